@@ -45,7 +45,8 @@ _TRAILING = ".,;:!?'*([…’"
 def find_references(task: str, config: PreHydration) -> tuple[Reference, ...]:
     """Return the references in the order url, file, issue, pr, custom, then as in the task. Each value occurs once.
 
-    Source: reference 1.15, with two defects fixed: `PR #55` is one reference, and nothing inside a URL is another.
+    Source: Symbiont's pre-hydration, with two defects fixed: `PR #55` is one reference, and nothing inside a URL is
+    another.
     """
     resolved_references: dict[str, Reference] = {}
     for ref_type, value in _iterate_references(task, config):

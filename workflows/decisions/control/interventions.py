@@ -1,6 +1,6 @@
-"""What bounds and steers any run: guidance, pause and abort, its time and its history's length, rewinds.
+"""Interventions and limits of any run: guidance, pause and abort, its time, its history's length, rewinds.
 
-Signals are recorded when they arrive; the workflow takes them in, in order, when it comes to that.
+A signal is recorded when it arrives. The workflow applies it later, in order.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from orga.workflows.types.text import clean_text, clip, delimited_text
 S = TypeVar("S", bound=Control)
 
 MAX_SIGNAL_BYTES = 50_000
-"""A longer text is cut: guidance belongs into a sentence, documents into files."""
+"""Bytes. A longer text is cut: guidance should be a sentence, and documents belong in files."""
 
 MAX_INBOX_BYTES = 100_000
-"""All that waits in the inbox: it has to fit into one payload. What arrives beyond it is cut to a line."""
+"""Bytes of all waiting guidance, which has to fit into one payload. Text beyond it is cut to a line."""
 
 MAX_INBOX_ITEMS = 400
-"""What arrives beyond it is counted, and the model is told how much that was."""
+"""The most guidance that may wait. Further guidance is only counted, and the model learns how much was lost."""
 
 MIN_SIGNAL_BYTES = 200
 
 _CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
-"""Control characters, which take six times their room in a payload and could command a terminal."""
+"""Control characters take six times their room in a payload and could command a terminal."""
 
 
 def signal_text(arguments: tuple[object, ...]) -> str:
-    """Return what a signal says, cut where it is too long."""
+    """Return a signal's text, cut if it is too long."""
     return _clipped_text(_joined_text(arguments), MAX_SIGNAL_BYTES)
 
 
 def guidance(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
-    """Return what a signal says as guidance."""
+    """Return a signal's text as guidance."""
     said = _joined_text(arguments)
     text = _clipped_text(said, MAX_SIGNAL_BYTES)
     return Intervention(kind=kind, text=text, size=0 if text == said else len(said.encode()))
 
 
 def _joined_text(arguments: tuple[object, ...]) -> str:
-    """Return the text; any JSON is taken, since a handler that refuses would lose it."""
+    """Return the text. Any JSON is accepted, because a handler that refuses it would lose it."""
     parts = [part if isinstance(part, str) else _part_text(part) for part in arguments if part is not None]
     text = clean_text("\n".join(parts))
-    for control in _CONTROLS:  # `translate` takes 50 times as long, of all signals since the last task
+    for control in _CONTROLS:  # `translate` takes 50 times as long, for all signals since the last task
         text = text.replace(control, " ")
     return text
 
@@ -62,9 +62,9 @@ def _clipped_text(text: str, max_bytes: int) -> str:
 
 
 def with_guidance(state: S, guidance: Intervention) -> S:
-    """Record guidance (steer, add_context) at the end of the inbox; one that is full only counts it.
+    """Add guidance (steer, add_context) to the end of the inbox. A full inbox only counts it.
 
-    The journal tells of guidance that was cut.
+    If guidance is cut, the journal records it.
     """
     if len(state.inbox) >= MAX_INBOX_ITEMS:
         return state.with_control(unheard=state.unheard + 1)
@@ -80,7 +80,7 @@ def with_guidance(state: S, guidance: Intervention) -> S:
 
 
 def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, ...], int]:
-    """Return what one inbox holds of these, in order, and how many are too many; the journal was told of each."""
+    """Return the guidance that fits into one inbox, in order, and the number of lost ones. The journal has them all."""
     kept, size = list[Intervention](), 0
     for item in items[:MAX_INBOX_ITEMS]:
         text = _clipped_text(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
@@ -90,29 +90,29 @@ def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, .
 
 
 def with_pause(state: S, now: datetime) -> S:
-    """Stop the clock; a second pause changes nothing."""
+    """Stop the clock. A second pause changes nothing."""
     return state if state.paused else state.with_control(paused=True).with_clock_updated(now)
 
 
 def with_resume(state: S, now: datetime) -> S:
-    """Let the clock go on; a resume without a pause changes nothing."""
+    """Restart the clock. A resume without a pause changes nothing."""
     return state.with_control(paused=False).with_clock_updated(now) if state.paused else state
 
 
 def with_abort(state: S, why: str) -> S:
-    """Record the abort; the first reason stays."""
+    """Record the abort. The first reason is kept."""
     if state.aborted is not None:
         return state
     return state.with_control(aborted=why or "aborted by the operator")
 
 
 def with_run_over(state: S) -> S:
-    """Return the state of a run that is ending: from here on nobody decides anything."""
+    """Return the state of a run that is ending. From here on nobody decides anything."""
     return state.with_control(is_over=True)
 
 
 def with_reopened_end(state: S) -> S:
-    """Return the state that goes on where guidance came after the answer, while people were told of the end."""
+    """Return the state that continues if guidance arrived after the answer, while the end was being notified."""
     is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
     return state.with_control(stop=None, is_over=False) if is_answered and state.inbox else state
 
@@ -123,12 +123,12 @@ def remaining_s(state: Control, now: datetime) -> float:
 
 
 def out_of_time(state: S) -> S:
-    """Return the state of a run whose time is up."""
+    """Return the state of a run whose time is used up."""
     return state.with_control(stop=("timeout", f"limit of {state.timeout_s:g} s"))
 
 
 def should_continue_as_new(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
-    """Return whether the history has grown enough, and the run could leave it behind."""
+    """Return True if the history has grown enough and the run can continue as new."""
     if state.stop is not None or state.aborted is not None or state.under_way_elsewhere:
         return False
     terms = state.terms
@@ -136,13 +136,13 @@ def should_continue_as_new(state: Control, events: int, history_bytes: int, sugg
 
 
 def is_history_full(state: Control, events: int, history_bytes: int) -> bool:
-    """Return whether the history is so long that the server will soon end the run without a result."""
+    """Return True if the history is so long that the server will soon terminate the run without a result."""
     terms = state.terms
     return events >= terms.full_events or history_bytes >= terms.full_bytes
 
 
 def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
-    """End a run that could not continue as new in time: it waited all along, or has too much to carry."""
+    """End a run that could not continue as new in time: it was always waiting, or its state is too large."""
     if state.stop is not None:
         return state
     has_waited = state.under_way_elsewhere or state.questions or state.paused
@@ -152,7 +152,7 @@ def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
 
 
 def parse_rewind(raw: object) -> Rewind | None:
-    """Return what a signal asks for; None for anything else."""
+    """Return the rewind in a signal, or None if it holds none."""
     try:
         return Rewind.model_validate(raw)
     except ValidationError:
@@ -160,15 +160,15 @@ def parse_rewind(raw: object) -> Rewind | None:
 
 
 def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
-    """Return the state to go on from: time since the boundary left out, no ending decided.
+    """Return the state after a rewind: time since the boundary does not count, and no ending is decided.
 
-    An abort that was delivered again is taken back, since it would end the run where it ended before.
+    An abort that was delivered again is removed, since it would end the run at the same place as before.
 
     Args:
-        state: Behind all that the server delivered again.
-        rewind: Whose boundary counts only as far as it can be true.
-        since: The time of the last event that the reset has kept; the boundary cannot be before it.
-        now: The time of the first task behind the reset.
+        state: State after all signals that the server delivered again.
+        rewind: Its boundary is limited to possible times.
+        since: The time of the last event that the reset kept. The boundary cannot be earlier.
+        now: The time of the first task after the reset.
     """
     boundary = min(max(rewind.boundary_at, since), now)
     until = state.clock.stopped_at or now
@@ -177,7 +177,7 @@ def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
 
 
 def with_rewind_guidance(state: S, rewind: Rewind) -> S:
-    """Return the state with what a rewind says to the model in the inbox, if it says anything."""
+    """Return the state with a rewind's messages to the model in the inbox, if it has any."""
     if rewind.left:
         state = with_guidance(state, Intervention(kind="add_context", text=forgotten_calls_text(rewind.left)))
     steer = guidance("steer", (rewind.steer,))
@@ -185,6 +185,6 @@ def with_rewind_guidance(state: S, rewind: Rewind) -> S:
 
 
 def forgotten_calls_text(left: Sequence[str]) -> str:
-    """Return what the model is told of calls that it does not remember; their arguments are data."""
+    """Return the text for the model about calls that it does not remember. Their arguments are data."""
     lines = delimited_text("\n".join(left), "calls that were carried out")
     return f"This run was set back. It had carried out these calls already, and nothing undoes them:\n{lines}"

@@ -1,6 +1,6 @@
-"""What people outside are told, and of which questions they were told already.
+"""Notifications of people outside, and the questions that they already know.
 
-What the Temporal UI shows of a question, and which command decides it, ready to be copied.
+It also makes the Temporal UI's view of a question, and the commands that decide it, ready to be copied.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from orga.workflows.types.text import SUMMARY_CHARS, can_be_typed, full_field_te
 S = TypeVar("S", bound=Control)
 
 Commands = Callable[[str, ShownQuestion], list[str]]
-"""Of a run's id and what it asks: what decides it."""
+"""From a run's id and its question to the commands that decide it."""
 
 ID_CHARS = 32
 MAX_CALLS = 10
-"""That one message shows; commands are for these only, so that nothing is approved unseen."""
+"""Calls in one message. Commands are only for these, so that nothing is approved unseen."""
 
 MAX_ARGUMENTS_BYTES = 4_000
-"""Of all calls of a message together: what does not fit whole is told by its size and digest."""
+"""Bytes of the arguments of all calls in a message. Arguments that do not fit are shown as size and digest."""
 
 MAX_TEXT_CHARS = 300
 MAX_APPROVERS = 20
 
 
 def unannounced(state: Control) -> tuple[Question, ...]:
-    """Return the open questions that people outside are to be told of, and were not."""
+    """Return the open questions that have to be sent to people outside, and were not."""
     kinds = state.terms.notify
     return tuple(
         each for each in state.open_questions if each.kind in kinds and each.question_id not in state.announced
@@ -49,17 +49,17 @@ def unannounced(state: Control) -> tuple[Question, ...]:
 
 
 def with_announced_question(state: S, question_id: str) -> S:
-    """Return the state that tells nobody of this question again; closed ones are forgotten."""
+    """Return the state with this question marked as sent. Closed ones are removed."""
     return state.with_control(announced=tuple(each for each in (*state.announced, question_id) if is_open(state, each)))
 
 
 def with_notification_failure(state: S, about: str, error: str) -> S:
-    """Note that nobody could be told; the run goes on as if they had been."""
+    """Add a note that nobody could be notified. The run continues as if somebody had been."""
     return state.with_note("NotificationFailed", about=about, error=error)
 
 
 def question_notification(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
-    """Return what is told of a question, with its commands. Asked anew after a rewind it is another message."""
+    """Return the notification of a question, with its commands. After a rewind the question is another message."""
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
     told = _calls_within_limit(held[:MAX_CALLS] or _calls_in_question(wait))
@@ -95,7 +95,7 @@ _MINUTE = "%Y-%m-%d %H:%M"
 
 
 def waiting_text(question: Question) -> str:
-    """Return what the run waits for, on one line: `waiting for approval of send_letter`."""
+    """Return the subject of the wait on one line: `waiting for approval of send_letter`."""
     names = [str(item.call.get("name", "")) for item in question.items if item.answer is None]
     about = ", ".join("the answer" if name == ANSWER else name for name in names)
     told = f" of {about}" if about else f": {question.text}"
@@ -103,7 +103,7 @@ def waiting_text(question: Question) -> str:
 
 
 def question_markdown(state: Control, question: Question, run_id: str, commands: Commands) -> list[str]:
-    """Return the lines that the Temporal UI shows of a question: what it is about, until when, what decides it."""
+    """Return the Temporal UI's lines about a question: its subject, its expiry, and the commands that decide it."""
     told = question_notification(state, question, run_id, commands)
     lines = [f"- {markdown_code(waiting_text(question))} since {question.since:{_MINUTE}} UTC"]
     lines += [f"  - {_call_markdown(call)}" for call in told.calls]
@@ -126,9 +126,9 @@ def _call_markdown(call: NotifiedCall) -> str:
 
 
 def end_notification(state: Control, stop: Stop, run_id: str, execution: str) -> Notification:
-    """Return what is told of the end; `execution` is the run in Temporal's sense, of which a rewind makes another.
+    """Return the notification of the end. `execution` is the Temporal run id, and a rewind makes another one.
 
-    An end that guidance made go on after all is followed by a message of its own.
+    If guidance resumes the run after this, its later end has a message of its own.
     """
     return _notification(
         state,
@@ -141,17 +141,17 @@ def end_notification(state: Control, stop: Stop, run_id: str, execution: str) ->
 
 
 def _notification(state: Control, **fields: Any) -> Notification:
-    """Return a notification in which only what says something is set."""
+    """Return a notification with only the non-empty fields set."""
     return Notification(agent=state.name, **{key: value for key, value in fields.items() if value})
 
 
 def _calls_in_question(wait: ShownQuestion) -> list[dict[str, Any]]:
-    """Return the one call that a question is about which holds none."""
+    """Return the call that a question without items is about."""
     return [wait.data] if "tool" in wait.data else []
 
 
 def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls, those whose arguments have no room left marked by size and digest."""
+    """Return the calls. Those whose arguments do not fit any more have their size and digest instead."""
     told, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
     for call in calls:
         size = len(full_field_text(str(call.get("arguments", ""))).encode())
@@ -196,16 +196,16 @@ _CHOICE_FLAGS: Mapping[Choice, str] = {
 
 
 def _decision_command(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
-    """Return the command that decides it so; a free answer has one of its own."""
+    """Return the command for this choice. A free answer has a command of its own."""
     if wait.kind == "answer" and choice == "result":
         return f"orga answer {quote(run_id)} TEXT --question {quote(wait.wait_id)}"
     return f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_CHOICE_FLAGS[choice]}"
 
 
 def commands(run_id: str, wait: ShownQuestion) -> list[str]:
-    """Return the commands of which one decides what waits; the first is the likeliest.
+    """Return the commands that decide an open question, the most likely first.
 
-    None where a command would not be what it looks like; none approves a call whose arguments are not shown whole.
+    Empty if a command would not be what it looks like. No command approves a call whose arguments are not shown whole.
     """
     if not can_be_typed(run_id):
         return []

@@ -1,4 +1,4 @@
-"""What people are shown of a question and the journal tells: whole, or by size and digest where it has no room."""
+"""The views of a question for people and for the journal: whole, or with size and digest if there is no room."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from orga.workflows.types.questions import (
 from orga.workflows.types.text import clip
 
 SHOWN_BYTES = 2_000
-"""Of an item's arguments, in what a person is shown."""
+"""Bytes of an item's arguments that a person sees."""
 
 SHOWN_ANSWER_BYTES = 50_000
-"""Of an answer that a person reviews: all of it counts."""
+"""Bytes of an answer that a person reviews. All of it counts."""
 
 
 def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
-    """Return the JSON of a call's arguments with, where more than `most` bytes do not fit, its size and digest."""
+    """Return the arguments as JSON text. If they exceed `most` bytes, they are cut, and size and digest are added."""
     size = len(arguments.encode())
     if size <= most:
         return {"arguments": arguments}
@@ -38,7 +38,7 @@ def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
 
 
 def shown_question(question: Question) -> ShownQuestion:
-    """Return what people are shown of it: its own data, and each item that nobody has decided."""
+    """Return a question as people see it: its own data, and each undecided item."""
     calls = {"calls": [shown_item(item) for item in question.items if item.answer is None]} if question.items else {}
     return ShownQuestion(
         wait_id=question.question_id,
@@ -53,11 +53,11 @@ def shown_question(question: Question) -> ShownQuestion:
 
 
 EventData = tuple[str, dict[str, Any]]
-"""A note for the journal: its event, and what it says."""
+"""A note for the journal: its event and its data."""
 
 
 def question_asked_event(question: Question) -> EventData:
-    """Return how the journal tells that it is asked."""
+    """Return the journal's note that the question is asked."""
     if question.kind == "answer":
         return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **answer_terms(question)}
     told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
@@ -65,7 +65,7 @@ def question_asked_event(question: Question) -> EventData:
 
 
 def question_closed_event(question: Question) -> EventData:
-    """Return how the journal tells that it is closed: to a call that asked, an answer of any kind is a good end."""
+    """Return the journal's note that the question is closed. For the call that asked, any answer is a success."""
     decision = question.resolution
     decided = (
         {"choice": decision.choice, "by": decision.by, "reason": decision.reason} if decision else {"choice": "none"}
@@ -80,7 +80,7 @@ def question_closed_event(question: Question) -> EventData:
 
 
 def answer_terms(question: Question) -> dict[str, Any]:
-    """Return what counts as an answer, whose does, and what does where nobody gives one in time."""
+    """Return the valid answers, who may give them, the default, and the expiry."""
     expires_at = question.expires_at.isoformat() if question.expires_at else ""
     said = {"options": list(question.options), "default": question.default, "expires_at": expires_at}
     said |= {"approvers": list(question.approvers)}
@@ -88,7 +88,7 @@ def answer_terms(question: Question) -> dict[str, Any]:
 
 
 def shown_item(item: Item) -> dict[str, Any]:
-    """Return what people are shown of an item: all of its arguments, or what they are known by."""
+    """Return an item as people see it: with all of its arguments, or their size and digest."""
     call = item.call
     most = SHOWN_ANSWER_BYTES if call.get("name") == ANSWER else SHOWN_BYTES
     arguments = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), most)
@@ -105,7 +105,7 @@ def shown_item(item: Item) -> dict[str, Any]:
 
 
 def call_without_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are named by size and digest: a part of them could be read as the whole."""
+    """Return a call with size and digest in place of its arguments, because a part could be read as the whole."""
     if "arguments_digest" in call:
         return dict(call)
     known = shown_arguments(to_json(call.get("arguments", {}), inf_nan_mode="strings").decode(), -1)

@@ -1,4 +1,4 @@
-"""Questions to people: asked, answered or decided once, closed. While one is open, the run's clock is paused."""
+"""Questions to people: asked, answered or decided once, and closed. While one is open, the run's clock is paused."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MAX_REASON_CHARS = 2_000
 def with_question(state: S, question: Question, now: datetime) -> S:
     """Return the state that waits for an answer to one more question.
 
-    One that is open already is asked on, since the run before this one had asked it: it keeps its time, and its items
-    keep their answers; the journal of this run is told of the items anew.
+    If the previous segment asked it already, it stays open: it keeps its time, and its items keep their answers. The
+    journal of this run gets the items again.
     """
     before = find_question(state, question.question_id)
     if before is not None and not question.items:
@@ -51,7 +51,7 @@ def with_question(state: S, question: Question, now: datetime) -> S:
 
 
 def _shares_items(before: Question, question: Question) -> bool:
-    """Return whether it asks on about something of it: other rules ask about all of it anew."""
+    """Return True if the two have an item in common. After a change of rules all items are different."""
     return not {item.approval_id for item in before.items}.isdisjoint(item.approval_id for item in question.items)
 
 
@@ -68,7 +68,7 @@ def _with_answer_note(state: S, item: Item, answer: Answer) -> S:
 
 
 def without_question(state: S, question_id: str, now: datetime) -> S:
-    """Return the state without the question, its decision noted; an item that nobody decided stays undecided."""
+    """Return the state without the question, with its decision noted. An undecided item stays undecided."""
     question = find_question(state, question_id)
     if question is None:
         return state
@@ -78,7 +78,7 @@ def without_question(state: S, question_id: str, now: datetime) -> S:
 
 
 def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
-    """Record a person's decision; the first one stays."""
+    """Record a person's decision. The first one is kept."""
     questions = tuple(
         question.with_resolution(resolution)
         if question.question_id == resolution.escalation_id and question.resolution is None
@@ -89,13 +89,13 @@ def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
 
 
 def with_answer(state: S, decision: ApprovalDecision, approved: bool, now: datetime) -> S:
-    """Record a person's decision on an item; the first one stays."""
+    """Record a person's decision on an item. The first one is kept."""
     answer = Answer(approved=approved, approver=decision.approver, reason=decision.reason)
     return _with_answers(state, {decision.approval_id: answer}, now)
 
 
 def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
-    """Return the state in which what nobody decided until then is denied; a question has its default, or no answer."""
+    """Return the state after this expiry: undecided items are denied, and questions get their default or no answer."""
     for question in state.questions:
         if question.is_open and question.expires_at is not None and expiry >= question.expires_at:
             state = with_resolution(state, _default_resolution(question), now)
@@ -130,13 +130,12 @@ def find_question(state: Control, question_id: str) -> Question | None:
 
 
 def is_open(state: Control, question_id: str) -> bool:
-    """Return whether somebody has to decide it yet."""
     question = find_question(state, question_id)
     return question is not None and question.is_open
 
 
 def next_expiry(state: Control, question_id: str) -> datetime | None:
-    """Return when it, or the next of its undecided items, expires."""
+    """Return the time when the question, or the next of its undecided items, expires."""
     question = find_question(state, question_id)
     if question is None:
         return None
@@ -149,12 +148,12 @@ def _items(state: Control) -> tuple[Item, ...]:
 
 
 def pending_items(state: Control, now: datetime) -> tuple[Item, ...]:
-    """Return what can still be decided by itself."""
+    """Return the items that can still be decided."""
     return tuple(item for item in _items(state) if item.answer is None and now < item.expires_at)
 
 
 def find_item(state: Control, about: str) -> Item | None:
-    """Return the item that is asked about just this."""
+    """Return the item about exactly this subject."""
     return next((item for item in _items(state) if item.about == about), None)
 
 
@@ -162,10 +161,10 @@ _LONG_KEYS = frozenset({"result", "reason"})
 
 
 def parsed_resolution(state: Control, raw: object) -> Resolution:
-    """Check a person's decision against what waits for one.
+    """Return a person's decision if it fits an open question.
 
     Raises:
-        ValueError: It names nothing that waits, comes too late, or is not one of the choices.
+        ValueError: It names no open question, comes too late, or is not one of the choices.
     """
     resolution = parse_record(Resolution, raw, long=_LONG_KEYS)
     question = find_question(state, resolution.escalation_id)
@@ -188,10 +187,10 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
 
 
 def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecision:
-    """Check a person's decision against what is held.
+    """Return a person's decision if it fits a held call.
 
     Raises:
-        ValueError: It names nothing that is held, was decided or has expired, or this person may not decide it.
+        ValueError: It names no held call, the call is decided or has expired, or this person may not decide it.
     """
     decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS)
     item = next((each for each in _items(state) if each.approval_id == decision.approval_id), None)
@@ -209,7 +208,7 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
 
 
 ANSWER_CHOICES: tuple[Choice, ...] = ("result", "skip", "abort")
-"""Answer it, go on without an answer, end the run."""
+"""Answer it, continue without an answer, or end the run."""
 
 
 def build_question(
@@ -223,17 +222,17 @@ def build_question(
     expires_s: float | None = None,
     approvers: Sequence[str] = (),
 ) -> Question:
-    """Return a question.
+    """Return a question with a free answer.
 
     Args:
-        name: What tells it from others of the run.
-        text: What is asked.
-        now: Since when.
-        place: Of the call that asks.
-        options: The only answers that count; none for any text.
-        default: The answer where nobody gives one in time.
-        expires_s: Seconds until then; None for as long as it takes.
-        approvers: Who may answer; empty: anyone.
+        name: Unique among the run's questions.
+        text: The question.
+        now: The time of asking.
+        place: Place of the call that asks.
+        options: The only valid answers. Empty: any text.
+        default: The answer if nobody gives one in time.
+        expires_s: Seconds until it expires. None: never.
+        approvers: People who may answer. Empty: anyone.
     """
     expires_at = None if expires_s is None else now + timedelta(seconds=expires_s)
     given: dict[str, Any] = {"place": place, "options": tuple(options), "default": default, "expires_at": expires_at}
@@ -249,10 +248,10 @@ def build_question(
 
 
 def parsed_answer(state: Control, raw: object) -> Resolution:
-    """Return an answer as the decision that it is: a text, for the one question that is open, or with its id.
+    """Return an answer as a decision: a text for the only open question, or an object with the question's id.
 
     Raises:
-        ValueError: Nothing is asked, or not that; or it is no answer.
+        ValueError: No such question is open, or it is no valid answer.
     """
     with_question = [each.question_id for each in state.open_questions if each.kind == "answer"]
     given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
@@ -272,10 +271,10 @@ def parsed_answer(state: Control, raw: object) -> Resolution:
 
 
 def with_refused_signal(state: S, name: str, why: str) -> S:
-    """Note that a signal was of no use: its sender gets no word."""
+    """Add a note that a signal was refused, because its sender gets no reply."""
     return state.with_note("InterventionRefused", kind=name, reason=why)
 
 
 def open_question_text(state: Control) -> str | None:
-    """Return what the oldest open question of them asks; None where none is open."""
+    """Return the text of the oldest open question with a free answer, or None."""
     return next((each.text for each in state.open_questions if each.kind == "answer"), None)

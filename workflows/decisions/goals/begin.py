@@ -1,4 +1,4 @@
-"""The first state of a goal: from what its starter sent, what the run before it carried, or whose past it shares."""
+"""The first state of a goal: from its starter's input, from the previous segment, or from a shared past."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orga.workflows.types.past import ForkedFrom, GoalForkInput, parse_goal_fork
 
 
 def initial_goal_state(goal: GoalInput, origin: str, now: datetime) -> GoalState:
-    """Return the state of a new goal: the goal is the first message."""
+    """Return the state of a new goal. The goal is the first message."""
     agent = initial_state(goal.for_agent(), origin, now)
     given: dict[str, Any] = {name: getattr(agent, name) for name in agent.model_fields_set}
     if goal.deliver is not None:
@@ -29,11 +29,11 @@ def initial_goal_state(goal: GoalInput, origin: str, now: datetime) -> GoalState
 
 
 def first_goal(raw: object, given: object, before: str | None, origin: str, now: datetime) -> GoalState:
-    """Return the state to start from; one that is given counts where the run `before` carried it.
+    """Return the state to start from. A `given` state counts only if the run `before` carried it over.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
-        NewerState: It was carried by a run of a version that knows more.
+        InvalidInput: Lists every problem with its key.
+        NewerState: A run of a newer version carried it over.
     """
     if given is not None and before:
         return carried_state(GoalState, given, before)
@@ -43,11 +43,11 @@ def first_goal(raw: object, given: object, before: str | None, origin: str, now:
 
 
 _LOOP_LIMIT_NAMES = {"max_model_calls": "max_llm_calls"}
-"""Limits that a goal's config calls otherwise."""
+"""Limits with another name in a goal's config."""
 
 
 def goal_state_before_past(wish: GoalForkInput, origin: str, now: datetime) -> GoalState:
-    """Return the first state of a fork, which knows nothing yet but whose past it shares."""
+    """Return the first state of a fork, which only knows whose past it shares."""
     goal = GoalInput(goal=unread_task_text(wish.fork), config=wish.config)
     return GoalState(
         input=goal.for_agent(), origin=origin, clock=Clock(started_at=now), fork=wish, goal_config=wish.config
@@ -55,20 +55,22 @@ def goal_state_before_past(wish: GoalForkInput, origin: str, now: datetime) -> G
 
 
 def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ended_at: datetime) -> GoalState:
-    """Return the past that a fork of a goal shares, for `shared`.
+    """Return the past for a fork of a goal, for `with_past`.
 
-    Plan, scores and memory are the other's; what it shall do beside that is guidance that its next turn hears. Streaks
-    begin anew, and an ending stands only where it was a good one and nobody asks for more. The rest of a plan is
-    reviewed if the fork has another `plan_review`: nobody has approved it then.
+    Plan, scores and memory are the other goal's. A new task is guidance for the next prompt. Streaks start from zero.
+    An
+    ending is kept only if it was a success and there is no new task. If the fork has another `plan_review`, the rest of
+    the
+    plan is reviewed, because nobody has approved it.
 
     Args:
-        state: Of the other goal, at the end of the turn.
-        source: Where it is from.
-        wish: What is other in the fork.
-        ended_at: When that turn had ended; the clock goes on from there.
+        state: State of the other goal at the end of the turn.
+        source: The run and iteration of that state.
+        wish: The differences in the fork.
+        ended_at: When that turn ended. The clock continues from there.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     goal = _goal_fork_input(state, wish)
     past = shared_past(state, source, goal.for_agent(), wish.fork.requeue, ended_at).with_aim(goal.config, goal.deliver)
@@ -82,12 +84,12 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, e
     if ending[0] == "completed" and wish.task is None:
         return past
     past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
-    is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # no rule goes on where one had seen no way
+    is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # after `stuck`, no rule may continue by itself
     return with_end_withdrawn(past.with_pursuit(confidence=None, is_guided=is_guided))
 
 
 def _goal_fork_input(state: GoalState, wish: GoalForkInput) -> GoalInput:
-    """Return the input of the fork: that of its past with the limits that were raised, under what is given anew."""
+    """Return the input of the fork: that of its past with the raised limits, overridden by the given keys."""
     given, config = state.input, state.goal_config.model_dump(mode="json", exclude_unset=True)
     config |= {_LOOP_LIMIT_NAMES.get(name, name): getattr(state.config, name) for name in state.extended}
     raw: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What changes a goal in more than one place: a word to its model, another plan, a reply that is no use, an ending."""
+"""Changes of a goal that several places need: a message to its model, a new plan, an unusable reply, an ending."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from orga.workflows.types.setup import Setup
 
 
 def with_message_to_model(state: GoalState, text: str) -> GoalState:
-    """Return the state in which the model is told this by its next turn."""
+    """Return the state with a message that the model gets with its next prompt."""
     return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
 
 
 def without_plan(state: GoalState) -> GoalState:
-    """Return the state without the steps that are open, but for those that a person has put there."""
+    """Return the state without open steps, except those that a person has added."""
     over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
     return state.with_pursuit(steps=(*over, *state.pursuit.open_steps_of_people), due=())
 
 
 def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
-    """Return the state with these steps in place of all that was open, but for those that a person has put there.
+    """Return the state with these steps in place of all open ones, except those that a person has added.
 
     Raises:
-        Unusable: With all that is wrong with them.
+        UnusableReply: Lists all problems of the steps.
     """
     rest = without_plan(state)
     most = state.goal_config.max_plan_steps
@@ -39,24 +39,24 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
 
 
 def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
-    """Tell the model what is wrong with its reply; one too many in a row is the end."""
+    """Tell the model what was wrong with its reply. Too many in a row end the goal."""
     after = with_message_to_model(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
     return with_ending_if_stuck(after)
 
 
 def with_ending_if_stuck(state: GoalState) -> GoalState:
-    """Return the state with its ending decided where it gets nowhere."""
+    """Return the state with an ending if the goal is stuck."""
     why = stuck_reason(state.pursuit, state.goal_config)
     return with_ending(state, ("stuck", why)) if why else state
 
 
 def with_ending(state: GoalState, ending: Stop) -> GoalState:
-    """Return the state whose ending is decided; the final answer is to be written."""
+    """Return the state with this ending. The final answer is written next."""
     return state.with_pursuit(ending=ending, stage="summarise")
 
 
 def steps_data(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
-    """Return the steps of a plan as the journal tells them."""
+    """Return the steps of a plan as the journal records them."""
     return [
         {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}
         for step in steps

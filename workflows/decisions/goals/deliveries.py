@@ -1,4 +1,4 @@
-"""Which channels get the final answer of a goal, what each is given, and what is noted of it."""
+"""Deliveries of a goal's final answer: the channels, their requests, and the notes about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EMPTY_ANSWER_TEXT = "(nothing was found)"
 
 
 def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -> str:
-    """Return what is wrong with the names that a starter gave, "" where all of them are known."""
+    """Return what is wrong with the names that a starter gave, or ""."""
     unknown = [name for name in wanted or () if name not in known]
     if not unknown:
         return ""
@@ -34,7 +34,7 @@ CHANNELS_UNKNOWN = "the goal ended before its worker had told of its channels; n
 
 
 def undelivered_without_setup(state: GoalState) -> tuple[Delivered, ...]:
-    """Return what becomes of the channels that the starter named where the goal has no setup; of others none knows."""
+    """Return failed deliveries for the named channels if the goal has no setup. Default channels are unknown then."""
     names = state.deliver if state.setup is None else None
     return tuple(Delivered(name=name, kind="unknown", status="failed", error=CHANNELS_UNKNOWN) for name in names or ())
 
@@ -42,7 +42,7 @@ def undelivered_without_setup(state: GoalState) -> tuple[Delivered, ...]:
 def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Channel, ...]:
     """Return the channels that the starter named, or the default ones if none were named.
 
-    That a goal got nowhere is not stored as knowledge.
+    A goal without results is not stored as knowledge.
     """
     known = state.setup.deliveries if state.setup else ()
     known = tuple(channel for channel in known if channel.kind != "memory" or not is_in_vain)
@@ -52,7 +52,7 @@ def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Chan
 
 
 def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
-    """Return what a channel is given."""
+    """Return the request for a channel."""
     ending = ended.termination
     text = ended.output or EMPTY_ANSWER_TEXT
     given = DeliveryRequest(
@@ -70,12 +70,12 @@ def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal
 
 
 def delivery_key(origin: str, reason: str, text: str, name: str) -> str:
-    """Return the key of a delivery: of a goal, its ending with its answer, and a channel."""
+    """Return the key of a delivery, made from the goal, its ending, its answer and the channel."""
     parts = (origin, reason, sha256(text.encode("utf-8", "replace")).hexdigest(), name)
     return f"goal_{sha256('/'.join(parts).encode()).hexdigest()[:32]}"
 
 
 def with_delivery(state: GoalState, delivered: Delivered) -> GoalState:
-    """Note what became of a delivery; nothing else changes by it."""
+    """Add a note about the outcome of a delivery. Nothing else changes."""
     event = "Delivered" if delivered.status == "delivered" else "DeliveryFailed"
     return state.with_note(event, **delivered.model_dump(exclude={"status"}, exclude_defaults=True))

@@ -1,4 +1,4 @@
-"""What a goal shows of itself, and brings in the end: however it ends, what its steps have found."""
+"""The public views of a goal, and the answer of a goal that ends early."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.text import clip, markdown_code, one_line
 
 FINDING_BYTES = 2_000
-"""Of each result that an ending without a model brings."""
+"""Bytes of each result in an ending without a model."""
 
 WHY_CHARS = 120
-"""Of what is said of a step that failed."""
+"""Characters of the reason why a step failed."""
 
 OUTPUT_BYTES = 2_000
-"""Of what a step brought, where it is kept as evidence beside the answer."""
+"""Bytes of a step's output that is stored as evidence."""
 
 _NO_END = 10**9
 
 
 def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop | None:
-    """Return why the goal ends now. One model call is kept for the answer; rounds end it before another begins."""
+    """Return why the goal ends now, or None. One model call is reserved for the answer.
+
+    Args:
+        state: State of the goal.
+        now: Workflow time.
+        counts_rounds: Whether the limit of rounds applies. It only stops a goal before its next round.
+    """
     config = state.config if counts_rounds else state.config.with_raised({"max_iterations": _NO_END})
     if (stop := stop_reason(state, config, now)) is not None:
         return stop
@@ -42,13 +48,13 @@ def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop |
 
 
 def can_be_summarised(state: GoalState, now: datetime) -> bool:
-    """Return whether there is a model call left for the final answer."""
+    """Return True if there is a model call left for the final answer."""
     config = state.config.with_raised({"max_iterations": _NO_END})
     return stop_reason(state.with_failures(denials={}, invalid={}), config, now) is None
 
 
 def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
-    """Return the state that goes on, where people have raised the limit that was to end it."""
+    """Return the state that continues if people have raised the limit that would end it."""
     ending, is_answered = state.pursuit.ending, state.stop is None or state.stop[0] == "completed"
     after = state.with_control(stop=None).with_task(output="")
     is_raised = goal_stop(after, now, counts_rounds=True) is None
@@ -58,7 +64,7 @@ def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
 
 
 def best_effort_answer(state: GoalState, ending: Stop) -> str:
-    """Return what the goal has found if no model writes it; of one that found nothing why, and what became of it."""
+    """Return the findings of a goal whose answer no model writes. Without findings it is the reason why."""
     if draft := best_draft_answer(state, ending):
         return draft
     found = [_finding_text(state, step) for step in state.pursuit.steps if step.state == "done"]
@@ -71,7 +77,7 @@ def best_effort_answer(state: GoalState, ending: Stop) -> str:
 
 
 def empty_result_text(ending: Stop) -> str:
-    """Return why a goal brings nothing."""
+    """Return the text of a goal without any result."""
     return f"{_early_end_text(ending)}. Nothing was done."
 
 
@@ -93,7 +99,7 @@ def _unfinished_step_text(step: PlanStep) -> str:
 
 
 def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
-    """Return what each step that is done has brought, cut where it is long."""
+    """Return the output of each step that is done, cut if it is long."""
     done = [step for step in state.pursuit.steps if step.state == "done"]
     found = [(step, step_result_text(state, step) or step.summary) for step in done]
     return tuple(
@@ -102,12 +108,12 @@ def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
 
 
 def has_done_step(ended: GoalResult) -> bool:
-    """Return whether a step is done: that a goal got nowhere is nothing for the next try of it to plan with."""
+    """Return True if a step is done. A goal without results has nothing for the next attempt to plan with."""
     return any(step.status == "done" for step in ended.steps)
 
 
 def step_result_text(state: GoalState, step: PlanStep) -> str:
-    """Return the result of a step, "" where the conversation has forgotten it."""
+    """Return the result of a step, or "" if the conversation no longer has it."""
     course = state.pursuit.course
     if course and (kept := course.outputs.get(step.id)):
         return kept
@@ -115,13 +121,12 @@ def step_result_text(state: GoalState, step: PlanStep) -> str:
 
 
 def goal_details(state: GoalState, waits: Sequence[str] = ()) -> str:
-    """Return the current details of a goal, in Markdown: what an agent's run shows, and its steps."""
+    """Return the current details of a goal in Markdown: those of an agent's run, and its steps."""
     lines = [f"- {step.state}: {markdown_code(one_line(f'{step.id} {step.skill}'))}" for step in state.pursuit.steps]
     return "\n".join([run_details(state, waits), *lines])
 
 
 def shown_step(step: PlanStep) -> ShownStep:
-    """Return a step as people are shown it."""
     mean = step.score if step.scores is None else round(step.scores.mean, 3)
     return ShownStep(
         id=step.id,
@@ -143,10 +148,9 @@ def shown_step(step: PlanStep) -> ShownStep:
 
 
 def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
-    """Return the result of a goal that ends now."""
     steps = state.pursuit.steps
     is_in_vain = stop[0] != "completed" and all(step.state != "done" for step in steps)
-    if is_in_vain and not state.output:  # what says more was not let through, or nobody could judge it
+    if is_in_vain and not state.output:  # anything longer was not allowed, or nobody could judge it
         state = state.with_task(output=empty_result_text(stop))
     sources = tuple(dict.fromkeys(step.source for step in steps if step.state == "done" and step.source))
     return with_all_keys(
@@ -164,7 +168,6 @@ def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
 
 
 def goal_status(state: GoalState, now: datetime) -> GoalStatus:
-    """Return where the goal stands."""
     pursuit = state.pursuit
     trend = score_trend(pursuit.trend)
     plan = ShownPlan(

@@ -1,4 +1,4 @@
-"""Steps by a person's word, each in place of the one that is due next."""
+"""Steps that a person gives, each in place of the next one that is due."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import MAX_JSON_GROWTH, clean_json, clean_text, one_line
 
 MAX_LINE_CHARS = MAX_JSON_GROWTH * MAX_ARGUMENTS_BYTES
-"""Of an input on one line, which nothing of it is cut from."""
+"""Characters of an input on one line, so that nothing is cut."""
 
 
 def with_override(state: GoalState, raw: object) -> GoalState:
-    """Return the state whose next step is this one; the model is told. Ahead of a plan it is a step beside that.
+    """Return the state with this as its next step, and guidance that says so. Before a plan exists the step is added to
+    it.
 
-    A plan that is held for people is put before them anew: what they were asked about was another one.
+    A plan that waits for people is put to them again, because it has changed.
 
     Args:
-        state: The goal's.
-        raw: `{"skill": ..., "input": ...}`: the arguments of a call as an object, or what it is to do as a text, which
-            is the task of an agent as it stands, and of a tool what the model makes the arguments of.
+        state: State of the goal.
+        raw: `{"skill": ..., "input": ...}`. The input is the arguments of a call as an object, or a text. An agent gets
+            the text as its task. For a tool, the model makes the arguments from it.
 
     Raises:
-        ValueError: The goal is not prepared yet, or ends by a limit; there is no such skill, no input, or too much of
-            it; too many such steps wait already.
+        ValueError: The goal is not prepared yet, or is ending at a limit. There is no such skill, no input, or too much
+            of
+            it. Too many such steps are waiting.
     """
     setup, pursuit = state.setup, state.pursuit
     if setup is None:
@@ -68,7 +70,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
 
 
 def _step_to_replace(pursuit: Pursuit) -> PlanStep | None:
-    """Return the step that is due next, which a person's takes the place of; None where no plan has one."""
+    """Return the next step that is due, which a person's step replaces. None if the plan has none."""
     if pursuit.stage == "plan":
         return None
     busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()

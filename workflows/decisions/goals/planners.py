@@ -1,4 +1,4 @@
-"""Who says what a goal does: its model, or the pipeline of its configuration. What differs between them stands here."""
+"""The two planners of a goal: its model, or its pipeline. This table holds all differences between them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 class Planner(NamedTuple):
-    """The decisions of a goal that depend on who plans it."""
+    """The decisions of a goal that depend on its planner."""
 
     plan: Callable[[GoalState], GoalState | None]
-    """The state with its plan; None where the model is asked for one."""
+    """Returns the state with its plan, or None if the model has to make one."""
     heard: Callable[[GoalState, Sequence[Intervention]], GoalState]
-    """What is kept of what people said, beside what the conversation holds."""
+    """Returns the state with guidance from people, in addition to the conversation."""
     round: Callable[[GoalState], GoalState]
-    """The state with the steps that are done next."""
+    """Returns the state with the steps of the next round."""
     calls: Callable[[GoalState], Sequence[ToolCall | None]]
-    """The calls of these steps; None for each that the model has to make."""
+    """Returns the calls of these steps. None for each that the model has to make."""
     guided: Callable[[GoalState], GoalState | None]
-    """The state that decides anew ahead of these steps, since people said something; None where they are done."""
+    """Returns the state that decides again before these steps because of guidance, or None to carry them out."""
     brought: Callable[[GoalState, Sequence[Outcome]], GoalState]
-    """The state with what is kept of these steps, in their order, behind `with_executed`."""
+    """Returns the state with the outputs of these steps, in their order, after `with_round_outcomes`."""
     next: Callable[[GoalState], GoalState | None]
-    """The state with what is next; None where the model is asked."""
+    """Returns the state with the next action, or None if the model has to decide."""
     answer: Callable[[GoalState, Stop], str]
-    """The final answer; "" where the model writes it."""
+    """Returns the final answer, or "" if the model writes it."""
 
 
 def _no_calls(_: GoalState) -> None:
@@ -72,5 +72,4 @@ PIPELINE_PLANNER = Planner(
 
 
 def planner_for(state: GoalState) -> Planner:
-    """Return who plans this goal."""
     return MODEL_PLANNER if find_pipeline(state) is None else PIPELINE_PLANNER

@@ -1,4 +1,4 @@
-"""Plans: what a model proposes becomes steps, or a list of all that is wrong with it; which steps can be done now."""
+"""Plans: a model's proposal becomes steps or a list of its problems, and the steps that are ready."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _GOAL_KEYS = ("goal", "description", "input_description", "reason")
 
 
 def available_skills(setup: Setup) -> dict[str, str]:
-    """Return what a step may be done by, each with what it does: tools, and agents that may be delegated to.
+    """Return the skills for steps with their descriptions: tools, and agents that may be delegated to.
 
-    The loop's own tools are none: a plan decides what they would.
+    The loop's own tools are not skills, because the plan itself does their work.
     """
     tools = {tool.name: tool.description for tool in setup.tools if tool.name not in LOOP_TOOLS}
     if setup.tool(DELEGATE) is None:
@@ -34,12 +34,12 @@ def available_skills(setup: Setup) -> dict[str, str]:
 
 
 def available_agents(setup: Setup) -> frozenset[str]:
-    """Return which of them are agents."""
+    """Return the skills that are agents."""
     return frozenset(skill for skill in available_skills(setup) if setup.tool(skill) is None)
 
 
 def agent_arguments_problem(given: str | dict[str, Any]) -> str:
-    """Return what is wrong with what an agent is given to do, "" for nothing: it takes a task, and no more."""
+    """Return what is wrong with the input for an agent, or "". An agent takes a task and nothing else."""
     if isinstance(given, str):
         return ""
     task: Any = given.get("task")
@@ -54,17 +54,17 @@ def planned(
     before: Sequence[PlanStep] = (),
     agents: frozenset[str] = frozenset(),
 ) -> tuple[PlanStep, ...]:
-    """Return the steps of a plan, which takes the place of all that is open.
+    """Return the steps of a plan. They replace all open steps.
 
     Args:
-        listed: As the model wrote them.
-        skills: What a step may be done by.
-        most: Steps that may be open.
-        before: Steps that are over: later ones may depend on them, and have other ids.
-        agents: Which of the skills are agents.
+        listed: The steps as the model wrote them.
+        skills: The allowed skills.
+        most: The number of steps that may be open.
+        before: Finished steps. New ones may depend on them, and have other ids.
+        agents: The skills that are agents.
 
     Raises:
-        Unusable: With each problem, naming its step.
+        UnusableReply: Lists each problem with its step.
     """
     if not isinstance(listed, list) or not listed:
         raise UnusableReply("steps: a list of at least one step")
@@ -120,14 +120,14 @@ def _parsed_step(
 
 
 def _parsed_ids(value: object) -> list[str] | None:
-    """Return the ids that a model wrote: a list of texts or numbers, or one of them; None for anything else."""
+    """Return the ids that a model wrote: a list of texts or numbers, or a single one. None for any other value."""
     listed = cast("list[object]", value) if isinstance(value, list) else [] if value in (None, "") else [value]
     named = [each if isinstance(each, str) else str(each) for each in listed if type(each) in {str, int}]
     return named if len(named) == len(listed) else None
 
 
 def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
-    """Return the step with ids in place of `a, b` and of the numbers of steps that have no ids of their own."""
+    """Return the step with ids in place of `a, b`, and in place of numbers of steps without ids."""
     needs = list[str]()
     for need in step.depends_on:
         parts = [part.strip() for part in need.split(",")]
@@ -170,13 +170,13 @@ def _cycle(steps: Sequence[PlanStep]) -> list[str]:
 
 
 def ready_steps(steps: Sequence[PlanStep], most: int) -> tuple[PlanStep, ...]:
-    """Return the open steps whose dependencies are done, in the order of the plan: at most so many at once."""
+    """Return up to `most` open steps whose dependencies are done, in the order of the plan."""
     done = {step.id for step in steps if step.state == "done"}
     return tuple(step for step in steps if step.state == "open" and done.issuperset(step.depends_on))[:most]
 
 
 def step_call(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall | None:
-    """Return the call that does the step; None where its arguments depend on what others brought."""
+    """Return the call of the step. None if its arguments depend on other steps."""
     if step.skill in skills_that_are_tools:
         return None if step.arguments is None else ToolCall(call_id=step.id, name=step.skill, arguments=step.arguments)
     task = (step.arguments or {}).get("task", step.goal)
@@ -186,31 +186,31 @@ def step_call(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall
 
 
 def due_step_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
-    """Return the calls that do the steps that are due, in their order; None for one that the model has to make."""
+    """Return the calls of the due steps, in their order. None for each that the model has to make."""
     tools = frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset[str]()
     return tuple(step_call(step, tools) for step in state.pursuit.due_steps)
 
 
 def delegate_step_call(step: PlanStep, task: str) -> ToolCall:
-    """Return the call that has an agent do the step."""
+    """Return the call that delegates the step to an agent."""
     return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
 
 
 def step_tool(step: PlanStep, setup: Setup) -> str:
-    """Return the tool whose call does the step."""
+    """Return the tool whose call carries out the step."""
     return step.skill if setup.tool(step.skill) is not None else DELEGATE
 
 
 def calls_mismatch(
     calls: Sequence[ToolCall], steps: Sequence[PlanStep], planned: Sequence[ToolCall | None], setup: Setup
 ) -> str:
-    """Return why these calls do not do these steps, one for each in order; "" if they do.
+    """Return why these calls do not match these steps one by one in order, or "".
 
     Args:
-        calls: Of the reply.
-        steps: Of the round.
-        planned: The call of each step as the plan has it; None if the model makes its arguments.
-        setup: Tells tools from agents.
+        calls: Calls of the reply.
+        steps: Steps of the round.
+        planned: The call of each step in the plan. None if the model makes its arguments.
+        setup: Distinguishes tools from agents.
     """
     wanted = [step_tool(step, setup) for step in steps]
     made = [call.name for call in calls]

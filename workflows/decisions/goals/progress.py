@@ -1,4 +1,4 @@
-"""How a goal comes along: quality from scores, their trend, streaks, and what follows without asking a model."""
+"""Progress of a goal: quality from scores, their trend, streaks, and decisions without a model."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality
 from orga.workflows.types.messages import ToolCall
 
 MIN_GOOD_SCORE, MIN_PARTIAL_SCORE = 3.5, 2.0
-"""Mean scores from which a step is good, and of some use."""
+"""The lowest mean scores of a good and of a partly useful step."""
 
 TREND_ROUNDS = 3
-"""Rounds that a trend is made of."""
+"""Rounds in a trend."""
 
 MIN_TREND_SLOPE = 0.3
-"""Beyond which it is no longer stable."""
+"""A larger slope is no longer stable."""
 
 UNFINISHED_STOPS = frozenset({"completed", "stuck"})
-"""Endings that are no limit: what people say while one is told takes it back."""
+"""Endings other than limits. Guidance during the final answer withdraws them."""
 
 MAX_REPEATED_ROUNDS = 3
 """Rounds with equal calls after which a goal is stuck. Nearly equal calls count only if every one of them failed."""
 
 MIN_SIMILARITY = 0.95
 MAX_ADJUSTS = 3
-"""Plans in a row that were changed at high confidence."""
+"""Changes of the plan in a row, at high confidence, after which a goal is stuck."""
 
 _SIGNATURE_CHARS = 500
 
 
 def quality_from_mean(mean: float) -> Quality:
-    """Return what a mean score stands for; the model's own label decides nothing."""
+    """Return the quality of a mean score. The model's own label decides nothing."""
     if mean >= MIN_GOOD_SCORE:
         return "good"
     return "partial" if mean >= MIN_PARTIAL_SCORE else "failed"
 
 
 class Trend(NamedTuple):
-    """Of the latest rounds."""
+    """The trend of the latest rounds."""
 
     average: float
     slope: float
-    """What each round adds; 0 of a single one."""
+    """The change per round. 0 for a single round."""
     word: Literal["improving", "stable", "DEGRADING"]
 
 
 def score_trend(means: Sequence[float]) -> Trend | None:
-    """Return the trend of the last three rounds; None where none was evaluated."""
+    """Return the trend of the last three rounds, or None if none was evaluated."""
     latest = means[-TREND_ROUNDS:]
     if not latest:
         return None
@@ -65,9 +65,9 @@ def score_trend(means: Sequence[float]) -> Trend | None:
 
 
 def round_signature(calls: Sequence[ToolCall]) -> str:
-    """Return what a round is compared by, whatever the order of its calls and of their arguments.
+    """Return a text for comparing rounds, independent of the order of calls and of arguments.
 
-    A digest, by which equal rounds are told, and behind it words, by which nearly equal ones are.
+    It begins with a digest, which shows equal rounds. The words after it show nearly equal ones.
     """
     digest = text_digest(" ".join(sorted(map(call_fingerprint, calls))))[:16]
     made = sorted(f"{call.name} {to_json(sorted(call.arguments.items())).decode()}" for call in calls)
@@ -75,9 +75,9 @@ def round_signature(calls: Sequence[ToolCall]) -> str:
 
 
 def is_repeating_rounds(pursuit: Pursuit) -> bool:
-    """Return whether the latest rounds made the same calls, or nearly the same ones and all of them failed.
+    """Return True if the latest rounds made the same calls, or nearly the same ones which all failed.
 
-    Pages of a file, numbered files and dates make calls that are nearly equal as texts, and each may be wanted.
+    Pages of a file, numbered files and dates make calls with nearly equal texts, and each of them may be useful.
     """
     recent = pursuit.recent[-MAX_REPEATED_ROUNDS:]
     if len(recent) < MAX_REPEATED_ROUNDS:
@@ -88,7 +88,7 @@ def is_repeating_rounds(pursuit: Pursuit) -> bool:
 
 
 def stuck_reason(pursuit: Pursuit, config: GoalConfig) -> str:
-    """Return why the goal gets nowhere, or "": each count ends it at `stuck_threshold`."""
+    """Return why the goal is stuck, or "". Most counts have the limit `stuck_threshold`."""
     most = config.stuck_threshold
     if pursuit.errors >= most:
         return f"every step failed, {pursuit.errors} rounds in a row"
@@ -111,12 +111,12 @@ RuleDecision = Literal["continue", "done", "stuck"]
 
 
 def decision_by_rules(pursuit: Pursuit, config: GoalConfig) -> RuleDecision | None:
-    """Return what is next where that needs no model. The first that holds counts:
+    """Return the next action if no model is needed. The first rule that applies counts:
 
-    1. a streak, going round: stuck;
-    2. people said something, or a step of the latest round failed: the model;
-    3. nothing is open: done where the latest round was good and no step of the plan failed, else the model;
-    4. a step can be done: continue; else the model.
+    1. A streak, or repeated rounds: stuck.
+    2. There is guidance, or a step of the latest round failed: the model decides.
+    3. No step is open: done if the latest round was good and no step of the plan failed, else the model decides.
+    4. A step is ready: continue, else the model decides.
     """
     if stuck_reason(pursuit, config):
         return "stuck"
@@ -130,14 +130,14 @@ def decision_by_rules(pursuit: Pursuit, config: GoalConfig) -> RuleDecision | No
 
 
 def _has_unrepaired_failure(pursuit: Pursuit) -> bool:
-    """Return whether a step failed that no later one made up for."""
+    """Return True if a step failed and no later one made up for it."""
     return any(step.state == "failed" for step in pursuit.steps)
 
 
 def result_confidence(steps: Sequence[PlanStep], said: float | None = None) -> float:
-    """Return how far the result can be relied on: the part of its steps that is done, by how well they were done.
+    """Return the confidence in the result: the share of its steps that are done, weighted by their scores.
 
-    What the model said of itself can only lower it.
+    The model's own confidence can only lower it.
     """
     if not steps:
         return 0.0

@@ -1,7 +1,7 @@
-"""What a goal asks its model, turn by turn: only what is new, since the conversation holds the rest.
+"""The prompts of a goal. They hold only what is new, since the conversation has the rest.
 
-Each prompt is a template, the run's own or the default one. What a goal, a person or a skill brought is filled in as it
-is, and never expanded.
+Each prompt is a template, the run's own or the default. Texts of goals, people and skills are inserted unchanged and
+never expanded.
 """
 
 from __future__ import annotations
@@ -111,14 +111,14 @@ _STEPS = (
 _MEMORY = '"memory": "what to keep in mind, whole, or left out for no change"'
 _LINE_CHARS = 300
 _BUILT_ON_CHARS = 6_000
-"""Of all that the steps of a round depend on."""
+"""Characters for all dependencies of a round's steps."""
 
 
 def plan_prompt(state: GoalState, setup: Setup) -> str:
-    """Return the message that asks for a plan.
+    """Return the prompt for a plan.
 
     Raises:
-        TemplateFault: Here as below: the template makes no prompt of what there is.
+        TemplateProblem: The template cannot be filled in. The other prompts raise it too.
     """
     return _goal_prompt(
         state,
@@ -131,7 +131,7 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
 
 
 def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: bool) -> str:
-    """Return the message that asks for the calls of these steps: of a round, those whose arguments the plan lacks."""
+    """Return the prompt for the calls of these steps of a round, whose arguments are not in the plan."""
     pursuit, form = state.pursuit, "Make one call for each step, in this order, and no others."
     if beside := [step.id for step in pursuit.due_steps if step not in steps]:
         form += f" The plan has the calls of {', '.join(beside)}, which run beside them."
@@ -143,7 +143,7 @@ def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: boo
 
 
 def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
-    """Return the message that asks what these steps are worth."""
+    """Return the prompt for scores of these steps."""
     return _goal_prompt(
         state,
         "goal_evaluate",
@@ -155,7 +155,7 @@ def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
 
 
 def decide_prompt(state: GoalState, setup: Setup) -> str:
-    """Return the message that asks what is next."""
+    """Return the prompt for the next action."""
     pursuit = state.pursuit
     due = {step.id for step in pursuit.due_steps}
     over = [step for step in pursuit.steps if step.state != "open"]
@@ -166,7 +166,7 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
         max_rounds=state.config.max_iterations,
         errors=pursuit.errors,
         scores=_scores_text(pursuit),
-        # they were told when they were new, so a word is enough
+        # earlier prompts described them, so their state is enough
         before=", ".join(f"{step.id} {step.state}" for step in over if step.id not in due),
         this_round=_lines(_step_outcome_text(step) for step in over if step.id in due),
         open_steps=_open_steps_text(pursuit),
@@ -179,27 +179,27 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
 
 
 def compress_prompt(state: GoalState) -> str:
-    """Return the message that asks for a shorter memory."""
+    """Return the prompt for a shorter memory."""
     return _goal_prompt(state, "goal_compress", answer_form='{"memory": "…"}', memory=state.pursuit.memory)
 
 
 def summary_prompt(state: GoalState) -> str:
-    """Return the message that asks for the final answer."""
+    """Return the prompt for the final answer."""
     pursuit = state.pursuit
     reason, detail = pursuit.ending or ("completed", "")
     if state.pipeline and reason == "stuck":
-        detail = ""  # it tells people what the failures said
+        detail = ""  # it is for people and holds texts of failures
     ending = "" if reason == "completed" else f"{reason} ({detail})" if detail else reason
     return _goal_prompt(state, "goal_summary", ending=ending, steps=_ended_steps_text(pursuit), memory=pursuit.memory)
 
 
 def problem_text(problem: str) -> str:
-    """Return what the model is told of a reply that could not be used."""
+    """Return the feedback about an unusable reply."""
     return f"{UNUSABLE_MARKER}{problem}"
 
 
 def person_answer_text(question: str, answer: str) -> str:
-    """Return what the model is told of an answer, beside the question that it is about."""
+    """Return the message with a person's answer and its question."""
     return f"[Question to the operator] {question}\n[Answer of the operator] {answer}"
 
 
@@ -223,7 +223,7 @@ def _open_step_text(step: PlanStep) -> str:
 
 
 def _dependency_outcomes(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
-    """Return by step what came of those that it depends on, each told once: their results may be far back, or cut."""
+    """Return the outcomes of dependencies by step, each once. Their results may be far back, or cut."""
     told, found = set[str](), dict[str, list[PlanStep]]()
     for step in steps:
         found[step.id] = [each for each in pursuit.steps if each.id in step.depends_on and each.id not in told]
@@ -249,7 +249,7 @@ def _ended_steps_text(pursuit: Pursuit) -> str:
 
 
 def _step_outcome_text(step: PlanStep) -> str:
-    """Return what became of a step; of a failure that alone: what it says stands in its result, as data."""
+    """Return the outcome of a step. The text of a failure is left out: it is in its result, as data."""
     worth = "" if step.scores is None else f", {quality_from_mean(step.scores.mean)} {step.scores.mean:.1f}"
     words = f": {one_line(step.summary, _LINE_CHARS)}" if step.summary and not step.error else ""
     return f"- {step.id} ({step.source or step.skill}): {step.state}{worth}{words}"

@@ -1,4 +1,4 @@
-"""How a goal goes on: each turn's reply, and each round's outcomes, become the next state of its pursuit."""
+"""How a goal proceeds: each reply and each round's outcomes become the next state of its pursuit."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ GUIDANCE_INSTEAD_TEXT = "(none; what the operator says in its place follows)"
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500
-"""A memory beyond it is shortened, at every third round."""
+"""Bytes. A longer memory is shortened at every third round."""
 
 
 def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversation) -> GoalState:
-    """Count a turn, what it used, and take in that the model has seen the conversation: calls of the plan used none."""
+    """Count a turn and its usage, with the conversation that the model has seen. Calls from the plan have no usage."""
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     if reply.model == PLANNED_MODEL:
         return state
@@ -74,7 +74,7 @@ def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversatio
 
 
 def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
-    """Take the words of a turn into the conversation."""
+    """Add the text of a reply to the conversation."""
     if not reply.text.strip():
         return state
     said = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
@@ -82,7 +82,7 @@ def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
 
 
 def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
-    """Take in a plan, or tell the model what is wrong with it."""
+    """Add a plan, or tell the model what is wrong with it."""
     state = with_reply_message(state, reply)
     try:
         said = reply_object(reply, "goal_plan")
@@ -101,7 +101,7 @@ def _with_reply_plan(state: GoalState, listed: object, reply: GoalReply, setup: 
     """Return the state with the plan of a reply.
 
     Raises:
-        Unusable: With all that is wrong with it.
+        UnusableReply: Lists all problems of the plan.
     """
     after = with_steps(state, listed, setup)
     if reply.problems:
@@ -110,7 +110,7 @@ def _with_reply_plan(state: GoalState, listed: object, reply: GoalReply, setup: 
 
 
 def with_round(state: GoalState) -> GoalState:
-    """Return the state with the steps that are done next: all that can be, side by side."""
+    """Return the state with the steps of the next round: all that are ready, to run in parallel."""
     pursuit = state.pursuit
     if not pursuit.open_steps:
         return state.with_pursuit(stage="decide", due=())
@@ -121,13 +121,13 @@ def with_round(state: GoalState) -> GoalState:
 
 
 def with_round_postponed(state: GoalState) -> GoalState | None:
-    """Return the state that decides anew ahead of the steps that are due, where no model is asked before."""
+    """Return the state that decides again before the due steps, or None if the model is asked before them anyway."""
     is_planned = all(call is not None for call in due_step_calls(state))
     return state.with_pursuit(stage="decide", due=()) if is_planned else None
 
 
 def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
-    """Take in what became of the steps that were due, in their order."""
+    """Add the outcomes of the due steps, in their order."""
     pursuit, found = state.pursuit, list[PlanStep]()
     for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
         spec = state.setup.tool(outcome.call.name) if state.setup else None
@@ -161,12 +161,12 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
 
 
 def steps_to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:
-    """Return the steps of this round that brought something."""
+    """Return the steps of this round that have a result."""
     return tuple(step for step in pursuit.due_steps if step.state == "done")
 
 
 def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
-    """Take in what the steps of this round are worth, or tell the model what is wrong with its word on them."""
+    """Add the scores of this round's steps, or tell the model what is wrong with its evaluation."""
     state = with_reply_message(state, reply)
     pursuit, steps = state.pursuit, steps_to_evaluate(state.pursuit)
     try:
@@ -201,7 +201,7 @@ def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
 
 
 def with_compressed_memory(state: GoalState, reply: Reply) -> GoalState:
-    """Take in a shorter memory; one that is no shorter, or lacks what was named in the one before, changes nothing."""
+    """Replace the memory by a shorter one. One that is not shorter, or lacks names of the old one, changes nothing."""
     state, before = with_reply_message(state, reply), state.pursuit.memory
     try:
         memory = bounded_line(reply_object(reply, "goal_compress").get("memory"), MAX_MEMORY_CHARS)
@@ -217,7 +217,7 @@ def with_compressed_memory(state: GoalState, reply: Reply) -> GoalState:
 
 
 def with_decision_by_rules(state: GoalState) -> GoalState | None:
-    """Return the state with what is next where no model has to be asked; None where one has to."""
+    """Return the state with the next action if no model is needed, else None."""
     pursuit = state.pursuit
     is_due = any(step.by == OPERATOR for step in ready_steps(pursuit.steps, MAX_KEPT_STEPS))
     what = "continue" if is_due else decision_by_rules(pursuit, state.goal_config)
@@ -233,7 +233,7 @@ def with_decision_by_rules(state: GoalState) -> GoalState | None:
 
 
 def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
-    """Take in what is next, or tell the model why that cannot be."""
+    """Apply the model's decision, or tell the model why it is not possible."""
     state = with_reply_message(state, reply)
     try:
         said = reply_object(reply, "goal_decide")
@@ -278,21 +278,22 @@ def _with_action(state: GoalState, decision: GoalDecision, reply: GoalReply, set
 
 
 def _is_in_vain(pursuit: Pursuit) -> bool:
-    """Return whether every step that was tried failed, and no person has said what the goal needs."""
+    """Return True if every step that was tried failed, and no person has given an answer."""
     return {step.state for step in pursuit.steps} - {"open"} == {"failed"} and not pursuit.is_answered
 
 
 def with_person_answer(state: GoalState, text: str) -> GoalState:
-    """Take in what a person answered. The model decides anew with it."""
+    """Add a person's answer. The model decides again with it."""
     state = with_message_to_model(state, person_answer_text(state.pursuit.question, text))
     is_answered = state.pursuit.is_answered or text != NO_ANSWER_TEXT
     return state.with_pursuit(stage="decide", question="", is_guided=True, is_answered=is_answered)
 
 
 def with_guidance_seen(state: GoalState) -> GoalState:
-    """Return the state in which people have said something: no rule decides before the model has heard it.
+    """Return the state with new guidance. No rule decides before the model has seen it.
 
-    An end that is being told, and that is no limit, is none then; what was in vain until then is not counted any more.
+    An ending that is no limit is withdrawn, even while its answer is being written. Failures until then no longer
+    count.
     """
     pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
     if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in UNFINISHED_STOPS:
@@ -303,6 +304,6 @@ def with_guidance_seen(state: GoalState) -> GoalState:
 
 
 def goal_confidence(state: GoalState) -> float:
-    """Return how far what the goal brings can be relied on: of drafts, what the best has by its critic."""
+    """Return the confidence in the goal's result. For drafts it is the best score of the critic."""
     scores = state.pursuit.course.scores if state.pursuit.course is not None else ()
     return round(max(scores), 3) if scores else result_confidence(state.pursuit.steps, state.pursuit.confidence)

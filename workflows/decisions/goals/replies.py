@@ -1,6 +1,6 @@
-"""What a model says of a plan, of steps and of what is next: read tolerantly, judged strictly.
+"""A model's replies about plans, steps and the next action: read tolerantly, judged strictly.
 
-A reply that cannot be used raises `Unusable`, whose text the model is told.
+A reply that cannot be used raises `UnusableReply`. The model gets its text as feedback.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _NUMBER_SCALES = {"%": 100, "/": 5}
 
 
 class UnusableReply(ValueError):
-    """A reply that says nothing which can be gone by, and why."""
+    """A reply that cannot be used, with the reason."""
 
 
 class GoalDecision(NamedTuple):
-    """What is next, as the model says."""
+    """The model's decision about the next action."""
 
     action: Action
     confidence: float = 0.0
     reason: str = ""
     question: str = ""
     steps: Any = None
-    """Of the plan that takes the place of what is open, as the model wrote them."""
+    """The steps that replace the open ones, as the model wrote them."""
 
 
 class StepEvaluation(NamedTuple):
-    """What the model says of one step."""
+    """The model's evaluation of one step."""
 
     scores: Scores
     label: str = ""
@@ -48,10 +48,10 @@ class StepEvaluation(NamedTuple):
 
 
 def reply_object(reply: Reply, turn: str = "") -> dict[str, Any]:
-    """Return the JSON object of a reply to this turn.
+    """Return the JSON object in the reply to a prompt.
 
     Raises:
-        Unusable: There is none, or the model called a tool in its place.
+        UnusableReply: There is none, or the model called a tool instead.
     """
     try:
         return goal_reply_object(turn, reply.text)
@@ -63,7 +63,7 @@ def reply_object(reply: Reply, turn: str = "") -> dict[str, Any]:
 
 
 def bounded_line(value: object, most: int) -> str:
-    """Return words of the model, bounded; anything else as JSON, and nothing for none."""
+    """Return the model's text, cut to `most` characters. Other values become JSON, and null and false become ""."""
     if value is None or value is False:
         return ""
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -71,17 +71,17 @@ def bounded_line(value: object, most: int) -> str:
 
 
 def parsed_memory(said: Mapping[str, Any], before: str) -> str:
-    """Return what is kept in mind from now on; a reply that does not say changes nothing."""
+    """Return the new memory. A reply without one changes nothing."""
     return bounded_line(said.get("memory"), MAX_MEMORY_CHARS) or before
 
 
 _SURROUNDING_CHARS = ".,;:!?()[]{}<>'\"`"
 _NAME_CHARS = "/_@.#"
-"""What makes a name of a word in which it stands: a path, an identifier, an address, a decimal."""
+"""Characters that make a word a name: a path, an identifier, an address, a decimal."""
 
 
 def lost_names(before: str, after: str) -> list[str]:
-    """Return what one memory names and the next lacks, in order: numbers, paths, addresses, identifiers."""
+    """Return names that one memory has and the next lacks, in order: numbers, paths, addresses, identifiers."""
     said = after.casefold()
     words = dict.fromkeys(word.strip(_SURROUNDING_CHARS) for word in before.split())
     named = [word for word in words if any(each.isdigit() or each in _NAME_CHARS for each in word)]
@@ -89,7 +89,9 @@ def lost_names(before: str, after: str) -> list[str]:
 
 
 def parsed_number(value: object, whole: float) -> float | None:
-    """Return a number that the model gave, also as text: `"4"`, `"85%"` and `"4/5"` of the whole; None for all else."""
+    """Return a model's number, also from a text: `"4"`, or `"85%"` and `"4/5"` of the whole. None for any other
+    value.
+    """
     if isinstance(value, str):
         found = _NUMBER.fullmatch(value)
         if found is None:
@@ -106,7 +108,7 @@ def parsed_number(value: object, whole: float) -> float | None:
 
 
 def parsed_confidence(value: object) -> float:
-    """Return a confidence from 0 to 1; 85 counts as 85 percent, nothing as none at all."""
+    """Return a confidence from 0 to 1. 85 means 85 percent, and a missing one means 0."""
     found = parsed_number(value, 1) or 0.0
     return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
 
@@ -115,7 +117,7 @@ def parsed_scores(said: Mapping[str, Any]) -> Scores:
     """Return the scores, each from 1 to 5.
 
     Raises:
-        Unusable: One is missing.
+        UnusableReply: A score is missing.
     """
     source = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
     found = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
@@ -127,10 +129,10 @@ def parsed_scores(said: Mapping[str, Any]) -> Scores:
 
 
 def parsed_evaluations(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
-    """Return what is said of each of the steps that are due.
+    """Return the evaluation of each due step.
 
     Raises:
-        Unusable: One is missing, or has not all of its scores.
+        UnusableReply: An evaluation or a score is missing.
     """
     listed = said.get("steps")
     items = cast("list[Any]", listed) if isinstance(listed, list) else [said]
@@ -154,10 +156,10 @@ def _parsed_evaluation(step_id: str, said: Mapping[str, Any]) -> StepEvaluation:
 
 
 def parsed_goal_decision(said: Mapping[str, Any]) -> GoalDecision:
-    """Return what is next.
+    """Return the decision.
 
     Raises:
-        Unusable: No action that there is; a question or a plan is missing.
+        UnusableReply: The action is unknown, or its question or plan is missing.
     """
     action = bounded_line(said.get("action"), 40).lower()
     if action not in get_args(Action):

@@ -1,4 +1,4 @@
-"""A plan before policy and people: let through as it stands, given anew, or sent back with what is to change."""
+"""The review of a plan by policy and people: approved as it is, replaced, or sent back with requested changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YES_WORDS = (
     *("go", "go ahead", "go on", "do it", "proceed", "continue", "lgtm", "looks good", "looks fine", "sounds good"),
     *("it looks good", "that looks good", "this looks good", "the plan looks good", "i approve", "of course"),
 )
-"""What an answer begins with that approves a plan, in any case."""
+"""Beginnings of an answer that approves a plan, in any case."""
 
 FILLER_WORDS = frozenset(
     {
@@ -35,7 +35,7 @@ FILLER_WORDS = frozenset(
         *("please", "thanks", "thank", "you", "and", "then", "now", "all", "is", "to", "me", "with", "right", "very"),
     }
 )
-"""Words that may stand behind it. Any other may say what is to change, and nothing is done that nobody has approved."""
+"""Words that may follow. Any other word may request a change, and nothing is done that nobody has approved."""
 
 CHANGE_HINT = 'or say what is to change, or {"steps": [...]} in its place'
 
@@ -43,13 +43,13 @@ PIPELINE_CHANGE_HINT = "or abort the goal"
 
 MAX_WHY_CHARS = 300
 MAX_SHOWN_CHARS = 4_000
-"""Of the steps of a plan, each whole: of more none is approved by a mere yes."""
+"""Characters for the steps of a plan. If not all steps fit whole, a mere yes is not enough."""
 
 NOT_APPROVED = "the plan was not approved"
 
 
 def with_plan_to_review(state: GoalState) -> GoalState:
-    """Return the state whose plan is carried out, or is put before policy or a person first where that is wanted."""
+    """Return the state whose plan is carried out, or goes to policy or a person first if the config wants it."""
     match state.goal_config.plan_review:
         case "never":
             return state.with_pursuit(stage="execute", unusable=0)
@@ -60,19 +60,21 @@ def with_plan_to_review(state: GoalState) -> GoalState:
 
 
 def with_end_withdrawn(state: GoalState) -> GoalState:
-    """Return the state that goes on; what is left of its plan is reviewed anew: the end may have come before that."""
+    """Return the state that continues. The rest of its plan is reviewed again, since the end may have come
+    before that.
+    """
     after = state.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
     is_reviewed = state.goal_config.plan_review != "never" and bool(state.pursuit.open_steps)
     return with_plan_to_review(after) if is_reviewed else after
 
 
 def is_for_policy(state: GoalState) -> bool:
-    """Return whether policy has yet to say something of the plan that is reviewed."""
+    """Return True if policy still has to judge the plan."""
     return state.goal_config.plan_review == "policy" and not state.pursuit.question
 
 
 def proposed_steps(state: GoalState) -> tuple[ProposedStep, ...]:
-    """Return what is put to the policy: all that is still to be done."""
+    """Return the open steps for the policy."""
     return tuple(
         ProposedStep(id=step.id, skill=step.skill, goal=step.goal, arguments=step.arguments, depends_on=step.depends_on)
         for step in state.pursuit.open_steps
@@ -80,7 +82,7 @@ def proposed_steps(state: GoalState) -> tuple[ProposedStep, ...]:
 
 
 def with_plan_verdict(state: GoalState, verdict: Verdict) -> GoalState:
-    """Take in what the policy says; a plan that it denies goes back to the model as one that cannot be used."""
+    """Apply the policy's verdict. A denied plan goes back to the model as unusable."""
     if verdict.decision == "allow":
         return _with_approved_plan(state)
     if verdict.decision == "approval":
@@ -94,14 +96,14 @@ def with_plan_verdict(state: GoalState, verdict: Verdict) -> GoalState:
 
 
 def plan_question(state: GoalState) -> tuple[int, str]:
-    """Return what people are asked about the plan: its number and its words. Another plan is another question."""
+    """Return the number and the text of the question about the plan. Another plan is another question."""
     return state.pursuit.questions, state.pursuit.question
 
 
 def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState:
-    """Take in what a person says of the plan; another plan that is none is asked about once more.
+    """Apply a person's answer about the plan. If it holds an invalid plan, the question is asked again.
 
-    A yes to a plan that was not shown whole has to say to how many steps.
+    If the plan was not shown whole, the approval has to state the number of steps.
     """
     if is_plan_approval(state, answer):
         return _with_approved_plan(state)
@@ -111,19 +113,19 @@ def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState
 
 
 def with_unapproved_plan(state: GoalState, decided: Resolution) -> GoalState:
-    """Take in that people went on without a yes, or let its time go by: nothing of the plan is done."""
+    """Apply a question that ended without approval, by a decision or by expiry: nothing of the plan is done."""
     told = f"{NOT_APPROVED}: {decided.reason}" if decided.reason else NOT_APPROVED
     return _review_rules(state).denied(_with_plan_withdrawn(state), told)
 
 
 def is_plan_approval(state: GoalState, answer: str) -> bool:
-    """Return whether an answer approves the plan that is asked about."""
+    """Return True if the answer approves the plan in question."""
     left = _hidden_step_count(state)
     return is_yes(answer) if not left else answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
 
 
 def is_yes(answer: str) -> bool:
-    """Return whether an answer approves a plan as it stands, and says no more: `OK, do it!`."""
+    """Return True if an answer approves a plan and says nothing else: `OK, do it!`."""
     words = "".join(each if each.isalnum() else " " for each in answer.casefold().replace("'", "")).split()
     begins = any(words[: len(yes)] == yes for yes in map(str.split, YES_WORDS))
     return begins and "?" not in answer and FILLER_WORDS.issuperset(words)
@@ -159,7 +161,7 @@ def _review_question_text(state: GoalState, why: str = "") -> str:
 
 
 def _shown_steps(state: GoalState) -> list[str]:
-    """Return the steps that have room in the question, in their order, each whole."""
+    """Return the steps that fit into the question, in their order, each whole."""
     shown, room = list[str](), MAX_SHOWN_CHARS
     for step in state.pursuit.open_steps:
         arguments = "" if step.arguments is None else f" {to_json(step.arguments, inf_nan_mode='strings').decode()}"
@@ -189,17 +191,17 @@ def _with_approved_plan(state: GoalState) -> GoalState:
 
 
 def _with_plan_withdrawn(state: GoalState) -> GoalState:
-    """Return the state without the plan; no rule decides before the model has said what it does instead."""
+    """Return the state without the plan. No rule decides before the model has."""
     left = tuple(step for step in state.pursuit.steps if step.state != "open" or step.by == OPERATOR)
     stage: GoalPhase = "decide" if any(step.state != "open" for step in left) else "plan"
     return state.with_pursuit(steps=left, due=(), stage=stage, question="", terms=None, is_guided=True)
 
 
 class _ReviewRules(NamedTuple):
-    """What may become of a plan that is not let through as it stands."""
+    """How a plan that is not approved as it is continues."""
 
     how: str
-    """What a person is told of it."""
+    """The hint for a person."""
     denied: Callable[[GoalState, str], GoalState]
     answered: Callable[[GoalState, str, Setup], GoalState]
 
@@ -209,7 +211,7 @@ def _with_plan_sent_back(state: GoalState, told: str) -> GoalState:
 
 
 def _with_goal_ended(state: GoalState, told: str) -> GoalState:
-    """End it: the plan of a pipeline would be the same again."""
+    """End the goal, because the pipeline would make the same plan again."""
     return with_ending(state, ("stuck", told))
 
 

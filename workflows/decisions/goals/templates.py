@@ -1,7 +1,7 @@
-"""Templates of prompts: placeholders and conditions, filled in by minijinja. What is filled in is data, never expanded.
+"""Templates of prompts: placeholders and conditions, filled in by minijinja. Inserted text is data, never expanded.
 
-An expression names a value and makes none. A template may lie in a folder that nobody trusts and is tried where its
-config is read, and minijinja counts instructions, not bytes: `~`, `|format` and `|indent` make gigabytes of few.
+An expression names a value and cannot compute one. A template may come from an untrusted folder, and it is tried when
+its config is read. minijinja limits instructions, not bytes: a few `~`, `|format` and `|indent` can make gigabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PromptName
 
 TEMPLATE_FUEL = 2_000
-"""Instructions of one rendering: a few for each tag."""
+"""Instructions of one rendering. Each tag takes a few."""
 
 MAX_PROMPT_BYTES = 250_000
 
@@ -33,7 +33,7 @@ TEMPLATE_HINT = (
 
 
 class TemplateProblem(ValueError):
-    """What is wrong with a template, and what to do about it."""
+    """A problem of a template, with the remedy."""
 
 
 class TemplateTag(NamedTuple):
@@ -42,14 +42,14 @@ class TemplateTag(NamedTuple):
     line: int
     names: tuple[str, ...]
     is_shown: bool
-    """Whether its value is filled in; else it is a condition."""
+    """Whether its value is inserted. Otherwise it is a condition."""
 
 
 def parsed_tags(text: str) -> list[TemplateTag]:
     """Return the tags of a template, in order.
 
     Raises:
-        TemplateFault: It is too long, or has a tag that says more than a template may.
+        TemplateProblem: The template is too long, or has a tag that is not allowed.
     """
     if (size := len(text.encode("utf-8", "replace"))) > MAX_TEMPLATE_BYTES:
         raise TemplateProblem(f"has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are allowed, so shorten it")
@@ -81,10 +81,10 @@ def _parsed_tag(line: int, kind: str, inside: str) -> TemplateTag:
 
 
 def render_template(text: str, values: Mapping[str, str | int]) -> str:
-    """Return the template filled in, without blanks around it.
+    """Return the filled-in template, without surrounding blanks.
 
     Raises:
-        TemplateFault: It does not parse, names what there is not, or makes too much.
+        TemplateProblem: It does not parse, names an unknown placeholder, or becomes too long.
     """
     tags = parsed_tags(text)
     if unknown := next(((tag.line, name) for tag in tags for name in tag.names if name not in values), None):
@@ -93,7 +93,8 @@ def render_template(text: str, values: Mapping[str, str | int]) -> str:
     size = len(text.encode()) + sum(len(str(values[name]).encode()) for name in shown)
     if size > MAX_PROMPT_BYTES:
         raise TemplateProblem(f"makes {size:,} bytes; at most {MAX_PROMPT_BYTES:,} are allowed, so fill in less")
-    from minijinja import Environment, TemplateError  # a command that reads a config without templates needs it not
+    # imported here because a command that reads a config without templates does not need it
+    from minijinja import Environment, TemplateError
 
     environment = Environment(
         fuel=TEMPLATE_FUEL,
@@ -112,13 +113,13 @@ def render_template(text: str, values: Mapping[str, str | int]) -> str:
 
 
 class Placeholder(NamedTuple):
-    """A name that stands for a value."""
+    """A name that a template can use."""
 
     what: str
     sample: str | int = "x"
-    """What a template is tried with."""
+    """A sample value for the check of a template."""
     is_needed: bool = False
-    """Whether a model that is not told it cannot do the turn."""
+    """Whether a model cannot answer the prompt without it."""
 
 
 _GOAL = Placeholder("the goal, which stands at the head of the conversation in any case")
@@ -183,11 +184,11 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
         "answer_form": Placeholder("the JSON object that the shorter one is", "{}", is_needed=True),
     },
 }
-"""By prompt. `answer_form` is never written by a template: the run reads what it asks for."""
+"""By prompt. No template writes `answer_form` itself, because the run has to read the answer."""
 
 
 def template_problem(name: PromptName, text: str) -> str:
-    """Return what is wrong with a template and what to do, or "": it is tried with a value of each name, and none."""
+    """Return the problem of a template with the remedy, or "". It is tried with samples and with empty values."""
     known = PLACEHOLDERS[name]
     try:
         shown = {each for tag in parsed_tags(text) if tag.is_shown for each in tag.names}

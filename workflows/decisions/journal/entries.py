@@ -1,6 +1,6 @@
-"""Entries of a journal: how it begins, what one says of an event, and the chain in which each stands for all before.
+"""Entries of a journal: its start, the data of each event, and the hash chain.
 
-And what it knows of the verdicts on a reply: which of its calls may be carried out by now.
+It also follows the verdicts on a reply, to know which of its calls may be carried out.
 """
 
 from collections.abc import Collection, Iterable
@@ -41,12 +41,12 @@ GENESIS_HASH = ""
 
 
 def entry_hash(previous: str, entry: JournalEntry) -> str:
-    """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
+    """Return the hash of an entry: sha256 over the previous hash and every field of its own."""
     return sha256(previous.encode() + _canonical_body(entry)).hexdigest()
 
 
 def canonical_line(entry: JournalEntry) -> bytes:
-    """Return an entry as it stands in an export: what is hashed, with the hash as its last field."""
+    """Return an entry's line in an export: the hashed text, with the hash as its last field."""
     return _canonical_body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
 
 
@@ -56,7 +56,7 @@ def _canonical_body(entry: JournalEntry) -> bytes:
 
 
 def first_break(entries: Iterable[JournalEntry]) -> int | None:
-    """Return the sequence of the first entry whose hash or number does not follow from those before it, or None."""
+    """Return the sequence of the first entry whose hash or number does not match the chain, or None."""
     previous = GENESIS_HASH
     for expected, entry in enumerate(entries):
         previous = entry_hash(previous, entry)
@@ -69,13 +69,13 @@ SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer
 """Signals that a run knows."""
 
 GOAL_SIGNALS = SIGNALS | {"override_step"}
-"""Those that a goal knows."""
+"""Signals that a goal knows."""
 
 SESSION_SIGNALS = SIGNALS | {"close"}
-"""Those that a session knows."""
+"""Signals that a session knows."""
 
 KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
-"""By the kind of run; other kinds know `SIGNALS`."""
+"""By the kind of run. Other kinds know `SIGNALS`."""
 
 WAITING_UPDATES = frozenset({"await_turn"})
 """Updates that change nothing."""
@@ -85,18 +85,18 @@ EventList = list[tuple[str, dict[str, Any]]]
 
 
 def usage_data(reply: Reply) -> dict[str, Any]:
-    """Return what a model call used."""
+    """Return the usage and cost of a model call."""
     cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
     return {"usage": reply.usage.model_dump(), **cost}
 
 
 def failover_events(reply: Reply) -> EventList:
-    """Return which models gave way before this one answered."""
+    """Return the events for models that failed before this one answered."""
     return [("ModelFailedOver", each.describe()) for each in reply.failed_over]
 
 
 def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) -> EventList:
-    """Return what a signal or an update is told as; `known` are the signals that the run takes."""
+    """Return the events for a signal or an update. `known` are the signals that the run handles."""
     value = happening.value[0] if happening.value else None
     told = {"text": value} if value is not None else {}
     if happening.kind == "updated" and happening.name in WAITING_UPDATES:
@@ -134,42 +134,43 @@ def termination_data(happening: Happening) -> dict[str, Any]:
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object, or an empty one for anything else."""
+    """Return a JSON object, or an empty one for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 class JournalStart:
-    """Tells it once: of a fork when it has read its past, where its task may stand."""
+    """Makes the `Started` entry once. For a fork it is made after its past is read, which may hold the task."""
 
     def __init__(self) -> None:
         self.agent = ""
-        """That the run is of, as far as that is known."""
+        """The agent of the run, as soon as it is known."""
         self._awaiting: dict[str, Any] | None = None
 
     @property
     def is_due(self) -> bool:
-        """Whether a fork has not read its past yet: what happens before that is told behind its start."""
+        """Whether a fork has not read its past yet. Earlier events come after its start."""
         return self._awaiting is not None
 
     def begun(self, given: dict[str, Any]) -> EventList:
-        """Return what a run was started with; nothing yet where it is a fork."""
+        """Return the start of a run, or nothing yet for a fork."""
         if is_fork(given):
             self._awaiting = given
             return []
         return self._run_started_events(given)
 
     def forked(self, past: AgentState) -> EventList:
-        """Return what a fork goes on from, unless its start was told already."""
+        """Return the start of a fork from its past, unless it was returned already."""
         if self._awaiting is None:
             return []
         source, asked = past.forked_from.model_dump() if past.forked_from else {}, self._awaiting.get("task")
-        guidance = {"guidance": asked} if asked and asked != past.input.task else {}  # a goal stays what it is
+        # a goal's own text does not change
+        guidance = {"guidance": asked} if asked and asked != past.input.task else {}
         return self._run_started_events(
             past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance
         )
 
     def unread(self) -> EventList:
-        """Return what a fork was started with that has not read its past."""
+        """Return the start of a fork that has not read its past."""
         given = self._awaiting or {}
         fork = as_object(given.get("fork"))
         return self._run_started_events(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
@@ -184,7 +185,7 @@ class JournalStart:
 
 
 def setup_events(setup: Setup) -> dict[str, Any]:
-    """Return what acts in the run: in full, but for instructions and definitions of tools, which are told by digest."""
+    """Return the setup's data: all in full, except instructions and tool definitions, which are digests."""
     optional = {
         "policy_version": setup.policy_version,
         "build": setup.build,
@@ -206,13 +207,13 @@ PASSED_STATUSES = LET_THROUGH_STATUSES - REJECTED_STATUSES
 APPROVED_STATUSES: frozenset[ProposalStatus] = frozenset({"approved"})
 UNDECIDED_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "held", "approved"})
 WAITING_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "allowed"})
-"""What the gate is asked about at once: all calls at first, then those that waited beside held ones."""
+"""The calls that one gate request may be about: all calls at first, later those that waited with held ones."""
 
 
 class JournalVerdicts:
-    """Follows the calls of a reply from the gate's first word on them to the last, by their indexes.
+    """Follows the calls of a reply from the gate's first verdict to the last one, by their indexes.
 
-    `in_question` are the calls that others may have a word on before they are carried out.
+    `in_question` are the calls that review stages may still decide on.
     """
 
     def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
@@ -222,46 +223,46 @@ class JournalVerdicts:
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """The calls that the gate lets through by now."""
+        """The calls that the gate has allowed so far."""
         return self._standings.among(LET_THROUGH_STATUSES)
 
     @property
     def passed(self) -> tuple[int, ...]:
-        """Those of them that no later stage has turned down."""
+        """The allowed calls that no later stage has rejected."""
         return self._standings.among(PASSED_STATUSES)
 
     @property
     def is_final(self) -> bool:
-        """Whether nobody has anything more to say before the calls are carried out."""
+        """Whether no verdict is missing before the calls are carried out."""
         if self._standings.among(UNDECIDED_STATUSES):
             return False
         return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
 
     def hear(self, index: int, word: StageVerdict) -> None:
-        """Take in what is said of a call; what cannot follow what was said before is nothing."""
+        """Apply a verdict on a call. One that may not follow the earlier ones is ignored."""
         self._standings.hear(index, word)
         if self._is_paused:
             self._standings.hold_up()
 
     def take_gate_failure(self, index: int | None) -> list[int]:
-        """Take in that the gate failed and denied what it was asked about; None stands for several calls at once."""
+        """Record that the gate failed and denied its request. None means a request about several calls."""
         about = [index] if index is not None else list(self._standings.among(WAITING_STATUSES))
         for each in about:
             self.hear(each, "deny")
         return about
 
     def paused(self, is_paused: bool) -> None:
-        """Take in that the run is paused, or goes on."""
+        """Record that the run is paused, or resumed."""
         self._is_paused = is_paused
         if is_paused:
             self.stood_still()
 
     def stood_still(self) -> None:
-        """Take in that the run waits for a person."""
+        """Record that the run waits for a person."""
         self._standings.hold_up()
 
     def started(self, index: int) -> None:
-        """Take in that a call is carried out: so it was allowed, as was each approved one that nothing is known of."""
+        """Record that a call is carried out. So it was allowed, and so were approved ones without a known verdict."""
         for each in (index, *self._standings.among(APPROVED_STATUSES)):
             self._standings.show_begun(each)
 
@@ -270,7 +271,7 @@ MAX_DIGITS = 9
 
 
 def recall_data(happening: Happening) -> dict[str, Any]:
-    """Return what was recalled ahead of a reasoning step, and what became of the block."""
+    """Return the recalled items before a reasoning step, and the state of the block."""
     if happening.kind != "finished":
         return {"terms": [], "items": [], "error": happening.text, "block": "none"}
     found = RecalledContext.model_validate(happening.value)
@@ -280,13 +281,13 @@ def recall_data(happening: Happening) -> dict[str, Any]:
 
 
 def recall_iteration(activity_id: str) -> int:
-    """Return the iteration of the reasoning step that it was recalled for; 0 where the id is another's."""
+    """Return the iteration of the recall's reasoning step, or 0 for another activity's id."""
     iteration = activity_id.removesuffix(recall_id("")) if activity_id.endswith(recall_id("")) else ""
     return int(iteration) if iteration.isdecimal() and len(iteration) <= MAX_DIGITS else 0
 
 
 def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a call of a knowledge tool brings: what it has recalled or stored; of learnings a failure, too."""
+    """Return the events for a call of a knowledge tool: recalled or stored items, or failed learnings."""
     if happening.kind != "finished":
         is_learning = happening.key == LEARNINGS
         return [("KnowledgeStored", {"place": LEARNINGS, "error": happening.text})] if is_learning else []

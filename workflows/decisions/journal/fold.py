@@ -40,11 +40,11 @@ from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, Verdicts, g
 from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 
 PAUSE_SIGNALS = frozenset({"pause", "resume"})
-"""Signals after which the run stands still, or goes on."""
+"""Signals that pause or resume the run."""
 
 
 class JournalFold:
-    """Takes in one event after the other and returns the entries that it brings."""
+    """Takes one event after the other and returns its entries."""
 
     def __init__(self) -> None:
         self._agent = ""
@@ -63,16 +63,16 @@ class JournalFold:
         self._replied_at: datetime | None = None
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
-        """Return the entries that this event brings, in order."""
+        """Return the entries for this event, in order."""
         self._times.hear(happening)
         return [self._entry(happening.at, event, data) for event, data in self._with_start_event(happening)]
 
     def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
-        """Return an entry of a delegated run as one of this journal; an entry from further down keeps its run."""
+        """Return a delegated run's entry as one of this journal. An entry from a deeper run keeps its run."""
         return self._with_chain_hash(entry.with_place(self._sequence, {"run": run, **entry.data}))
 
     def _with_start_event(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Yield what an event brings; whatever it is, that the run was started comes first."""
+        """Yield an event's entries. The start of the run always comes first."""
         for found in self._events(happening):
             if self._beginning.is_due:
                 yield from self._with_loop_version(self._beginning.unread())
@@ -114,7 +114,7 @@ class JournalFold:
         return self._with_loop_version(self._beginning.begun(as_object(arguments[0] if arguments else None)))
 
     def _on_code_change(self, happening: Happening) -> EventList:
-        """Tell that other code decides from here on, which the first to decide is not."""
+        """Add an entry if another build decides from here on. The first build makes none."""
         before, self._build = self._build, happening.key
         return [("BuildChanged", {"before": before, "build": self._build})] if before not in {"", self._build} else []
 
@@ -130,7 +130,7 @@ class JournalFold:
         return found
 
     def _on_scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Lazily: what ends an iteration is told before the next one begins."""
+        """Yield lazily, so that entries that end an iteration come before those of the next."""
         if happening.name not in names.PROMPT_ACTIVITIES:
             if self._run.begins(happening.key):
                 yield from self._dispatch_calls(is_begun=True)
@@ -166,7 +166,7 @@ class JournalFold:
         return [("Prepared", setup_events(self._setup))]
 
     def _on_summarised(self, happening: Happening) -> EventList:
-        """Keep what a summary used for the compaction that it is for."""
+        """Keep a summary's usage for the entry of its compaction."""
         if happening.kind != "finished":
             return []
         reply = Reply.model_validate(happening.value)
@@ -174,7 +174,7 @@ class JournalFold:
         return failover_events(reply)
 
     def _on_side_model_call(self, happening: Happening) -> EventList:
-        """Tell which models gave way; what the reply comes to is told by the run, in a note."""
+        """Record failovers. The run itself records the reply's result, in a note."""
         return failover_events(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
 
     def _on_reasoned(self, happening: Happening) -> EventList:
@@ -200,7 +200,7 @@ class JournalFold:
         return [*failover_events(reply), ("ReasoningComplete", told)]
 
     def _on_gated(self, happening: Happening) -> EventList:
-        """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
+        """Apply the gate's verdicts, and add an entry that calls are carried out once no verdict is missing."""
         if happening.kind != "finished":
             return self._on_gate_failed(happening, {"error": happening.text})
         told = Verdicts.model_validate(happening.value).by_place(happening.key)
@@ -218,7 +218,7 @@ class JournalFold:
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatch_if_final()]
 
     def _on_gate_failed(self, happening: Happening, told: dict[str, Any]) -> EventList:
-        """Take in that the gate has come to nothing: what it was asked about is denied."""
+        """Record that the gate failed, so that its request is denied."""
         about = gate_subject(happening.key)
         places = self._run.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}
@@ -226,7 +226,7 @@ class JournalFold:
         return [("PolicyEvaluated", failed), *self._dispatch_if_final()]
 
     def _on_recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Tell what was recalled ahead of a reasoning step; with it the next iteration begins."""
+        """Add an entry for a recall before a reasoning step. The next iteration begins with it."""
         yield from self._collect_outcomes()
         self._iteration = recall_iteration(happening.key) or self._iteration
         yield "KnowledgeRecalled", recall_data(happening)
@@ -239,7 +239,7 @@ class JournalFold:
         return [*begun, *self._on_retried(happening, outcome), *told, *self._collect_if_complete()]
 
     def _on_retried(self, happening: Happening, outcome: str) -> EventList:
-        """Say that a call was tried again, if its recovery is that alone: of any other the run makes a note."""
+        """Add an entry for retries, if they are the whole recovery. The run itself notes any other recovery."""
         spec = self._setup.tool(happening.name) if self._setup else None
         if spec is None or self._setup is None or not happening.failed_before:
             return []
@@ -262,7 +262,7 @@ class JournalFold:
             return [(note.event, self._run.with_arguments(note.data)), *self._dispatch_if_final()]
         place = str(note.data.get("place"))
         begun = self._dispatch_calls(is_begun=True) if self._run.begins(place) else []
-        outcome = note.data.get("outcome")  # a decision's is what was decided
+        outcome = note.data.get("outcome")  # a decision's outcome is its fields
         self._run.ended(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
         return [*begun, told, *self._collect_if_complete()]
 
@@ -290,11 +290,12 @@ class JournalFold:
         unused: EventList = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
         return [*self._collect_outcomes(), *unused, ("Terminated", termination_data(happening))]
 
-    def _collect_if_complete(self) -> EventList:  # otherwise with the next iteration: a failed call may be recovered
+    # otherwise with the next iteration, because a failed call may still be recovered
+    def _collect_if_complete(self) -> EventList:
         return self._collect_outcomes() if self._run.is_complete else []
 
     def _collect_outcomes(self) -> EventList:
-        """Say what became of the calls of the iteration, unless that was said already."""
+        """Add an entry for the outcomes of the iteration, unless there is one already."""
         unbegun = self._dispatch_calls(is_begun=False) if self._run.undispatched else []
         return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
 
@@ -303,7 +304,7 @@ class JournalFold:
         return self._dispatch_calls(is_begun=True) if undispatched is not None and undispatched.is_final else []
 
     def _dispatch_calls(self, *, is_begun: bool) -> EventList:
-        """Say which calls are carried out; where there are none, also that nothing became of them."""
+        """Add an entry for the calls that are carried out. Without any, also add their empty outcomes."""
         dispatched = ("ToolsDispatched", self._run.dispatched(is_begun=is_begun))
         return [dispatched, *self._collect_if_complete()]
 

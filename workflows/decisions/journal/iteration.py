@@ -1,4 +1,4 @@
-"""What the journal knows of the iteration that is under way: its reply, what became of each call, how long it took."""
+"""The journal's knowledge of the current iteration: its reply, the outcome and the duration of each call."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_activity_id
 
 _ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
-"""Of a call of a reply, or a part of one; behind a `q` a call is sent again later."""
+"""The place of a call, or of a part of one. After a `q` it is a call that is sent again later."""
 
 
 class JournalIteration:
@@ -35,20 +35,21 @@ class JournalIteration:
 
     @property
     def proposals(self) -> int:
-        """How many things the reply proposes: its calls, else the answer."""
+        """The number of proposals: the calls of the reply, else its answer."""
         return len(self.reply.calls) if self.reply and self.reply.calls else 1
 
     @property
     def undispatched(self) -> JournalVerdicts | None:
-        """The verdicts on calls of which it was not told yet that they are carried out."""
+        """The verdicts, as long as no entry says that calls are carried out."""
         return self._verdicts if self._expected is None else None
 
     def replied(self, reply: Reply) -> None:
-        """Take in the model's reply."""
         self.reply = reply
 
     def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
-        """Take in verdicts by their places, and return which of the reply's calls they are on; None for the first."""
+        """Apply verdicts by their places. Return the ids of the reply's calls among them, or None for the first
+        verdicts.
+        """
         own = {
             index: verdict
             for place, verdict in verdicts.items()
@@ -65,9 +66,9 @@ class JournalIteration:
         return None if is_first else [str(self._call_data_at(index).get("call_id")) for index in own]
 
     def take_gate_failure(self, about: str) -> list[str]:
-        """Take in that the gate failed, and return the places that it has denied so, as far as they are known.
+        """Record that the gate failed, and return the places that are denied, as far as they are known.
 
-        A reply that it has said nothing of by then has no calls to be told of.
+        If a reply has no verdicts by then, no entry mentions its calls.
         """
         index, is_whole_reply = (
             self._index_of_whole_call(about),
@@ -80,12 +81,12 @@ class JournalIteration:
         return [about] if is_activity_id(about) else []
 
     def in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-        """Return verdicts on calls of the reply in the order of the calls; all others as they are."""
+        """Return verdicts on the reply's calls in call order. Others keep their order."""
         indexes = {place: self._index_of_whole_call(place) for place in verdicts}
         return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
 
     def noted(self, note: Note) -> None:
-        """Take in what is asked and said about the calls, or about the budget for them."""
+        """Apply questions and verdicts about the calls, or about their budget."""
         told, verdicts, index = note.data, self.undispatched, self._index_of_whole_call(str(note.data.get("place", "")))
         if verdicts is None:
             return
@@ -97,23 +98,24 @@ class JournalIteration:
             verdicts.hear(index, word)
 
     def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
-        """Return what a note says, with the arguments of the calls that a recovery made as those of the reply's."""
+        """Return a note's data, with the arguments of calls that a recovery made with those of the reply's call."""
         made = told.get("calls")
         if not isinstance(made, list):
             return told
         return {**told, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
 
     def paused(self, is_paused: bool) -> None:
-        """Take in that the run is paused, or goes on."""
+        """Record that the run is paused, or resumed."""
         self._is_paused = is_paused
         if self._verdicts:
             self._verdicts.paused(is_paused)
 
     def begins(self, key: str) -> bool:
-        """Return whether what stands at this place shows that the reply's calls are carried out, and this is untold.
+        """Return True if an activity at this place is the first sign that the reply's calls are carried out.
 
-        It may be a part of a call, or a fallback, which is another call. One that is sent again is
-        none of this reply.
+        The place may be that of a part of a call, or of a fallback, which is another call. A call that is sent again
+        does not
+        belong to this reply.
         """
         index = self._call_index(key)
         if index is None:
@@ -124,20 +126,20 @@ class JournalIteration:
             self._verdicts = self._verdicts or self._new_verdicts()
             self._verdicts.started(index)
             return True
-        if index not in self._expected:  # nobody let it through: what becomes of it is told all the same
+        if index not in self._expected:  # nothing allowed it, but its outcome is recorded all the same
             self._expected.add(index)
             self._is_collected = False
         return False
 
     def dispatched(self, *, is_begun: bool) -> dict[str, Any]:
-        """Return the calls that are carried out; none where the history shows nothing of it."""
+        """Return the calls that are carried out. Empty if the history shows none."""
         verdicts = self._verdicts
         self._expected = set(verdicts.allowed if verdicts else ())
         tools = [self._call_data_at(index) for index in verdicts.passed] if verdicts and is_begun else []
         return {"tool_count": len(tools), "tools": tools}
 
     def ended(self, key: str, outcome: str, error: str) -> None:
-        """Take in what became of a call; attempts of a recovery have keys of their own and are not calls."""
+        """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls."""
         index = self._call_index(key)
         if index is not None and _is_whole_call(key):
             self._outcomes[index] = {
@@ -148,16 +150,16 @@ class JournalIteration:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every call has succeeded; one that failed may be recovered yet."""
+        """Whether every call has succeeded. A failed one may still be recovered."""
         return self.is_open and all(self._outcomes.get(i, {}).get("outcome") == "ok" for i in self._expected or ())
 
     @property
     def is_open(self) -> bool:
-        """Whether it is told that calls are carried out, and not what became of them."""
+        """Whether there is an entry that calls are carried out, and none yet about their outcomes."""
         return self._expected is not None and not self._is_collected
 
     def collected(self) -> dict[str, Any]:
-        """Return what became of every allowed call."""
+        """Return the outcome of every allowed call."""
         self._is_collected = True
         outcomes = [
             self._outcomes.get(index) or {**self._call_data_at(index), "outcome": self._missing_outcome_text(index)}
@@ -172,7 +174,7 @@ class JournalIteration:
 
     @property
     def _answer_activity_id(self) -> str:
-        """The place of an answer; "" where the reply is none."""
+        """The place of an answer, or "" if the reply is none."""
         return str(self._iteration) if self.reply is not None and not self.reply.calls else ""
 
     def _new_verdicts(self) -> JournalVerdicts:
@@ -189,7 +191,7 @@ class JournalIteration:
         return {**known, **made}
 
     def _index_of_whole_call(self, place: str) -> int | None:
-        """Return which of the reply's calls has this place; None of a part of one."""
+        """Return the index of the reply's call at this place, or None for a part of a call."""
         return self._call_index(place) if _is_whole_call(place) else None
 
     def _call_data_at(self, index: int) -> dict[str, Any]:
@@ -200,7 +202,7 @@ class JournalIteration:
         return "unfinished" if index in self._scheduled else "not_run"
 
     def _call_index(self, key: str) -> int | None:
-        """Return which of the reply's calls has this place, or a part of it."""
+        """Return the index of the reply's call at this place, even for a part of it."""
         found = _ACTIVITY_ID.fullmatch(key)
         if found is None or int(found["iteration"]) != self._iteration:
             return None
@@ -216,9 +218,9 @@ _END_KINDS = {"finished", "failed", "cancelled", "child_finished", "child_failed
 
 
 class CallTimes:
-    """Times each call, what a recovery did for it included; takes in one event after the other.
+    """Measures each call, including its recovery, from events in order.
 
-    Of a call inside a workflow task the history has no beginning.
+    The history does not show when a call inside a workflow task began.
     """
 
     def __init__(self) -> None:
@@ -226,7 +228,7 @@ class CallTimes:
         self._ended: dict[str, datetime] = {}
 
     def hear(self, happening: Happening) -> None:
-        """Take in the beginning or the end of a call, or of a part of one."""
+        """Record the beginning or the end of a call, or of a part of one."""
         key = delegate_activity_id(happening.key) if happening.kind.startswith("child_") else happening.key
         found = None if happening.name in OWN_ACTIVITIES else _ACTIVITY_ID.fullmatch(key)
         if found is None:
@@ -238,7 +240,7 @@ class CallTimes:
             self._ended[place] = happening.at
 
     def took_s(self, iteration: int, reply: Reply | None) -> dict[str, float]:
-        """Return the seconds of the calls of a reply whose beginning and end are known, by their ids."""
+        """Return the seconds of a reply's calls by their ids, if beginning and end are known."""
         places = {call.call_id: f"{iteration}.{index}" for index, call in enumerate(reply.calls if reply else ())}
         return {
             call_id: (self._ended[place] - self._begun[place]).total_seconds()

@@ -1,4 +1,4 @@
-"""What a session shows of itself, and brings in the end: totals over its turns."""
+"""The public views of a session: details, result and status, with totals over its turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orga.workflows.types.sessions.session import SessionState
 
 
 def session_details(state: SessionState, waits: Sequence[str] = ()) -> str:
-    """Return the current details of a session, in Markdown: what an agent's run shows, and its turns."""
+    """Return the current details of a session in Markdown: those of an agent's run, and its turns."""
     session = state.session
     lines = [f"- turn: {session.turn or 'none'} of {session.accepted}"]
     if session.queue:
@@ -22,7 +22,6 @@ def session_details(state: SessionState, waits: Sequence[str] = ()) -> str:
 
 
 def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionResult:
-    """Return the result of a session that ends now."""
     session = state.session
     own = {
         "usage": state.total_usage,
@@ -35,7 +34,6 @@ def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionRes
 
 
 def session_status(state: SessionState, now: datetime) -> SessionStatus:
-    """Return where the session stands."""
     session = state.session
     own = {
         "usage": state.total_usage,

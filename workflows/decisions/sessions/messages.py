@@ -1,4 +1,4 @@
-"""What becomes of a message: it waits for its turn, guides the turn under way, cuts it, or is refused."""
+"""Messages to a session: each waits for its turn, guides the current turn, interrupts it, or is refused."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from orga.workflows.types.sessions.session import QueuedMessage, Session, Sessio
 
 MAX_QUEUED_MESSAGES = 20
 MAX_QUEUE_BYTES = 60_000
-"""Of all messages that wait, as JSON: the state carries them beside the rest."""
+"""Bytes of JSON of all waiting messages. The state carries them."""
 
 MAX_TAKEN = 100
-"""Ids of messages that are remembered, so that one which is sent again is not taken again."""
+"""Remembered ids of messages, so that a message that is sent again is not accepted again."""
 
 DIGEST_CHARS = 16
 
@@ -24,7 +24,7 @@ INTERRUPTED_BY_MESSAGE = "interrupted by a message"
 
 
 class SessionBusy(ValueError):
-    """A turn is under way, and the message was to be refused then."""
+    """A turn is running, and the message was not willing to wait."""
 
 
 class QueueFull(ValueError):
@@ -32,11 +32,11 @@ class QueueFull(ValueError):
 
 
 class SessionClosed(ValueError):
-    """It takes no more messages."""
+    """The session accepts no more messages."""
 
 
 def parsed_message(raw: object) -> SessionMessage:
-    """Return what somebody says.
+    """Return a checked message.
 
     Raises:
         ValueError: It is empty, too long, or no message.
@@ -45,14 +45,14 @@ def parsed_message(raw: object) -> SessionMessage:
 
 
 def is_busy(session: Session) -> bool:
-    """Return whether a turn is under way, or about to be."""
+    """Return True if a turn is running or about to begin."""
     return bool(session.turn or session.queue)
 
 
 def turn_to_guide(state: SessionState) -> int:
-    """Return the turn that reads guidance which comes now: the one under way, or about to begin; 0 where none does.
+    """Return the turn that reads guidance which arrives now: the current or the next one, or 0 if there is none.
 
-    An answer gives way to guidance, as does the end of its time while people are asked for more; no other ending does.
+    A completed answer gives way to guidance, and so does a limit while people are asked for more. Other endings do not.
     """
     session = state.session
     may_go_on = not _is_ending_decided(state) or (state.stop is not None and state.stop[0] == "completed")
@@ -62,12 +62,12 @@ def turn_to_guide(state: SessionState) -> int:
 
 
 def check_message(state: SessionState, message: SessionMessage) -> None:
-    """Refuse a message that cannot be taken; one that was taken before can.
+    """Refuse a message that cannot be accepted. One that was accepted before passes.
 
     Raises:
-        ValueError: Other words were taken under its id.
+        ValueError: Another text was accepted under its id.
         SessionClosed: The session is ending.
-        SessionBusy: A turn is under way, and the message does not want to wait.
+        SessionBusy: A turn is running, and the message is not willing to wait.
         QueueFull: There is no room.
     """
     session = state.session
@@ -99,7 +99,7 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
 
 
 def with_sent_message(state: SessionState, message: SessionMessage) -> SessionState:
-    """Take a message in; what turn it is part of stands in `taken`. One that was taken before changes nothing."""
+    """Accept a message. `taken` then holds its turn. One that was accepted before changes nothing."""
     session = state.session
     if message.message_id in session.taken:
         return state
@@ -113,7 +113,7 @@ def with_sent_message(state: SessionState, message: SessionMessage) -> SessionSt
 
 
 def _with_queued_message(queue: tuple[QueuedMessage, ...], queued: QueuedMessage) -> tuple[QueuedMessage, ...]:
-    """Put one that cuts ahead of those that only wait, behind others that cut: the order in which they came."""
+    """Queue a message. One that interrupts comes before those that only wait, and after others that interrupt."""
     ahead = sum(each.cuts for each in queue) if queued.cuts else len(queue)
     return (*queue[:ahead], queued, *queue[ahead:])
 
@@ -128,7 +128,7 @@ def _message_digest(message: SessionMessage) -> str:
 
 
 def with_interrupted_turn(state: SessionState, why: str) -> SessionState:
-    """Cut the turn under way; one whose ending is decided ends as it does."""
+    """Interrupt the current turn. If its ending is decided, nothing changes."""
     return state.with_control(stop=("aborted", why)).with_session(is_cut=True) if _can_be_interrupted(state) else state
 
 
@@ -137,15 +137,15 @@ def _can_be_interrupted(state: SessionState) -> bool:
 
 
 def _is_ending_decided(state: SessionState) -> bool:
-    """Return whether the turn under way ends for sure: one at a limit waits for people first, where they are asked."""
+    """Return True if the current turn's ending is certain. At a limit people may be asked first."""
     return state.stop is not None and not can_ask_for_budget(state, state.stop)
 
 
 def parsed_interrupt(raw: object) -> InterruptArgument:
-    """Read what is to be cut.
+    """Return a checked argument of `interrupt`.
 
     Raises:
-        ValueError: It is neither a text nor what the update takes.
+        ValueError: It is neither a text nor an object that the update accepts.
     """
     if raw is None or isinstance(raw, str):
         return InterruptArgument(why=raw or "")
@@ -153,10 +153,10 @@ def parsed_interrupt(raw: object) -> InterruptArgument:
 
 
 def check_interrupt(state: SessionState, turn: int | None = None) -> None:
-    """Refuse to cut a turn where there is none to cut, or another than the one that is meant.
+    """Refuse an interrupt if no turn is running, or another one than the named one.
 
     Raises:
-        ValueError: None is under way, or its ending is decided, or another one is.
+        ValueError: No turn is running, its ending is decided, or another one is running.
     """
     if not state.session.turn or state.is_over:
         raise ValueError("no turn is under way")
@@ -167,5 +167,5 @@ def check_interrupt(state: SessionState, turn: int | None = None) -> None:
 
 
 def with_closing(state: SessionState) -> SessionState:
-    """Let the session end after the turn under way."""
+    """Let the session end after the current turn."""
     return state.with_session(closing=True)

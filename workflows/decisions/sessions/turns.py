@@ -31,11 +31,11 @@ _UNITS = (
     ("day", _DAY_S, _DAY_S),
     ("hour", HOUR_S, HOUR_S),
 )
-"""Each with its seconds, and those from which on it is used."""
+"""Name, seconds, and the seconds from which the unit is used."""
 
 
 def elapsed_text(seconds: float) -> str:
-    """Return the time in its largest fitting unit, rounded down: `3 days`; "" for less than an hour."""
+    """Return the time in its largest fitting unit, rounded down: `3 days`. "" for less than an hour."""
     for name, unit, least in _UNITS:
         if seconds >= least:
             count = int(seconds // unit)
@@ -45,19 +45,21 @@ def elapsed_text(seconds: float) -> str:
 
 MAX_RESULTS = 20
 RESULTS_BYTES = 30_000
-"""Of all results but the newest, as JSON; of all where the state is carried on and room is short."""
+"""Bytes of JSON of all results except the newest. In a carried state that is short of room: of all results."""
 
 SHOWN_BYTES = 1_000_000
-"""Of all results that are shown at once; the server refuses an answer of 2 MB."""
+"""Bytes of all results in one answer. The server refuses an answer of 2 MB."""
 
 _FRAME_BYTES = 1_300
-"""Of a result without its answer."""
+"""Bytes of a result without its answer."""
 
 DETAIL_BYTES = 300
 
 
 def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
-    """Begin with the first message that waits: with all budgets, and nothing left of the turn before but its words."""
+    """Begin with the first waiting message: with full budgets, and with nothing of the previous turn except its
+    messages.
+    """
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
     text = head.text if session.last_end is None else _with_elapsed_time(head.text, session.last_end, now)
@@ -87,7 +89,7 @@ def _with_elapsed_time(text: str, before: datetime, now: datetime) -> str:
 
 
 def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionState:
-    """End the turn: its result is kept, what it used is counted; from here on the budgets are those of the next one."""
+    """End the turn: keep its result and count its usage. From here on the budgets are those of the next turn."""
     session, ended = state.session, turn_result(state, stop, now)
     state = state.with_session(
         turn=0,
@@ -108,7 +110,6 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
 
 
 def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
-    """Return what came of the turn under way."""
     session, (reason, detail) = state.session, stop
     how = TurnTermination(reason="interrupted" if session.is_cut else reason, detail=clip_json(detail, DETAIL_BYTES))
     return TurnResult(
@@ -124,24 +125,24 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
 
 
 def unstored_learnings(state: SessionState) -> str:
-    """Return what the latest turn has taught, "" for nothing."""
+    """Return the learnings of the latest turn, or ""."""
     return learnings_text(state, latest_turn(state.conversation.messages).start)
 
 
 def with_idle_clock(state: SessionState, now: datetime) -> SessionState:
-    """Return the state that waits for a message, with its clock standing still."""
+    """Return the state that waits for a message, with its clock stopped."""
     if state.session.idle_since is not None:
         return state
     return state.with_control(doing="idle").with_session(idle_since=now).with_clock_updated(now)
 
 
 def with_idle_clock_restarted(state: SessionState, now: datetime) -> SessionState:
-    """Return the state behind a pause, which is no silence."""
+    """Return the state after a pause, which does not count as time without a message."""
     return state.with_session(idle_since=now).with_clock_updated(now)
 
 
 def stop_between_turns(state: SessionState) -> Stop | None:
-    """Return why the session ends now, where it does."""
+    """Return why the session ends between turns, or None."""
     if state.aborted is not None:
         return "aborted", state.aborted
     if state.stop is not None:
@@ -150,12 +151,12 @@ def stop_between_turns(state: SessionState) -> Stop | None:
 
 
 def idle_timeout_stop(state: SessionState) -> Stop:
-    """Return the ending of a session in which nothing was said for so long."""
+    """Return the ending of a session after too long without a message."""
     return "completed", f"nothing was said for {state.idle_timeout_s:g} s"
 
 
 def idle_seconds_left(state: SessionState, now: datetime) -> float | None:
-    """Return the seconds for which a message is waited for yet; None is for ever."""
+    """Return the seconds left to wait for a message. None means for ever."""
     if state.idle_timeout_s is None:
         return None
     since = state.session.idle_since or now
@@ -166,7 +167,7 @@ NOT_BEGUN = "the session ended before this turn began"
 
 
 def with_session_end(state: SessionState) -> SessionState:
-    """Return the state of a session that ends: messages that wait are answered as not begun, guidance is left aside."""
+    """Return the state of a session that ends: waiting messages get results as not begun, and guidance is dropped."""
     session = state.session
     unbegun = tuple(
         TurnResult(
@@ -185,7 +186,7 @@ def with_session_end(state: SessionState) -> SessionState:
 
 
 def find_turn_result(session: Session, turn: int) -> TurnResult | None:
-    """Return the result of a turn, where it is kept."""
+    """Return the result of a turn, or None if it is not kept."""
     return next((each for each in session.results if each.turn == turn), None)
 
 
@@ -208,17 +209,19 @@ def check_awaited_turn(session: Session, turn: int) -> None:
 
 
 def results_within_limit(session: Session) -> tuple[TurnResult, ...]:
-    """Return the results, as much of each as an answer to a query has room for."""
+    """Return the results, shortened to fit an answer to a query."""
     return _results_within(session.results, SHOWN_BYTES)
 
 
 def with_bounded_results(state: SessionState) -> SessionState:
-    """Return the state whose results take no more than their share, the newest too: the conversation has all of it."""
+    """Return the state with all results within their share, including the newest. The conversation has the full
+    texts.
+    """
     return state.with_session(results=_results_within(state.session.results, RESULTS_BYTES))
 
 
 def _bounded_results(results: tuple[TurnResult, ...]) -> tuple[TurnResult, ...]:
-    """Return the last results: the newest as it is, of the others what has room."""
+    """Return the last results: the newest in full, and the others within their share."""
     kept = results[-MAX_RESULTS:]
     return (*_results_within(kept[:-1], RESULTS_BYTES), kept[-1])
 
@@ -239,18 +242,18 @@ def _clipped_text(text: str, room: int) -> str:
 
 
 def initial_session_state(given: SessionInput, origin: str, now: datetime) -> SessionState:
-    """Return the state of a session in which nothing was said yet: its clock stands still."""
+    """Return the state of a session without messages. Its clock is stopped."""
     clock = Clock(started_at=now).with_stopped_at(now)
     state = SessionState(input=given.for_agent(), origin=origin, clock=clock)
     return state if given.idle_timeout_s is None else state.with_idle_timeout(given.idle_timeout_s)
 
 
 def first_session(raw: object, given: object, before: str | None, origin: str, now: datetime) -> SessionState:
-    """Return the state to start from; one that is given counts where the run `before` carried it.
+    """Return the state to start from. A `given` state counts only if the run `before` carried it over.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
-        NewerState: It was carried by a run of a version that knows more.
+        InvalidInput: Lists every problem with its key.
+        NewerState: A run of a newer version carried it over.
     """
     if given is not None and before:
         return carried_state(SessionState, given, before)

@@ -1,4 +1,4 @@
-"""Approvals: the question about calls that are let through only after a person's yes."""
+"""Approvals: the question about calls that need a person's approval."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ def approval_item(
     occasion: str = "",
     stands_at: str = "",
 ) -> Item:
-    """Return the item of a call that the verdict lets through only with a person's yes.
+    """Return the item of a call that the verdict allows only with a person's approval.
 
     Args:
-        state: Of the run.
-        place: Of this question: the approval is bound to it.
-        call: As it would be carried out.
-        verdict: The gate's, or what stands for one.
+        state: State of the run.
+        place: Place of this question. The approval is bound to it.
+        call: The call as it would be carried out.
+        verdict: The gate's, or one in its place.
         now: Workflow time.
-        occasion: Of this asking alone, in this execution: a yes given before a reset never counts behind it.
+        occasion: Unique to this request in this execution, so that an approval from before a reset does not count after
+            it.
         stands_at: Place of the call, or iteration of the answer.
     """
     terms = verdict.approval or ApprovalTerms()
     about, whole = _call_digest(state.origin, place, call, verdict.version), call.model_dump()
     before = find_item(state, about)
-    if before is not None:  # the run before this one was asking; where room was short it carried less of it
+    if before is not None:  # the previous segment asked already, and may have carried less of it
         same = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
         return before if before.call == whole else same
     return Item(
@@ -59,7 +60,7 @@ def approval_item(
 
 
 def _call_digest(origin: str, place: str, call: ToolCall, version: str) -> str:
-    """Return the digest of exactly this call under exactly this policy: sha256, so a yes fits nothing else."""
+    """Return the digest of exactly this call under exactly this policy: sha256, so an approval fits nothing else."""
     identity = (
         f"{origin}/{place}/{call_fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
     )
@@ -67,6 +68,6 @@ def _call_digest(origin: str, place: str, call: ToolCall, version: str) -> str:
 
 
 def approval_question(items: Sequence[Item], question_id: str, now: datetime) -> Question:
-    """Return the one question about all of these."""
+    """Return one question about all of these items."""
     tools = ", ".join(str(item.call["name"]) for item in items)
     return Question(question_id=question_id, kind="approval", since=now, text=f"approve {tools}?", items=tuple(items))

@@ -1,4 +1,4 @@
-"""Circuit breakers of a run: their state is the run's, so a replay finds each circuit as it was."""
+"""Circuit breakers of a run. They are part of its state, so a replay finds each circuit as it was."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RUN_SCOPE = "run"
 
 
 def admit_call(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentState, str]:
-    """Let a call of the tool through, or return what the model is told instead.
+    """Admit a call of the tool, or return the text for the model about its rejection.
 
-    A call that was let through ends in exactly one of `with_success`, `with_failure` and `with_released`.
+    Each admitted call ends in exactly one of `with_success`, `with_failure` and `with_slot_released`.
     """
     breaker, options = state.breakers.get(spec.name), spec.options.breaker
     if breaker is None or not _is_run_scoped(options):
@@ -26,7 +26,7 @@ def admit_call(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentS
 
 
 def with_success(state: AgentState, spec: ToolSpec) -> AgentState:
-    """Take in a success of the tool: its circuit closes."""
+    """Record a success of the tool: its circuit closes."""
     breaker = state.breakers.get(spec.name)
     if breaker is None or not _is_run_scoped(spec.options.breaker):
         return state
@@ -35,7 +35,7 @@ def with_success(state: AgentState, spec: ToolSpec) -> AgentState:
 
 
 def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | None = None) -> AgentState:
-    """Take in a failure of the tool's infrastructure: a time-out, or an error that trying again might have cured."""
+    """Record a failure of the tool's infrastructure: a time-out, or an error that a retry might have cured."""
     options = spec.options.breaker
     if not _is_run_scoped(options):
         return state
@@ -51,7 +51,7 @@ def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | N
 
 
 def with_slot_released(state: AgentState, spec: ToolSpec) -> AgentState:
-    """Take in a call that says nothing about the tool: cancelled, not started, or failed by its own fault."""
+    """Record a call that says nothing about the tool: cancelled, not started, or failed by its own fault."""
     breaker = state.breakers.get(spec.name)
     if breaker is None or not _is_run_scoped(spec.options.breaker):
         return state

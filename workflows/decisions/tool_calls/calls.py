@@ -1,6 +1,6 @@
-"""A call: what makes two of them the same, the key of its effect, and what is told of one that brought no result.
+"""Calls: their identity, the idempotency keys of their effects, and the outcomes of calls without a result.
 
-Taint says which untrusted content has entered a conversation. Policies may ask for more care from then on.
+It also tracks taint: the untrusted content in a conversation. Policies may ask for more care once there is any.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ KEY_CHARS = 32
 
 
 def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
-    """Return a key that every attempt of exactly this call shares, and no other call has.
+    """Return a key that all attempts of exactly this call share, and no other call has.
 
-    `origin` survives reset and continue-as-new, `place` is `<iteration>.<index>`; the arguments are in it, so that a
-    run that was rewound and proposes something else at the same place does not get the old effect.
+    `origin` survives reset and continue-as-new, and `place` is `<iteration>.<index>`. The key covers the arguments, so
+    that
+    a rewound run with another proposal at the same place does not get the old effect.
     """
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
     identity = f"{origin}/{place}/{call.name}/{arguments}"
@@ -52,7 +53,7 @@ def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
 
 
 SHOWN_BYTES = 1_000
-"""Of arguments that policy changed, in what the model is told."""
+"""Bytes of changed arguments in the text for the model."""
 
 _UNKNOWN_OUTCOME = ". The outcome is unknown: it may have taken effect."
 _UNREADABLE_OUTCOME = ". It took effect, its answer can't be read."
@@ -62,12 +63,11 @@ TOOK_EFFECT_TEXT = f"{_UNREADABLE_OUTCOME} Do not call it again."
 
 
 def effect_text(*, took_effect: bool) -> str:
-    """Say to people, after the error, what is known of the effect of a call that must not be repeated on a guess."""
+    """Return the text for people, after the error, about the effect of a call that must not simply be repeated."""
     return _UNREADABLE_OUTCOME if took_effect else _UNKNOWN_OUTCOME
 
 
 def with_counted_calls(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCounts:
-    """Return the counts with these calls."""
     by_status = Counter(outcome.status for outcome in outcomes)
     return counts.plus(
         proposed=len(outcomes),
@@ -80,7 +80,7 @@ def with_counted_calls(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> T
 
 
 def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
-    """Return the outcome with a word on the arguments that policy put in place of the model's."""
+    """Return the outcome with a text about the arguments that policy put in place of the model's."""
     if verdict.arguments is None:
         return outcome
     used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
@@ -88,7 +88,7 @@ def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
 
 
 def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:
-    """Return the outcome of a call that the gate turned down."""
+    """Return the outcome of a call that the gate refused."""
     if verdict.decision == "approval":
         return Outcome(call=call, status="not_run", text=f"[Not run] a person has to approve this: {verdict.reason}")
     if verdict.decision == "deny":
@@ -105,12 +105,11 @@ def failed_outcome(call: ToolCall, error: str, *, is_unknown: bool = False, took
 
 
 def not_run_outcome(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:
-    """Return the outcome of a call that was never started."""
     return Outcome(call=call, status="not_run", text=f"[Not run] {why}")
 
 
 def answered_unrun_outcome(call: ToolCall, text: str) -> Outcome:
-    """Return the outcome of a call that was answered instead of being started; `text` says by what."""
+    """Return the outcome of a call that was answered with `text` instead of being started."""
     return Outcome(call=call, status="not_run", text=text)
 
 
@@ -125,7 +124,7 @@ def cancelled_outcome(call: ToolCall, spec: ToolSpec | None) -> Outcome:
 
 
 def taint_with_outcomes(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """Return the tools whose content has entered, with those of these outcomes; trusted tools leave no taint."""
+    """Return the run's taint including these outcomes. Trusted tools leave no taint."""
     trusted = {spec.name for spec in (state.setup.tools if state.setup else ()) if spec.options.trusted_output}
     entered = [outcome for outcome in outcomes if outcome.status in {"ok", "failed"}]
     new = (tool for outcome in entered for tool in (outcome.call.name, outcome.by) if tool)

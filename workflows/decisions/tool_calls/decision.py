@@ -1,4 +1,4 @@
-"""A decision follows from its fields and facts by its rules; a run whose decision is due does not end without it."""
+"""Grounded decisions: rules compute them from fields and facts. No run ends without its required decisions."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def decide_by_rules(
 
     Args:
         decision: Its declaration.
-        fields: As the model proposed them.
-        run_input: Where the facts are.
+        fields: The fields as the model proposed them.
+        run_input: Holds the facts.
         taint: Tools whose untrusted content has entered the conversation.
-        iteration: Of the proposal.
+        iteration: Iteration of the proposal.
 
     Raises:
-        ValueError: A field is missing, unknown, or none of the values that it can have; or a fact is.
+        ValueError: A field is missing or unknown, or a field or a fact has a value that is not allowed.
     """
     proposed = fitted_fields(decision, fields)
     grounds = decision_grounds(decision, run_input, taint)
@@ -69,10 +69,10 @@ def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tup
 
 
 def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> dict[str, Value]:
-    """Return the fields, each as its kind has it.
+    """Return the fields, each in its kind's type.
 
     Raises:
-        ValueError: Naming every field that is missing, unknown or none of its values.
+        ValueError: Names every field that is missing, unknown or not allowed.
     """
     wrong = [f"{name}: there is no such field" for name in fields if name not in decision.fields]
     found: dict[str, Value] = {}
@@ -90,7 +90,7 @@ def decision_grounds(decision: GroundedDecision, run_input: AgentInput, taint: t
     """Return the facts with their sources.
 
     Raises:
-        ValueError: A fact is missing or none of its values.
+        ValueError: A fact is missing or has a value that is not allowed.
     """
     facts = {
         name: Ground(value=fact.fitted(fact_value(fact, run_input)), source=fact.source)
@@ -101,7 +101,7 @@ def decision_grounds(decision: GroundedDecision, run_input: AgentInput, taint: t
 
 
 def fact_problems(decisions: Mapping[str, GroundedDecision], run_input: AgentInput) -> list[str]:
-    """Return one line for each fact that a run does not have, or that is none of its values."""
+    """Return one line for each fact that the run lacks, or that has a value that is not allowed."""
     found: list[str] = []
     for decision_name, decision in decisions.items():
         for name, fact in decision.facts.items():
@@ -113,10 +113,10 @@ def fact_problems(decisions: Mapping[str, GroundedDecision], run_input: AgentInp
 
 
 def fact_value(fact: Fact, run_input: AgentInput) -> object:
-    """Return what the starter said.
+    """Return the starter's value of a fact.
 
     Raises:
-        ValueError: Nothing; a fact that is missing is never taken for false.
+        ValueError: There is none. A missing fact never counts as false.
     """
     given = {"tenant": run_input.tenant, "trusted_context": run_input.trusted_context}
     value: object = given
@@ -134,10 +134,10 @@ def _proposed_value(fields: Mapping[str, object], name: str) -> object:
 
 
 def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
-    """Return what a `decide` call decides, and its name.
+    """Return the name and the result of a `decide` call.
 
     Raises:
-        ValueError: It decides nothing, or nothing anew; the text tells the model why.
+        ValueError: The call decides nothing, or may not decide it again. The text tells the model why.
     """
     name, declared = call.arguments.get("decision"), state.declared_decisions
     if not isinstance(name, str) or name not in declared:
@@ -156,26 +156,26 @@ def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
 
 
 def with_decision(state: AgentState, place: str, name: str, made: Decided) -> AgentState:
-    """Take in a decision, for the result and the journal."""
+    """Add a decision, for the result and the journal."""
     state = state.with_task(decided={**state.decided, name: made})
     told = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
     return state.with_note(DECISION_GROUNDED, place=place, decision=name, **told)
 
 
 def decision_text(made: Decided) -> str:
-    """Return the outcome and the rule behind it, for the model."""
+    """Return the outcome and its rule, for the model."""
     outcome = ", ".join(f"{name} = {value}" for name, value in made.outcome.items())
     return f"{outcome} (rule: {made.rule})"
 
 
 def undecided_text(names: tuple[str, ...]) -> str:
-    """Return what the model is told that wants to end without them."""
+    """Return the text for a model that wants to end before these decisions."""
     listed, decide = ", ".join(map(repr, names)), tool_needing("decisions")
     return f"No answer ends this run before the decision {listed} is made: call `{decide}` first, then answer."
 
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
-    """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
+    """Add an answer that comes before a required decision. The model learns why. The third such end ends the run."""
     told = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, told)

@@ -1,4 +1,4 @@
-"""Delegation: whether a `delegate` call may be carried out, what its run is given and may spend, what came of it."""
+"""Delegation: whether a `delegate` call is allowed, the input and budget of its run, and its outcome."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
 ENDING_S = 2.0
 ENDING_SHARE = 0.1
-"""A delegate's clock ends this long before its parent's, at most a tenth of the time: it can still tell what it has."""
+"""A delegate's clock ends this long before its parent's, at most a tenth of the time, so that it can report its
+results.
+"""
 
 READING_SHARE = 0.1
-"""Of tokens and money, at least: what stays with the parent to read the answers."""
+"""The least share of tokens and money that the parent keeps to read the answers."""
 
 REPLY_TOKENS = 2_000
-"""For the reply that follows from them."""
+"""Tokens for the reply after them."""
 
 MIN_TIMEOUT_S = 0.001
 
@@ -41,12 +43,12 @@ _LIMIT_NAMES = {
 
 
 def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
-    """Return what the delegate `workflow_id`, whose turn has come, may spend. Its tools are another matter.
+    """Return the ceiling of the delegate `workflow_id`, whose turn has come, without its tools.
 
-    What is spent is divided: the remainder, less what is reserved for delegates in flight, by those that wait for their
-    turn. Iterations and seconds are not: delegates run side by side, and neither is the parent's after they have ended.
-    One model call stays with the parent, which has to read the answers, and the tokens and the money for it. Each
-    delegate is a tool call of its own, too.
+    Tokens, calls and money are divided: the rest, minus the shares of running delegates, among those that wait.
+    Iterations
+    and seconds are not divided: delegates run in parallel, and theirs are not the parent's. The parent keeps one model
+    call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
     """
     left, children = budgets(state, now), state.children
     begun = max(len(children), state.under_way)
@@ -74,7 +76,7 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
 
 
 def is_bound_to_local_models(state: AgentState) -> bool:
-    """Return whether the run asks models of the local tier alone, and so do all that it delegates to."""
+    """Return True if the run may only ask models of the local tier. The same then holds for all its delegates."""
     own = state.setup.tiers.get(RUN_TIER) if state.setup else None
     return state.input.lineage.ceiling.tier == LOCAL_TIER or (own is not None and own.name == LOCAL_TIER)
 
@@ -85,10 +87,11 @@ def _delegate_seconds(left_s: float, step_s: float | None) -> float:
 
 
 def reserved_reading_tokens(state: AgentState, left: int) -> int:
-    """Return the tokens that stay with a run so that it can read what its delegates say, and answer.
+    """Return the tokens that a run keeps to read its delegates' answers and to reply.
 
-    A request of its conversation with the answers in it, and a reply; a tenth of what is left, where that is more,
-    since a delegate may overspend by a reply; never more than half.
+    They cover a request with the conversation and the answers, and a reply. If a tenth of the rest is more, they are
+    that,
+    since a delegate may overspend by a reply. They are never more than half.
     """
     spec = state.setup.tool(RUN_TOOL) if state.setup else None
     answers = len(state.children) * estimated_tokens(spec.max_result_bytes) if spec else 0
@@ -98,14 +101,14 @@ def reserved_reading_tokens(state: AgentState, left: int) -> int:
 
 
 def exhausted_limits(ceiling: Ceiling) -> list[str]:
-    """Return what there is none of. Without tool calls a delegate can still answer."""
+    """Return the limits that leave nothing. Without tool calls a delegate can still answer."""
     floors = {"timeout_s": MIN_TIMEOUT_S, "max_cost_usd": 0.0}
     limits = {key: value for key, value in ceiling.model_dump(include=set(_LIMIT_NAMES)).items() if value is not None}
     return [_LIMIT_NAMES[key] for key, value in limits.items() if value <= 0 or value < floors.get(key, 1)]
 
 
 def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return the tools that all of these leave; None leaves everything."""
+    """Return the tools in all of these. None allows all tools."""
     bounds = [tools for tools in most if tools is not None]
     if not bounds:
         return None
@@ -119,16 +122,16 @@ def _fair_share(left: int | None, reserved: list[int | None], waiting: int) -> i
 
 
 SHOWN_CHARS = 200
-"""Of a task, in what people are shown."""
+"""Characters of a task that people see."""
 
 FRAME_BYTES = 300
-"""What the lines around another agent's words may take."""
+"""Bytes of the lines around another agent's text."""
 
 EMPTY_ANSWER = "(empty answer)"
 
 
 def delegation_problem(state: AgentState, target: str) -> str:
-    """Return why `target` is not delegated to, or "". In this order: unknown, in a cycle, too deep."""
+    """Return why the call may not delegate to `target`, or "". Checked in this order: unknown, a cycle, too deep."""
     if _find_delegate(state, target) is None:
         known = ", ".join(spec.agent for spec in _delegate_specs(state)) or "none"
         return f"there is no agent {target!r} to delegate to; there are: {known}"
@@ -142,32 +145,32 @@ def delegation_problem(state: AgentState, target: str) -> str:
 
 
 def delegation_chain(state: AgentState) -> tuple[str, ...]:
-    """Return the agents from the first run down to this one, its own included."""
+    """Return the agents from the first run to this one, inclusive."""
     own = state.setup.agent if state.setup else state.input.agent
     return (*state.input.lineage.chain, own)
 
 
 def with_waiting_delegate(state: AgentState, child: Child) -> AgentState:
-    """Return the state in which a delegate waits for its turn."""
+    """Return the state with a delegate that waits for its turn."""
     return state.with_family(children=(*without_delegate(state, child.workflow_id).children, child))
 
 
 def reserved(state: AgentState, workflow_id: str, ceiling: Ceiling) -> AgentState:
-    """Return the state in which the delegate's share is nobody else's."""
+    """Return the state with this share reserved for the delegate."""
     return state.with_family(
         children=tuple(c.with_ceiling(ceiling) if c.workflow_id == workflow_id else c for c in state.children)
     )
 
 
 def without_delegate(state: AgentState, workflow_id: str) -> AgentState:
-    """Return the state without the delegate: what it did not use is back."""
+    """Return the state without the delegate. Its unused share is free again."""
     if all(child.workflow_id != workflow_id for child in state.children):
         return state
     return state.with_family(children=tuple(c for c in state.children if c.workflow_id != workflow_id))
 
 
 def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult | None) -> AgentState:
-    """Return the state with what the delegate used, once; of one without a result that is not known."""
+    """Return the state with the delegate's usage counted once. Without a result the usage is unknown."""
     state = without_delegate(state, workflow_id)
     if result is None:
         return state
@@ -180,7 +183,9 @@ def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult
 
 
 def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, ...] | None:
-    """Return the most that the delegate may use: what config, gate, this run's starter and its own ceiling leave."""
+    """Return the tools that the delegate may use: those that config, gate, this run's starter and its own ceiling
+    allow.
+    """
     spec = _find_delegate(state, target)
     given = state.input
     return common_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)
@@ -189,10 +194,10 @@ def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, 
 def child_input(
     state: AgentState, child: Child, task: str, ceiling: Ceiling, *, parent: str, key: str, is_awaited: bool = False
 ) -> AgentInput:
-    """Return what the delegate is started with. One that does the step of a plan has the time of a step, not its own.
+    """Return the input of the delegate. If it carries out a step of a plan, its time is that of a step.
 
     Raises:
-        InvalidInput: The task is none.
+        InvalidInput: The task is invalid.
     """
     optional = {"taint": state.taint, "is_awaited": is_awaited}
     more: dict[str, Any] = {name: value for name, value in optional.items() if value}
@@ -208,18 +213,18 @@ def child_input(
 
 
 def delegate_abort_reason(state: AgentState) -> str:
-    """Return what a delegate is told when its parent is being ended."""
+    """Return the reason for aborting a delegate when its parent ends."""
     why = state.aborted or (": ".join(state.stop) if state.stop else "")
     return f"the run that delegated is ending: {why}" if why else "the run that delegated is ending"
 
 
 def delegate_answer_text(agent: str, result: AgentResult, max_bytes: int) -> str:
-    """Return what the model is told of a delegate that has finished."""
+    """Return the text for the model about a delegate that has finished."""
     return framed_text(f"answer of agent {agent!r}", _result_text(result) or EMPTY_ANSWER, max_bytes)
 
 
 def delegate_shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> str:
-    """Return what the model is told of a delegate that ended without having finished."""
+    """Return the text for the model about a delegate that ended early."""
     ending = result.termination
     text = f"agent {agent!r} did not finish: {ending.reason}" + (f" ({ending.detail})" if ending.detail else "")
     said = _result_text(result)
@@ -229,7 +234,7 @@ def delegate_shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> 
 
 
 def framed_text(title: str, text: str, max_bytes: int) -> str:
-    """Return another agent's words between two lines that they cannot forge: these name their digest."""
+    """Return another agent's text between two lines that it cannot forge, because they contain its digest."""
     shown = clip(text, max(max_bytes - FRAME_BYTES, FRAME_BYTES), "ask the agent for less")
     return delimited_text(shown, title)
 
@@ -248,17 +253,17 @@ def _find_delegate(state: AgentState, target: str) -> DelegateSpec | None:
 
 
 def is_paused_by_people(state: AgentState) -> bool:
-    """Return whether a person holds the run up, or one of its delegates."""
+    """Return True if a person holds up the run, or one of its delegates."""
     return state.clock.stopped_at is not None
 
 
 def with_parent_notified(state: AgentState, held: bool) -> AgentState:
-    """Return the state whose parent was told so."""
+    """Return the state after its parent was notified."""
     return state.with_family(told_held=held)
 
 
 def with_delegate_paused(state: AgentState, arguments: tuple[object, ...], now: datetime) -> AgentState:
-    """Take in what a delegate says of itself: its workflow id, and whether it is held up; others say nothing here."""
+    """Apply a delegate's signal: its workflow id, and whether it is held up. Other signals change nothing."""
     if len(arguments) != 2:
         return state
     child_id, held = arguments

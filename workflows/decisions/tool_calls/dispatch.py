@@ -1,6 +1,6 @@
-"""Which of the allowed calls of a reply are started, and what the others are answered.
+"""Which allowed calls of a reply are started, and the outcomes of the others.
 
-Progress: what the outcomes of an iteration say about the steps that they are attempts of.
+It also counts the attempts at steps, from the outcomes of an iteration.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
-    """Return the outcomes of the calls that are not started, by their place among `calls`.
+    """Return the outcomes of the calls that are not started, by their index in `calls`.
 
-    Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
-    of the rest, no more than `max_tool_calls` leaves, in call order; one that makes others needs room for those, too.
+    Nothing is started next to `terminate`. Stopped steps and tools without recoveries left are not started. The others
+    are
+    started in call order as far as `max_tool_calls` allows. A call that makes other calls needs room for those too.
     """
     ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:
@@ -49,7 +50,7 @@ def over_budget_outcome(state: AgentState, call: ToolCall) -> Outcome:
 
 
 def exceeds_call_budget(state: AgentState, calls: Sequence[ToolCall]) -> bool:
-    """Return whether some of these calls are beyond `max_tool_calls` alone."""
+    """Return True if `max_tool_calls` is the only reason why some of these calls cannot start."""
     if state.config.max_tool_calls is None:
         return False
     wanted = (
@@ -61,13 +62,13 @@ def exceeds_call_budget(state: AgentState, calls: Sequence[ToolCall]) -> bool:
 
 
 def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
-    """Count the iterations in a row that wanted more calls than there were."""
+    """Count the iterations in a row with more calls than the limit allows."""
     count = state.over_budget + 1 if is_over else 0
     return state if count == state.over_budget else state.with_budget(over_budget=count)
 
 
 def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
-    """Return the outcome of a call whose step was stopped, or whose tool used up its recoveries."""
+    """Return the outcome of a call whose step was stopped, or whose tool has no recoveries left."""
     stopped = repeated_calls.stopped_call_text(state, call)
     if stopped:
         return answered_unrun_outcome(call, stopped)
@@ -78,18 +79,18 @@ def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
 
 
 def with_begun_calls(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
-    """Take in which calls are begun, so that what a recovery adds to them keeps to `max_tool_calls`."""
+    """Record the calls that begin, so that calls of a recovery also respect `max_tool_calls`."""
     return state.with_budget(under_way=sum(map(_call_cost, calls)))
 
 
 def can_begin_another_call(state: AgentState) -> bool:
-    """Return whether one more call may be begun beside those that are under way, and what delegates may make yet."""
+    """Return True if one more call may begin, in addition to running calls and those that delegates may make."""
     delegated = sum(child.ceiling.max_tool_calls or 0 for child in state.children if child.ceiling)
     return _calls_left(state) > state.under_way + delegated
 
 
 def with_extra_call(state: AgentState) -> AgentState:
-    """Take in that a call is begun in place of another one."""
+    """Record that a call begins in place of another one."""
     return state.with_budget(under_way=state.under_way + 1)
 
 
@@ -103,7 +104,7 @@ def _call_cost(call: ToolCall) -> int:
 
 
 def with_attempts(state: AgentState, outcomes: tuple[Outcome, ...], now: datetime) -> AgentState:
-    """Count failed calls, forget those that succeeded."""
+    """Count failed calls, and reset the count of those that succeeded."""
     for outcome in outcomes:
         if outcome.status == "failed":
             state = with_failed_call(state, outcome.call, outcome.error or outcome.text, now)

@@ -1,4 +1,4 @@
-"""Recovery: what is done once the attempts of a tool call are used up, and what model and people are told of it."""
+"""Recovery: what happens once the attempts of a tool call are used up, and its texts for the model and people."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 SHOWN_MESSAGES = 4
 SHOWN_BYTES = 2_000
-"""Of the arguments, and of each message, in what a person is shown."""
+"""Bytes of the arguments, and of each message, that a person sees."""
 
 
 def fallback_text(tool: str) -> str:
-    """Say, before its error, that another tool answered the call."""
+    """Return the text before the error if another tool answered the call."""
     return f"[Fallback] {tool} answered instead; the call failed: "
 
 
 def cached_result_text(age_s: float) -> str:
-    """Say, before the error of the call, that an earlier result is shown."""
+    """Return the text before the error if an earlier result is shown."""
     return f"[Cached result, {age_s:.0f} s old] the call failed now: "
 
 
 def tries_left_text(left: int) -> str:
-    """Say how often the model may still try."""
+    """Return the text about how often the model may still try."""
     return f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
 
 
 def given_up_text(tool: str) -> str:
-    """Say that a tool is not called any more."""
+    """Return the text that a tool is not called any more."""
     return f"[Recovery] {tool} is not called again in this run; go on without it."
 
 
 def person_result_text(result: str) -> str:
-    """Say that a person gave the result."""
+    """Return the text of a result from a person."""
     return f"[Result from the operator]\n{result}"
 
 
 def retry_denied_text(reason: str) -> str:
-    """Say that a person wanted another attempt, and that policy is against it by now."""
+    """Return the text that a person wanted another attempt, and policy now denies it."""
     return f"[Policy denied] An operator wanted it called again: {reason}"
 
 
 def dead_letter_text(letter: DeadLetter) -> str:
-    """Say that the call is kept."""
+    """Return the text that the call is kept."""
     return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
 
 
 class EscalatedCall(NamedTuple):
-    """What a person is asked about."""
+    """A failed call that a person is asked about."""
 
     call: ToolCall
     question_id: str
     error: str
     at: datetime
     unclear: str = ""
-    """What is to be said of an effect that it may have had."""
+    """Text about an effect that it may have had."""
 
 
 def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recovery) -> Question:
@@ -97,13 +97,15 @@ def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recov
 
 
 MAX_KEPT_BYTES = 100_000
-"""Of all results that are kept; the state has to fit a payload."""
+"""Bytes of all kept results. The state has to fit a payload."""
 
 MAX_LETTER_BYTES = 100_000
-"""Of all dead letters. None is dropped to make room: what does not fit is told to the model as any failure."""
+"""Bytes of all dead letters. None is dropped to make room. A call that does not fit is an ordinary failure."""
 
 MAX_SHOWN_CHARS = 10_000
-"""Of the arguments of an alternative, where the journal knows them from nowhere else; longer ones are a text."""
+"""Characters of an alternative's arguments in the journal, if it has them from nowhere else. Longer ones become
+text.
+"""
 
 _REPLY_CALL_ID = re.compile(r"[1-9]\d*\.\d+\.f\d+")
 """The place of an alternative to a call of a reply."""
@@ -111,7 +113,7 @@ _REPLY_CALL_ID = re.compile(r"[1-9]\d*\.\d+\.f\d+")
 MAX_LETTER_ID_CHARS = 200
 
 MAX_ERROR_CHARS = 500
-"""Of the error that a dead letter keeps."""
+"""Characters of a dead letter's error."""
 
 
 class Alternative(NamedTuple):
@@ -121,7 +123,7 @@ class Alternative(NamedTuple):
     outcome: Outcome
 
     def as_note(self, instead_of: ToolCall) -> dict[str, Any]:
-        """Return what is noted of it; the journal knows the arguments where they are those of a reply's call."""
+        """Return the note's data. It omits arguments that are those of a reply's call, which the journal knows."""
         call, error = (
             self.outcome.call,
             self.outcome.error or ("" if self.outcome.status == "ok" else self.outcome.text),
@@ -154,7 +156,7 @@ def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
 
 
 def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
-    """Take in a call that succeeded, where the tool's recovery will want to know."""
+    """Record a call that succeeded, if the tool's recovery needs it."""
     if tool_recovery(spec, state.config).strategy == "cached_result":
         return state.with_failures(results=_kept_results_with(state, call, GoodResult(at=now, text=text)))
     if spec.name in state.failures:
@@ -163,7 +165,7 @@ def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text:
 
 
 def _kept_results_with(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
-    """Return the kept results with this one, the newest that fit."""
+    """Return the kept results with this one: the newest that fit."""
     key = call_fingerprint(call)
     newest_first = [(key, result), *((k, kept) for k, kept in reversed(state.results.items()) if k != key)]
     found: list[tuple[str, GoodResult]] = []
@@ -179,7 +181,7 @@ def _kept_results_with(state: AgentState, call: ToolCall, result: GoodResult) ->
 def cached_good_result(
     state: AgentState, call: ToolCall, recovery: Recovery, now: datetime
 ) -> tuple[str, float] | None:
-    """Return the last good result of the same call and its age in seconds, when it is young enough."""
+    """Return the last good result of the same call and its age in seconds, if it is recent enough."""
     kept = state.results.get(call_fingerprint(call))
     if kept is None:
         return None
@@ -193,7 +195,7 @@ def with_model_retry_failure(state: AgentState, tool: str) -> AgentState:
 
 
 def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
-    """Return how often the model may still try the tool; None where nothing is counted."""
+    """Return how often the model may still try the tool, or None if nothing is counted."""
     recovery = tool_recovery(spec, state.config)
     if recovery.strategy != "llm_recovery" or spec.name not in state.failures:
         return None
@@ -201,17 +203,17 @@ def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
 
 
 def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
-    """Keep a call that was given up, where there is room."""
+    """Keep a call that was given up, if there is room."""
     letters = (*(kept for kept in state.dead_letters if kept.letter_id != letter.letter_id), letter)
     size = sum(len(kept.model_dump_json().encode()) for kept in letters)
     return state.with_failures(dead_letters=letters) if size <= MAX_LETTER_BYTES else state
 
 
 def parsed_letter_id(raw: object) -> str:
-    """Return the id of a letter as it was sent.
+    """Return the checked id of a letter.
 
     Raises:
-        ValueError: It can be none.
+        ValueError: It cannot be an id.
     """
     letter_id = str(raw) if isinstance(raw, (str, int, float)) else ""
     if not letter_id or len(letter_id) > MAX_LETTER_ID_CHARS:
@@ -235,18 +237,18 @@ def with_requeued_letter(state: AgentState, letter_id: str) -> AgentState:
 
 
 def kept_idempotency_key(letter: DeadLetter, call: ToolCall) -> str | None:
-    """Return the letter's idempotency key, or None where policy lets another call than the letter's through."""
+    """Return the letter's idempotency key, or None if policy changed the call."""
     return letter.key if call_fingerprint(call) == call_fingerprint(letter.call) else None
 
 
 def without_letter(state: AgentState, letter_id: str) -> AgentState:
-    """Forget a letter that is being sent again."""
+    """Remove a letter that is being sent again."""
     letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
     return state.with_failures(dead_letters=letters)
 
 
 def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
-    """Tell the model what became of a call that was sent again: its own call was answered long ago."""
+    """Tell the model the outcome of a call that was sent again. Its original call was answered long ago."""
     spec = state.setup.tool(letter.call.name) if state.setup else None
     shown = delimited_tool_text(
         shortened_message(outcome.message(), news_bytes_left(state) // 2), call_source(letter.call, spec)
@@ -264,7 +266,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
 
 
 def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
-    """Return the state that a person ended over a call that failed."""
+    """Return the state of a run that a person ended because of a failed call."""
     who = f" ({decision.by})" if decision.by else ""
     detail = f"{call.name} failed and an operator ended the run{who}" + (
         f": {decision.reason}" if decision.reason else ""
@@ -275,7 +277,7 @@ def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resoluti
 def with_recovery_note(
     state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
 ) -> AgentState:
-    """Note which strategy answered a failure, with the calls that it made, and how that went."""
+    """Add a note about a recovery: its strategy, its calls, and its outcome."""
     made = {"calls": [alternative.as_note(call) for alternative in calls]} if calls else {}
     return state.with_note(
         "RecoveryTriggered",
@@ -289,6 +291,6 @@ def with_recovery_note(
 
 
 def with_alternative(state: AgentState, alternative: Alternative, *, is_begun: bool) -> AgentState:
-    """Count a call that was to stand in for one that failed, now that it has ended."""
+    """Count an alternative to a failed call after it has ended."""
     counts = with_counted_calls(state.tool_calls, (alternative.outcome,)).plus(fallbacks=1)
     return state.with_budget(tool_calls=counts, under_way=state.under_way - is_begun)

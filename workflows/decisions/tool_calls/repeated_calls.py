@@ -1,6 +1,6 @@
-"""What repeats itself and gets nowhere: denials that come again, calls that fail again and are stopped.
+"""Repetition without progress: repeated denials end a run, and calls that fail again are stopped.
 
-The same denial, iteration after iteration, means that the model will not find another way; so does the same call.
+The same denial in one iteration after another means that the model will not find another way. So does the same call.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus, Step, StepIteration
 
 MAX_COMPARED_CHARS = 500
-"""The time to compare grows with the product of the lengths; what an error is about stands at its beginning."""
+"""Characters. The time to compare grows with the product of the lengths, and an error's subject is at its beginning."""
 
 
 def similarity(one: str, other: str) -> float:
-    """Return 1 - distance / length of the longer one: 1.0 for two empty texts, 0.0 when one is empty."""
+    """Return 1 - distance / length of the longer text. 1.0 for two empty texts, 0.0 if one is empty."""
     return Levenshtein.normalized_similarity(one[:MAX_COMPARED_CHARS], other[:MAX_COMPARED_CHARS])
 
 
@@ -40,13 +40,13 @@ ONLY_STOPPED_CALLS = "nothing but calls of stopped steps"
 
 
 def alike_at(config: LoopConfig) -> float:
-    """Return the similarity at which two reasons count as one: that of `step_iteration`, equality when it is off."""
+    """Return the similarity at which two reasons count as one: that of `step_iteration`, or equality if it is off."""
     tracked = config.step_iteration or StepIteration()
     return tracked.similarity_threshold if tracked.enabled else EXACT_SIMILARITY
 
 
 def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> AgentState:
-    """Return the state with both streaks of a run after one more iteration in which these were turned down."""
+    """Return the state with both streaks after an iteration with these denied and invalid calls."""
     alike = alike_at(state.config)
     return state.with_failures(
         denials=denial_streaks(state.denials, denied, alike), invalid=denial_streaks(state.invalid, invalid, alike)
@@ -56,9 +56,9 @@ def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterabl
 def denial_streaks(
     streaks: dict[str, int], denied: Iterable[str], threshold: float = EXACT_SIMILARITY
 ) -> dict[str, int]:
-    """Return the streaks after one more iteration: a denial that did not come again is forgotten.
+    """Return the streaks after one more iteration. A denial that was not repeated is removed.
 
-    Denials of one tool whose reasons are alike, at `threshold` or more, are one denial; its newest wording stays.
+    Denials of one tool with similar reasons, at `threshold` or more, are one denial. Its newest wording is kept.
     """
     after: dict[str, int] = {}
     for denial in denied:
@@ -69,30 +69,32 @@ def denial_streaks(
 
 
 def call_denial_name(call: ToolCall, verdict: Verdict) -> str:
-    """Name a denial: the tool and the reason; other arguments do not make it another denial."""
+    """Return the name of a denial: the tool and the reason. Other arguments do not make it another denial."""
     return f"{call.name}: {verdict.reason}"
 
 
 def turned_down_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], status: OutcomeStatus) -> list[str]:
-    """Name the calls among the outcomes that the gate turned down so, each once."""
+    """Return the names of calls that the gate refused with this status, each once."""
     pairs = zip(outcomes, verdicts, strict=True)
     return list(dict.fromkeys(call_denial_name(o.call, v) for o, v in pairs if o.status == status))
 
 
 def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
-    """Name the invalid calls; a reply of nothing else is one more, for a model that invents another tool each time."""
+    """Return the names of invalid calls. If all are invalid, one more name catches a model that invents new tools each
+    time.
+    """
     named = turned_down_calls(outcomes, verdicts, "invalid")
     is_all = bool(outcomes) and all(outcome.status == "invalid" for outcome in outcomes)
     return [*named, NO_VALID_CALL] if is_all else named
 
 
 def has_only_stopped_calls(outcomes: Sequence[Outcome]) -> bool:
-    """Return whether the reply held nothing but calls whose steps were stopped before: the model hears nothing."""
+    """Return True if the reply had only calls of stopped steps, so the model ignores its feedback."""
     return bool(outcomes) and all(o.status == "not_run" and o.text.startswith(_REPEAT_LIMIT_MARKER) for o in outcomes)
 
 
 def answer_denial_name(verdict: Verdict) -> str:
-    """Name the denial of a final answer."""
+    """Return the name of a denied final answer."""
     return f"final answer: {verdict.reason}"
 
 
@@ -104,7 +106,7 @@ def _is_similar(one: str, other: str, threshold: float) -> bool:
 
 
 MAX_REPEATED_CALLS = 200
-"""Steps that are remembered, the newest; the state has to fit a payload."""
+"""Steps that are kept, the newest. The state has to fit a payload."""
 
 MAX_SHOWN_CHARS = 2_000
 
@@ -114,12 +116,12 @@ _WAITING_FOR_OPERATOR = "it waits for an operator's decision"
 
 
 def repeated_call_key(call: ToolCall) -> str:
-    """Return the id of the step that a call is an attempt of: the tool with its arguments, in whatever order."""
+    """Return the id of the step that a call belongs to: its tool and arguments, independent of their order."""
     return call_fingerprint(call)
 
 
 def stopped_call_text(state: AgentState, call: ToolCall) -> str:
-    """Return what the model is told instead of running the call, or "" while its step may be tried."""
+    """Return the text for the model if the call's step is stopped, else ""."""
     step = state.steps.get(repeated_call_key(call)) if state.steps else None
     if step is None or not step.stopped or not _step_iteration(state).enabled:
         return ""
@@ -130,7 +132,7 @@ def stopped_call_text(state: AgentState, call: ToolCall) -> str:
 
 
 def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetime) -> AgentState:
-    """Count a failed attempt. As many as are allowed, or one that failed like the one before it, stop the step."""
+    """Count a failed attempt. Too many, or one that failed like the previous one, stop the step."""
     settings, key = _step_iteration(state), repeated_call_key(call)
     before = state.steps.get(key, Step(tool=call.name))
     if not settings.enabled or before.stopped:
@@ -145,12 +147,12 @@ def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetim
 
 
 def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
-    """Forget what failed before."""
+    """Reset the step's failures."""
     return _with_repeated_call(state, repeated_call_key(call), None) if state.steps else state
 
 
 def with_resolved_repeated_call(state: AgentState, question: Question) -> AgentState:
-    """Do what a person decided about the step that was asked about; closing the question is the caller's."""
+    """Apply a person's decision about a step. The caller closes the question."""
     decision, data = question.resolution, question.data
     key, tool = str(data.get("step_id", "")), str(data.get("tool", ""))
     if decision is None:

@@ -1,6 +1,6 @@
-"""Saga: whether a plan may be started, and what is taken back once it has stopped.
+"""Sagas: whether a plan may start, and what is undone once it has stopped.
 
-What is told of a saga: each step and each compensation, with what the tools said as data.
+It also makes the report of a saga: each step and each compensation, with the tools' texts as data.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _RECOVERIES: dict[str, tuple[RecoveryStrategy, ...]] = {
     "final": _COMMON_RECOVERIES,
     "compensation": (*_COMMON_RECOVERIES, "fallback", "dead_letter"),
 }
-"""What may answer a failure. A compensation takes back what the tool of its step does, not what an alternative did; a
-cached result is that of an earlier effect; and a step that were sent again after its saga had been taken back would
-stand alone."""
+"""Recoveries that are allowed for a part. A compensation undoes the work of its step's own tool, not of an alternative.
+A cached result belongs to an earlier effect. A step that is sent again after its saga was undone would be left alone.
+"""
 
 
 def saga_steps(call: ToolCall) -> tuple[SagaStep, ...]:
     """Return the steps that a call proposes.
 
     Raises:
-        ValueError: They cannot be read.
+        ValueError: They are not a valid plan.
     """
     try:
         return SagaPlan.model_validate(call.arguments).steps
@@ -50,7 +50,7 @@ def saga_steps(call: ToolCall) -> tuple[SagaStep, ...]:
 
 
 def saga_problem(state: AgentState, steps: Sequence[SagaStep]) -> str:
-    """Return why a plan is not started, or ""; the first problem, steps counted from 1."""
+    """Return why a plan may not start, or "". It is the first problem, with steps counted from 1."""
     if not steps:
         return "a saga needs at least one step"
     if len(steps) > MAX_STEPS:
@@ -65,12 +65,15 @@ def saga_problem(state: AgentState, steps: Sequence[SagaStep]) -> str:
 
 
 def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    """Return the steps whose compensations are carried out, in that order; `outcomes` are of the steps that were begun.
+    """Return the steps to compensate, in order, from the outcomes of the steps that began.
 
-    The last one first. A step that failed has nothing to take back, unless it may have had its effect: an effect that
-    is left over does harm, a compensation of nothing fails or does nothing. Once a final step has succeeded nothing is
-    taken back: its effect stands, and builds on what came before it. The same where it may have: undoing the rest on a
-    guess could not be undone again, while a person who has found out can still do it.
+    The last step comes first. A step that failed has nothing to undo, unless it may have had its effect: a leftover
+    effect
+    does harm, while a compensation of nothing fails or does nothing. Once a final step has succeeded nothing is undone:
+    its
+    effect remains, and depends on the earlier ones. The same holds if it may have succeeded: undoing the rest on a
+    guess is
+    irreversible, while a person who knows can still do it.
     """
     if is_saga_done(steps, outcomes):
         return ()
@@ -85,29 +88,29 @@ def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) 
 
 
 def is_saga_done(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> bool:
-    """Return whether every step succeeded."""
+    """Return True if every step succeeded."""
     return len(outcomes) == len(steps) and all(outcome.status == "ok" for outcome in outcomes)
 
 
 def may_have_effect(outcome: Outcome) -> bool:
-    """Return whether the call had its effect, or may have had it."""
+    """Return True if the call had its effect, or may have had it."""
     return outcome.status == "ok" or outcome.may_have_acted
 
 
 def foreseen_denial_text(place: str, outcome: Outcome) -> str:
-    """Return why a saga is not begun, of which the gate turns the call at this place down."""
+    """Return why a saga does not begin, if the gate refuses its call at this place."""
     part = place.rpartition(".")[2]
     what = "step" if part[0] == "s" else "the compensation of step"
     return f"{what} {int(part[1:]) + 1} ({outcome.call.name}): {outcome.text}"
 
 
 def part_call(saga: ToolCall, place: str, action: Action) -> ToolCall:
-    """Return the call of a step or a compensation, named by the last part of its place (`3.0.s1`)."""
+    """Return the call of a step or a compensation. Its id ends with the last part of its place (`3.0.s1`)."""
     return ToolCall(call_id=f"{saga.call_id}.{place.rpartition('.')[2]}", name=action.tool, arguments=action.arguments)
 
 
 def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
-    """Return the tool as a part of a saga (a kind of step, `compensation`): without recoveries that would not fit."""
+    """Return the tool as a part of a saga (a kind of step, or `compensation`), without recoveries that do not fit."""
     recovery = tool_recovery(spec, config)
     if recovery.strategy in _RECOVERIES[part]:
         return spec
@@ -116,15 +119,17 @@ def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
 
 
 def with_saga_call(state: AgentState, kind: str) -> AgentState:
-    """Count a call that a saga makes; `max_tool_calls` holds for it. A step was under way since its saga began."""
+    """Count a call that a saga makes. `max_tool_calls` includes it. A step was counted as running since its saga
+    began.
+    """
     is_step = kind != "compensation"
     return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=state.under_way - is_step)
 
 
 def with_saga_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:
-    """Take in how a saga ended: for the journal, and the taint of what its tools said.
+    """Record the end of a saga, for the journal, and the taint of its tools.
 
-    The taint comes only now: no word of a tool could enter the arguments of a later step.
+    The taint is added only now, because no tool's text could enter the arguments of a later step.
     """
     state = state.with_dialogue(taint=taint_with_outcomes(state, acted))
     return state.with_note(
@@ -166,24 +171,24 @@ def _action_problem(state: AgentState, action: Action) -> str:
 
 
 MIN_SHOWN_BYTES = 200
-"""Of each tool's words."""
+"""Bytes of each tool's text."""
 
 SpecLookup = Callable[[str], ToolSpec | None]
 
 
 class SagaCourse(NamedTuple):
-    """How a saga went."""
+    """The course of a saga."""
 
     steps: Sequence[SagaStep]
-    """All that it proposed."""
+    """All proposed steps."""
     outcomes: Sequence[Outcome]
-    """Of the steps that were begun."""
+    """Outcomes of the steps that began."""
     undone: Mapping[int, Outcome] = {}
-    """Of the compensations, by the index of their step, in the order in which they were carried out."""
+    """Outcomes of the compensations by the index of their step, in the order of execution."""
 
 
 def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_bytes: int) -> Outcome:
-    """Return the one outcome of a saga; `max_bytes` is for what the tools said, all together."""
+    """Return the single outcome of a saga. `max_bytes` limits the texts of all tools together."""
     told = _saga_report_lines(course, specs, max_bytes)
     if is_saga_done(course.steps, course.outcomes):
         done = Outcome(call=saga, status="ok", text="")
@@ -194,14 +199,14 @@ def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_byte
 
 
 def saga_stop_text(course: SagaCourse) -> str:
-    """Return where a saga stopped and what was said there, for people and for the journal."""
+    """Return where and why a saga stopped, for people and for the journal."""
     last = course.outcomes[-1] if course.outcomes else None
     said = "" if last is None or last.status == "ok" else f": {last.error or last.text}"
     return f"{_stop_position_text(course)}{said}"
 
 
 def _stop_position_text(course: SagaCourse) -> str:
-    """Say it without a word of a tool."""
+    """Return where a saga stopped, without any text of a tool."""
     steps, outcomes, number = course.steps, course.outcomes, len(course.outcomes)
     if outcomes and outcomes[-1].status != "ok":
         return f"saga stopped at step {number} of {len(steps)} ({steps[number - 1].tool} {outcomes[-1].status})"
@@ -209,7 +214,7 @@ def _stop_position_text(course: SagaCourse) -> str:
 
 
 def _remaining_effects_text(course: SagaCourse) -> str:
-    """Say what still stands."""
+    """Return the effects that remain."""
     begun = zip(course.steps, course.outcomes, strict=False)
     finals = [outcome for step, outcome in begun if step.kind == "final"]
     if any(outcome.status == "ok" for outcome in finals):
@@ -239,7 +244,7 @@ def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) ->
 
 
 def _shown_outcome(outcome: Outcome, specs: SpecLookup, share: int) -> str:
-    """Return the tool, what became of its call, and its words between lines that they cannot forge."""
+    """Return the tool, the status of its call, and its text between lines that it cannot forge."""
     head, tail = outcome.own_words
     end = len(outcome.text) - tail
     data = clip(outcome.text[head:end], share)

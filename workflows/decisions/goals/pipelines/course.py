@@ -33,10 +33,10 @@ from orga.workflows.types.text import clip, clip_json, delimited_text, one_line,
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_MATERIAL_BYTES = 50_000
-"""Of one task as JSON: it is an argument of a call, and the calls of a reply have room for 64,000 at least."""
+"""Bytes of JSON of one task. It is an argument of a call, and a reply's calls have room for at least 64,000."""
 
 MIN_MATERIAL_BYTES = 2_000
-"""Of the material of a task, however long the rest of it is."""
+"""Bytes of a task's material, however long the rest of the task is."""
 
 _DEFAULTS = {
     "step": "Do your part of the goal below, with what the step before you brought.",
@@ -47,11 +47,11 @@ _DEFAULTS = {
 }
 
 Material = tuple[str, str]
-"""What it is, on one line, and its text."""
+"""The source on one line, and the text."""
 
 
 def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
-    """Return what the agent of a step is given to do."""
+    """Return the task for the agent of a step."""
     role, _ = step_role(step.id)
     course = state.pursuit.course or Course()
     said = [configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
@@ -130,16 +130,16 @@ SHOWN_ERROR_CHARS = 200
 
 
 class NextMove(NamedTuple):
-    """What is next."""
+    """The next action of a pipeline."""
 
     action: Literal["continue", "done", "stuck"]
     why: str = ""
     steps: tuple[PlanStep, ...] | None = None
-    """The plan from here on, where it changes."""
+    """The new plan, if it changes."""
 
 
 def with_next_move(state: GoalState) -> GoalState:
-    """Return the state with what is next, as its pipeline has it: no model is asked."""
+    """Return the state with the pipeline's next action. No model is asked."""
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
     pipeline = required_pipeline(state)
@@ -160,13 +160,13 @@ def with_next_move(state: GoalState) -> GoalState:
 
 
 def _retries_text(state: GoalState) -> str:
-    """Return which steps are done once more, and why, "" where none is."""
+    """Return the steps that are repeated, with their errors, or ""."""
     again = [step for step in own_pipeline_steps(state) if step.state == "open" and step.attempts]
     return "; ".join(f"{step.id} again: {one_line(step.error, SHOWN_ERROR_CHARS)}" for step in again)
 
 
 def _failures_text(steps: Sequence[PlanStep]) -> str:
-    """Return which of the steps failed, and why, "" where none did."""
+    """Return the steps that failed, with their errors, or ""."""
     failed = [step for step in steps if step.state == "failed"]
     return "; ".join(
         f"{step.id} failed: {one_line(step.error or step.summary, SHOWN_ERROR_CHARS)}" for step in failed[:3]
@@ -220,7 +220,7 @@ _NEXT_BY_KIND: Mapping[str, Callable[[GoalState, Pipeline], NextMove]] = {
 
 
 MAX_KEPT_BYTES = 100_000
-"""Of JSON that all outputs together may take which later steps need."""
+"""Bytes of JSON of all outputs that later steps need."""
 
 GUIDANCE_BYTES = 4_000
 ERROR_CHARS = 300
@@ -232,7 +232,7 @@ def _pipeline_and_course(state: GoalState) -> tuple[Pipeline, Course]:
 
 
 def with_pipeline_plan(state: GoalState) -> GoalState:
-    """Return the state with the plan that the pipeline stands for."""
+    """Return the state with the plan of the pipeline."""
     pipeline, course = _pipeline_and_course(state)
     inputs = pipeline_inputs(state.inputs, pipeline)
     by_people = state.pursuit.open_steps_of_people
@@ -243,9 +243,9 @@ def with_pipeline_plan(state: GoalState) -> GoalState:
 
 
 def with_pipeline_guidance(state: GoalState, said: Sequence[Intervention]) -> GoalState:
-    """Keep what people said for all steps to come, but for what is for the goal's own model.
+    """Keep guidance from people for all later steps, except guidance for the goal's own model.
 
-    Of too much the latest: the journal tells what is left out, or cut.
+    If it is too long, the latest is kept. The journal records what is cut or left out.
     """
     _, course = _pipeline_and_course(state)
     texts = [each.text for each in said if each.is_for_delegates]
@@ -264,9 +264,9 @@ def _with_cut_guidance(state: GoalState, text: str, kept: str) -> GoalState:
 
 
 def with_pipeline_round(state: GoalState) -> GoalState:
-    """Return the state with the steps that are done next: all that can be, as far as their tasks fit into one reply.
+    """Return the state with the next steps: all that are ready, if their tasks fit into one reply.
 
-    What a person has put there is done first, and alone.
+    A step that a person has added runs first and alone.
     """
     pursuit, most = state.pursuit, state.goal_config.max_parallel_steps
     ready = ready_steps(pursuit.steps, MAX_KEPT_STEPS)
@@ -281,7 +281,7 @@ def with_pipeline_round(state: GoalState) -> GoalState:
 
 
 def due_pipeline_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
-    """Return the calls of the steps that are due; None for one that a person described and a model has to make."""
+    """Return the calls of the due steps. None for a person's step whose call the model has to make."""
     return tuple(_step_call(state, step) for step in state.pursuit.due_steps)
 
 
@@ -293,7 +293,9 @@ def _step_call(state: GoalState, step: PlanStep) -> ToolCall | None:
 
 
 def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
-    """Take in what the steps of the round brought, behind `with_executed`; what may be tried again is open again."""
+    """Add the outputs of the round's steps, after `with_round_outcomes`. Steps that may be repeated become open
+    again.
+    """
     pipeline, course = _pipeline_and_course(state)
     outputs, again = dict(course.outputs), list[PlanStep]()
     share = MAX_KEPT_BYTES // max(len(pipeline_inputs(state.inputs, pipeline)), 5)
@@ -309,18 +311,20 @@ def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSta
     if pipeline.evaluate and any(step.state == "done" for step in state.pursuit.due_steps):
         return state.with_pursuit(stage="evaluate")
     state = state.with_pursuit(stage="decide")
-    # what is done is done ahead of any limit; what was cut short is looked at behind them
+    # a complete round is concluded before any limit, an interrupted one after them
     return with_next_move(state) if is_whole else state
 
 
 def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
-    """A denial stays one, and what may have acted is not repeated unseen."""
+    """Return True if the step may be repeated. A denial is final, and a call that may have acted is not repeated
+    unseen.
+    """
     is_ours = step.by != OPERATOR
     return is_ours and outcome.status == "failed" and not outcome.may_have_acted and step.attempts < pipeline.attempts
 
 
 def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
-    """Take in the verdict of a critic; one that is none is asked for again, `stuck_threshold` times in all."""
+    """Add a critic's verdict. If it is unusable, the critic is asked again, up to `stuck_threshold` times in all."""
     pursuit, course = state.pursuit, state.pursuit.course or Course()
     found = [step for step in pursuit.due_steps if step_role(step.id)[0] == "critique" and step.state == "done"]
     if not found:
@@ -348,7 +352,7 @@ def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
 
 
 def _with_needed_outputs(state: GoalState, pipeline: Pipeline) -> GoalState:
-    """Let go of what no later step needs, and no answer is made of."""
+    """Drop outputs that neither a later step nor the answer needs."""
     course = state.pursuit.course or Course()
     needed = _RULES_BY_KIND[pipeline.kind].needed(course)
     kept = {step_id: text for step_id, text in course.outputs.items() if step_id in needed}
@@ -369,10 +373,11 @@ def _best_and_latest_drafts(course: Course) -> set[str]:
 
 
 def pipeline_answer(state: GoalState, ending: Stop) -> str:
-    """Return the answer of the pipeline; "" where a model has to write one.
+    """Return the answer of the pipeline, or "" if a model has to write one.
 
-    That of the last step, or the best draft, which says so where the goal ends early. Once people have said something
-    that no step has heard, or have added steps, the goal's model writes the answer.
+    It is the output of the last step, or the best draft, which says so if the goal ends early. If there is guidance
+    that no
+    step has seen, or if people have added steps, the goal's model writes the answer.
     """
     pipeline = find_pipeline(state)
     course = state.pursuit.course
@@ -393,7 +398,7 @@ def _last_step_answer(state: GoalState, ending: Stop) -> str:
 
 
 def best_draft_answer(state: GoalState, ending: Stop) -> str:
-    """Return the best draft of a director, which says so where the goal ends early; "" where none has its score."""
+    """Return a director's best draft, which says so if the goal ends early. "" if no draft has a score."""
     course = state.pursuit.course
     if course is None or not course.scores:
         return ""
@@ -406,7 +411,7 @@ def best_draft_answer(state: GoalState, ending: Stop) -> str:
 
 
 class _OutputRules(NamedTuple):
-    """What becomes of the outputs of a pipeline of this kind."""
+    """How a pipeline of this kind uses the outputs of its steps."""
 
     needed: Callable[[Course], set[str]]
     """The steps whose outputs are kept."""

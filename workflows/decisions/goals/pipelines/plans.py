@@ -1,4 +1,4 @@
-"""The plans that pipelines stand for, and what is wrong with what a starter wants of one."""
+"""The plans of pipelines, and the check of a starter's request for one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
 REDUCE = "reduce"
-"""The id of the step; the others are numbered: `step-1`, `map-1`, `draft-1`, `critique-1`."""
+"""The id of the reducing step. Other steps are numbered: `step-1`, `map-1`, `draft-1`, `critique-1`."""
 
 _STEP_PURPOSES = {
     "step": "do its part",
@@ -19,19 +19,19 @@ _STEP_PURPOSES = {
     "draft": "write a draft",
     "critique": "review it",
 }
-"""What a step without a task is for, as people are shown it."""
+"""The purpose of a step without a task, for people."""
 
 
 def find_pipeline(state: GoalState) -> Pipeline | None:
-    """Return the pipeline of a goal that is prepared and has one."""
+    """Return the goal's pipeline, or None if it is not prepared or has none."""
     return state.setup.pipeline if state.setup else None
 
 
 def required_pipeline(state: GoalState) -> Pipeline:
-    """Return the pipeline of a goal that has one.
+    """Return the goal's pipeline.
 
     Raises:
-        TypeError: It has none.
+        TypeError: The goal has none.
     """
     pipeline = find_pipeline(state)
     if pipeline is None:
@@ -40,7 +40,7 @@ def required_pipeline(state: GoalState) -> Pipeline:
 
 
 def pipeline_problem(state: GoalState, setup: Setup) -> str:
-    """Return why the goal cannot be pursued by its pipeline, "" where it can, or has none."""
+    """Return why the goal cannot use its pipeline, or "" if it can or has none."""
     pipeline, name = setup.pipeline, state.pipeline
     if not name:
         return ""
@@ -52,7 +52,7 @@ def pipeline_problem(state: GoalState, setup: Setup) -> str:
 
 
 def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
-    """Return the first step of a past that the pipeline of today would not have made, "" where there is none."""
+    """Return the first step of a shared past that today's pipeline would not make, or ""."""
     inputs = pipeline_inputs(state.inputs, pipeline)
     steps = pipeline_steps(pipeline, inputs, MAX_ROUNDS)
     known = {step.id: (step.skill, step.goal) for step in steps}
@@ -63,7 +63,7 @@ def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
 
 
 def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline) -> str:
-    """Return what is wrong with the inputs that a starter gave a pipeline of that name, "" where it can have them."""
+    """Return what is wrong with the inputs that a starter gave this pipeline, or ""."""
     number = len(pipeline_inputs(given, pipeline))
     if not pipeline.takes_inputs:
         return "" if given is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
@@ -75,12 +75,12 @@ def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline)
 
 
 def pipeline_inputs(given: tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return what is mapped: the goal's own inputs win over those of the pipeline."""
+    """Return the inputs to map. The goal's own override those of the pipeline."""
     return pipeline.inputs if given is None else given
 
 
 def pipeline_steps(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
-    """Return the steps that the pipeline stands for: of a director's draft and its critique so many rounds."""
+    """Return the steps of the pipeline. `rounds` is the number of drafts with their critiques."""
     return _STEPS_BY_KIND[pipeline.kind](pipeline, inputs, rounds)
 
 
@@ -106,25 +106,25 @@ _STEPS_BY_KIND: Mapping[PipelineKind, Callable[[Pipeline, tuple[str, ...], int],
 
 
 def draft_round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:
-    """Return a draft of a director, and the critique of it."""
+    """Return a draft of a director, and its critique."""
     before = (f"critique-{number - 1}",) if number > 1 else ()
     draft = _plan_step(pipeline, f"draft-{number}", before)
     return draft, _plan_step(pipeline, f"critique-{number}", (draft.id,))
 
 
 def own_pipeline_steps(state: GoalState) -> tuple[PlanStep, ...]:
-    """Return the steps of the pipeline: those that a person has added to them are none."""
+    """Return the steps of the pipeline itself, without those that a person has added."""
     return tuple(step for step in state.pursuit.steps if step_role(step.id)[0] != OPERATOR)
 
 
 def step_role(step_id: str) -> tuple[str, int]:
-    """Return what a step of a pipeline is there as, and its number; 0 of the one that has none."""
+    """Return the role of a pipeline's step, and its number, or 0 if it has none."""
     role, _, number = step_id.partition("-")
     return role, int(number) if number.isdecimal() else 0
 
 
 def configured_step(pipeline: Pipeline, step_id: str) -> PipelineStep:
-    """Return who does a step, and what it is to do, as the configuration says."""
+    """Return the configuration of a step: its agent and its task."""
     return pipeline.parts[_configuration_key(step_id)]
 
 

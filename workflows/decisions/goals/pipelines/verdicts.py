@@ -1,4 +1,4 @@
-"""What a critic says of a draft, read tolerantly and scored by the rubric, and what follows for the director."""
+"""A critic's verdict on a draft, read tolerantly and scored by the rubric, and its consequence for the director."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _ROUNDING = 1e-9
 
 
 class DraftVerdict(NamedTuple):
-    """On one draft."""
+    """The verdict on one draft."""
 
     score: float
-    """By the weights of the rubric, from 0 to 1."""
+    """The score by the rubric's weights, from 0 to 1."""
     remarks: str
-    """The scores and what has to change, for the director."""
+    """The scores and the requested changes, for the director."""
 
 
 def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
-    """Return the verdict that a critic's answer is, or that stands in it.
+    """Return the verdict in a critic's answer.
 
     Raises:
-        Unusable: There is none, or a score is missing or out of range.
+        UnusableReply: There is none, or a score is missing or out of range.
     """
     try:
         said = find_json_object(text, ("scores", *pipeline.rubric))
@@ -45,7 +45,7 @@ def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
 
 
 def _score_text(value: float) -> str:
-    """Return it with no more digits than tell a score from the threshold that it misses."""
+    """Return a score with only the digits that distinguish it from the threshold."""
     return f"{round(value, 3):g}"
 
 
@@ -61,25 +61,25 @@ def _parsed_scores(said: Mapping[str, Any], pipeline: Pipeline) -> dict[str, flo
 
 
 def best_draft_number(scores: Sequence[float]) -> int:
-    """Return the number of the best draft, the latest of equal ones; 0 where there is none."""
+    """Return the number of the best draft, the latest of equal ones, or 0 if there is none."""
     return max(range(len(scores)), key=lambda index: (scores[index], index)) + 1 if scores else 0
 
 
 class Convergence(NamedTuple):
-    """What follows from the scores of all drafts so far."""
+    """The consequence of the scores of all drafts so far."""
 
     what: Literal["again", "done", "stuck"]
     why: str
 
 
 def convergence(pipeline: Pipeline, scores: Sequence[float]) -> Convergence:
-    """Return whether the director is sent back. The first that holds counts:
+    """Return whether the director is sent back. The first rule that applies counts:
 
-    1. `fixed_rounds`: again up to the last, which is done;
-    2. the latest draft reaches the threshold: done;
-    3. that was the last round: stuck;
-    4. `adaptive_break`: after `min_rounds`, a draft that is not better than the best before it: stuck;
-    5. again.
+    1. `fixed_rounds`: again until the last round, which is done.
+    2. The latest draft reaches the threshold: done.
+    3. That was the last round: stuck.
+    4. `adaptive_break`: after `min_rounds`, a draft that is not better than the best one before it: stuck.
+    5. Otherwise: again.
     """
     rounds, latest, best = len(scores), scores[-1], max(scores)
     if pipeline.fixed_rounds is not None:
