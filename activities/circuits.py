@@ -32,27 +32,27 @@ from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, 
 MAX_CAUSE_CHARS = 200
 
 MAX_CIRCUITS = 1_000
-"""Those that failed or were tried last; a circuit without failures is not kept at all."""
+"""Circuits that are kept: those that failed or were tried last. A circuit without failures is not kept."""
 
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def monotonic_time() -> datetime:
-    """Return a time that never jumps; only differences mean something."""
+    """Return a time that never jumps. Only differences between two of them mean something."""
     return _ZERO + timedelta(seconds=time.monotonic())
 
 
 class CircuitOpenError(Exception):
-    """An open circuit; `wait_s` is the time until a call may try, 0 while others are trying."""
+    """An open circuit turned a call away. `wait_s` is the time until a call may try, 0 while others are trying."""
 
-    def __init__(self, told: str, wait_s: float) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, wait_s: float) -> None:
+        super().__init__(message)
         self.wait_s = wait_s
 
 
 @dataclass(frozen=True)
 class _AdmittedCall:
-    """A call on its way; `opened_at` is the opening after which it tries, None when it found the circuit closed."""
+    """A pending call. `opened_at` is the opening after which it tries, None if it found the circuit closed."""
 
     name: str
     options: CircuitOptions
@@ -60,14 +60,14 @@ class _AdmittedCall:
 
 
 def _cause_text(error: BaseException) -> str:
-    """Return what all runs of the worker may read of a failure: a provider's words, of a tool no more than the kind."""
+    """Return the text of a failure that all runs of the worker may read: a provider's error, but only a tool's kind."""
     if isinstance(error, ModelError):
         return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
     return failure_cause(error.type if isinstance(error, ApplicationError) else type(error).__name__)
 
 
 class WorkerBreakers:
-    """Circuits by name: a tool's, or `provider:` and a provider's. For any thread."""
+    """Circuits by name: a tool's name, or `provider:` and a provider's. Any thread may use them."""
 
     def __init__(self, clock: Callable[[], datetime] = monotonic_time) -> None:
         self._clock = clock
@@ -80,10 +80,10 @@ class WorkerBreakers:
     def guarded(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
         """Let the block run unless the circuit is open; its failures that `counts` accepts open it.
 
-        A block that leaves by any other exception, cancellation included, says nothing: its permit comes back.
+        A block that ends with any other exception, cancellation included, changes nothing: its permit is returned.
 
         Raises:
-            TurnedAway: The block was not run.
+            CircuitOpenError: The block was not run.
         """
         permit = self._admit(name, options)
         try:
@@ -110,7 +110,7 @@ class WorkerBreakers:
         return _AdmittedCall(name, options, let_through.opened_at)
 
     def _without_stale_trial(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
-        """Return the circuit without a call that has tried for long: a reply may take minutes, and others wait."""
+        """Return the circuit without a call that has tried for long. A reply may take minutes, and others wait."""
         tried_at = self._tried_at.get(name)
         is_long = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
         return breaker.released() if is_long else breaker
@@ -123,17 +123,17 @@ class WorkerBreakers:
             activity.logger.info("the circuit of %s has closed", permit.name)
 
     def _record_end(self, permit: _AdmittedCall, cause: str | None) -> None:
-        """Take in the end of a call; `cause` is that of a failure that counts."""
+        """Record the end of a call. `cause` is None unless it is a failure that counts."""
         with self._lock:
             before = self._circuits.get(permit.name, Breaker())
             if before.state == "half_open" and before.opened_at != permit.opened_at:
-                return  # it began before the circuit opened and holds none of the permits that are out now
+                return  # it began before the circuit opened, so it holds none of today's permits
             after = before.released() if cause is None else before.failed(permit.options, self._clock(), cause)
             self._store_circuit(permit.name, after)
         if after.state == "open" and before.state != "open":
             count_opened_circuit(permit.name, "worker")
-            told = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
-            activity.logger.warning("the circuit of %s has opened (%s)", permit.name, told)
+            failures = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
+            activity.logger.warning("the circuit of %s has opened (%s)", permit.name, failures)
 
     def _store_circuit(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)
@@ -146,7 +146,7 @@ class WorkerBreakers:
 
 
 class ToolCircuits(Interceptor):
-    """Guards the tools whose options ask for a circuit of scope `worker`; an attempt counts, not a call."""
+    """Guards the tools whose options ask for a circuit of scope `worker`. Each attempt counts, not each call."""
 
     def __init__(self, breakers: WorkerBreakers, specs: Iterable[ToolSpec], source: ToolSource | None = None) -> None:
         self._breakers = breakers
@@ -154,7 +154,7 @@ class ToolCircuits(Interceptor):
         self._source = source
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Return the interceptor, or none where there is nothing to guard."""
+        """Return our interceptor, or `next` if there is nothing to guard."""
         is_needed = self._source is not None or any(map(_is_guarded, self._options.values()))
         return _CircuitInbound(next, self._breakers, self._options_of) if is_needed else next
 
@@ -194,7 +194,7 @@ class _CircuitInbound(ActivityInboundInterceptor):
 
 
 def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bool:
-    """Return whether the tool's infrastructure failed: a time-out, or what another attempt might have cured."""
+    """Return whether the tool's infrastructure failed: a time-out, or a failure that another attempt might cure."""
     if isinstance(error, ApplicationError):
         is_final = error.non_retryable or error.type in options.non_retryable
         return not is_final and error.type != WORKER_SHUTDOWN
@@ -203,7 +203,7 @@ def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bo
 
 
 COUNTED_ERROR_KINDS = frozenset({"ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream"})
-"""Kinds of failure that speak of the provider; a rate limit and a bad request speak of us."""
+"""Kinds of failure that the provider causes. We cause a rate limit and a bad request."""
 
 
 class GuardedModels:
@@ -215,7 +215,7 @@ class GuardedModels:
         self._options = options
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return the provider behind its circuit, and the model's name there.
+        """Return the provider, guarded by its circuit, and the model's name there.
 
         Raises:
             ValueError: The model cannot be called as this worker is configured.
@@ -245,7 +245,7 @@ class _GuardedProvider:
 
 
 def _circuit_open_error(turned_away: CircuitOpenError) -> ModelError:
-    """Ask to come back when the circuit may be tried; while others try it, the usual growing delay has to do."""
+    """Return an error that asks for a retry when the circuit may be tried. If others try it, the usual delay holds."""
     text = f"{turned_away}; wait, or choose another model"
     return ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=turned_away.wait_s or None)
 

@@ -21,10 +21,10 @@ from orga.workflows.types.text import clip, delimited_text
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000
-"""Of all that the agent was given, each part of it within its own limit."""
+"""Bytes of everything that the agent was given. Each part of it has its own limit too."""
 
 MAX_VERDICT_BYTES = 20_000
-"""A longer text is cut, and then is none."""
+"""Bytes. A longer text is cut and can then not be parsed as a verdict."""
 
 INSTRUCTIONS = """\
 You are a critic. Another agent has made {what}; you review it before it counts.
@@ -38,7 +38,7 @@ in a few sentences, and `approved` with your own opinion."""
 
 
 class CritiqueActivities:
-    """Verdicts, each by its critic's own model or the run's."""
+    """Asks critics for verdicts. A critic uses its own model, or else the run's."""
 
     def __init__(self, models: Models, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._calls = ModelCalls(models, secrets)
@@ -46,7 +46,7 @@ class CritiqueActivities:
 
     @activity.defn(name="critique")
     async def critique(self, request: CritiqueRequest) -> Reply:
-        """Return the verdict as the text of a reply, with what it cost; the run reads it."""
+        """Return the verdict as the text of a reply, with its cost. The run parses it."""
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
         critic = _find_critic(context.setup, request.critic)
@@ -64,7 +64,7 @@ def _find_critic(setup: Setup, name: str) -> Critic:
 
 
 def _critic_models(setup: Setup, critic: Critic) -> tuple[str, ...]:
-    """Return the critic's own, in fallback order, else the run's."""
+    """Return the critic's own models in fallback order, or else the run's."""
     key = critic.tier_key
     return (critic.model,) if critic.model and key not in setup.tiers else setup.models_for(key)
 
@@ -104,9 +104,10 @@ def _review_prompt(context: ModelContext, critic: Critic, request: CritiqueReque
 
 
 def _task_text(context: ModelContext) -> str:
-    """Return the task and what was pinned beside it; of a fork its own task, too, which stands further down.
+    """Return the task and the messages pinned with it. A fork's own task comes later in the conversation, and is added.
 
-    In a session what the turn under way answers comes first: of the turns before, only what holds for all is given.
+    In a session, the message that the current turn answers comes first. Earlier turns contribute only what holds for
+    all turns.
     """
     messages, turn = context.messages, latest_turn(context.messages)
     stays = sorted((i for i in range(len(messages)) if is_dropped_last(messages, i, turn)), key=lambda i: i not in turn)

@@ -16,24 +16,24 @@ from orga.workflows.types.names import DELIVER, NOTIFY
 from orga.workflows.types.questions import Notification
 
 MAX_RETRY_AFTER_S = 60.0
-"""Of a receiver that asks to be left alone for a while: the result of the goal waits."""
+"""The longest delay that a receiver can ask for. The goal's result waits that long."""
 
 OTHER_WORKER_DELAY_S = 2.0
-"""Until an attempt that another worker may take."""
+"""Delay before the next attempt, which another worker may take."""
 
 RETRY_DELAYS_S = (5.0, 15.0, 30.0, 60.0)
-"""Behind each attempt that a receiver which names no time has not taken: it may have to be started again first."""
+"""Delays after each failed attempt if the receiver names none. It may have to be restarted first."""
 
 MAY_HAVE_ARRIVED = "MayHaveArrived"
 NOT_SENT_AGAIN = "it may have arrived, and is not sent twice"
 
 
 class DeliveryChannel(Protocol):
-    """Where answers go, one attempt a call."""
+    """A receiver of answers. Each call is one attempt."""
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a repetition is known for one there: else nothing is sent that may have arrived before."""
+        """True if the receiver recognises a repetition. Otherwise nothing is sent that may have arrived before."""
         ...
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
@@ -46,7 +46,7 @@ class DeliveryChannel(Protocol):
 
 
 class DeliverActivities:
-    """Deliveries through the worker's channels; no secret that the worker knows leaves it in one."""
+    """Delivers through the worker's channels. Secrets that the worker knows are hidden first."""
 
     def __init__(self, channels: Mapping[str, DeliveryChannel], secrets: KnownSecrets = NO_SECRETS) -> None:
         self._channels = channels
@@ -103,11 +103,11 @@ def _retry_delay_s(error: NotifyError, attempt: int) -> float:
 
 
 LONGEST_NOTIFICATION_WAIT_S = 300.0
-"""Of a receiver that asks to be left alone for a while."""
+"""The longest delay that a receiver of notifications can ask for."""
 
 
 class NotifyActivities:
-    """Notifications through an injected notifier; no secret that the worker knows leaves it in one."""
+    """Notifies through an injected notifier. Secrets that the worker knows are hidden first."""
 
     def __init__(self, notifier: Notifier, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._notifier = notifier

@@ -1,4 +1,4 @@
-"""The turns of a goal: plan, prepare calls, evaluate, decide, compress, summarise; each a turn of its conversation."""
+"""The goal prompts: plan, prepare calls, evaluate, decide, compress, summarise. Each is a turn of one conversation."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -29,17 +29,17 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip
 
 MAX_JSON_REPLY_BYTES = 60_000
-"""Of a turn that is asked for JSON; a longer one is cut, and then is none."""
+"""Bytes of a reply that has to be JSON. A longer one is cut and can then not be parsed."""
 
 JsonRepair = Callable[[str], Awaitable[str]]
-"""Returns the JSON object that a text was meant to be, or "" where it cannot be told."""
+"""Returns the JSON object that a text was meant to be, or "" if that is unclear."""
 
 MAX_CHECKED_STEPS = 30
 MAX_PROBLEM_CHARS = 300
 
 
 class GoalActivities:
-    """Turns, each by the models of its tier, else by the goal's own."""
+    """Answers goal prompts, each by the models of its tier, or else by the goal's own."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class GoalActivities:
 
     @activity.defn(name="goal_plan")
     async def plan(self, request: GoalRequest) -> GoalReply:
-        """Return a plan as the text of a reply, and what is wrong with the arguments of its steps."""
+        """Return a plan as the text of a reply, and the errors in the arguments of its steps."""
         return await self._plan_reply("goal_plan", request)
 
     @activity.defn(name="goal_decide")
     async def decide(self, request: GoalRequest) -> GoalReply:
-        """Return what is next as the text of a reply, and what is wrong with the arguments of a new plan."""
+        """Return the decision as the text of a reply, and the errors in the arguments of a new plan."""
         return await self._plan_reply("goal_decide", request)
 
     @activity.defn(name="goal_evaluate")
     async def evaluate(self, request: GoalRequest) -> GoalReply:
-        """Return scores as the text of a reply; the run reads them."""
+        """Return scores as the text of a reply. The run parses them."""
         return await self._goal_reply("goal_evaluate", request, MAX_JSON_REPLY_BYTES)
 
     @activity.defn(name="goal_compress")
@@ -76,7 +76,7 @@ class GoalActivities:
 
     @activity.defn(name="goal_summary")
     async def summarise(self, request: GoalRequest) -> GoalReply:
-        """Return the final answer: that of a pipeline as it stands, else the model's."""
+        """Return the final answer: a pipeline's unchanged, or else the model's."""
         if not request.answer:
             return await self._goal_reply("goal_summary", request)
         run, context = await model_context(self._conversations, request)
@@ -86,14 +86,14 @@ class GoalActivities:
 
     @activity.defn(name="goal_input")
     async def prepare_calls(self, request: GoalRequest) -> GoalReply:
-        """Return the calls of a round: those of the plan as they are, and those that the model makes beside them."""
+        """Return the calls of a round: the plan's unchanged, and those that the model adds."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED_MODEL)
         if request.asks_model:
             asked = model_request("goal_input", context, request)
             reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
-            # no model may pass its calls off as the plan's, which are not counted
+            # no model may pass its calls off as the plan's, because those are not counted
             reply = reply.with_differences(model=None) if reply.model == PLANNED_MODEL else reply
             room = MAX_CALLS_BYTES - len(to_json(request.calls))
             room = min(calls_byte_limit(context.setup.config.max_output_tokens), room)
@@ -125,7 +125,7 @@ class GoalActivities:
         return context.setup, _as_goal_reply(spoken).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
 
     async def _repaired_text(self, turn: GoalPromptName, text: str) -> str:
-        """Return a text that is nearly JSON as JSON; "" if it is that already, or never will be."""
+        """Return almost valid JSON as valid JSON. Return "" if the text is valid already or cannot be repaired."""
         try:
             goal_reply_object(turn, text)
         except ValueError:
@@ -133,11 +133,11 @@ class GoalActivities:
         else:
             return ""
         if repaired:
-            activity.logger.warning("the reply is no JSON as it stands, and was repaired (%d characters)", len(text))
+            activity.logger.warning("the reply was not valid JSON, and was repaired (%d characters)", len(text))
         return repaired
 
     async def _plan_problems(self, turn: GoalPromptName, setup: Setup, text: str) -> list[str]:
-        """Return what does not fit of arguments that a plan gives; the rest of a plan is the run's to judge."""
+        """Return the errors in arguments that a plan gives. The run checks the rest of the plan."""
         try:
             listed = steps_in_reply(goal_reply_object(turn, text))
         except ValueError:
@@ -162,8 +162,8 @@ class GoalActivities:
 def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
     """Return the reply with the plan's calls in their places.
 
-    The model makes the calls of `open_places` alone. Many make all calls of the round: then the plan's take the place
-    of theirs. Any other number of calls stays as it is, and the run refuses it.
+    The model should make only the calls of `open_places`. Many models make all calls of the round. Then the plan's
+    calls replace theirs. Any other number of calls stays unchanged, and the run refuses it.
     """
     planned = request.planned
     places = {len(request.open_places): request.open_places, request.size: range(request.size)}.get(len(reply.calls))
@@ -184,5 +184,5 @@ def _as_goal_reply(reply: Reply) -> GoalReply:
 
 
 def _prompt_models(setup: Setup) -> tuple[str, ...]:
-    """Return the models of this turn, in fallback order: the activity bears its name."""
+    """Return the models of this goal prompt, in fallback order. The activity has the prompt's name."""
     return setup.models_for(activity.info().activity_type)

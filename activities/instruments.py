@@ -81,9 +81,9 @@ def count_recovery(note: Mapping[str, Any]) -> None:
 
 
 def count_verdicts(calls: Sequence[ToolCall], verdicts: Iterable[Verdict], known: Container[str]) -> None:
-    """Count what the gate denied and what was invalid, the answer where there is no call.
+    """Count the denied and the invalid proposals. Without calls, the proposal is the answer.
 
-    Only tools that are `known` are named: a model may have made up the name of another.
+    Only `known` tools are named, because a model can make up names.
     """
     for index, verdict in enumerate(verdicts):
         about = {names.PROPOSAL: "tool_call" if calls else "answer"}
@@ -95,6 +95,6 @@ def count_verdicts(calls: Sequence[ToolCall], verdicts: Iterable[Verdict], known
 
 
 def record_wait(kind: str, since: datetime) -> None:
-    """Record how long a question to a person stood open, until now."""
+    """Record how long a question to a person was open, until now."""
     seconds = (datetime.now(UTC) - since).total_seconds()
     record(names.WAIT_DURATION, max(seconds, 0.0), {names.WAIT_KIND: kind})

@@ -1,4 +1,4 @@
-"""What the activities need from outside, as protocols; `worker.py` brings the adapters."""
+"""The protocols of everything that activities need from outside. `worker.py` passes the adapters."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, ProposedStep, Pu
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
-"""Whether a call that failed had its effect."""
+"""Tells if a failed call had its effect."""
 
 ToolChoice = Literal["auto", "any", "none"]
 """`any`: the model has to call some tool; `none`: it must not."""
@@ -29,25 +29,27 @@ class ModelRequest:
     model: str
     """The model's name at its provider, without the `provider:` prefix."""
     system: tuple[str, ...] = ()
-    """Instructions, in order. System messages among `messages` follow them, in place or merged as the provider can."""
+    """Instructions, in order. System messages among `messages` follow them, in place or merged, as the provider can."""
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     temperature: float | None = None
-    """Sent whenever it is not None, 0.0 too."""
+    """Sent unless it is None. 0.0 is sent too."""
     max_output_tokens: int = 4096
     stop: tuple[str, ...] = ()
     output_schema: dict[str, Any] | None = None
-    """JSON Schema of a final answer: a reply without calls is one JSON value. Who can, enforces it; the gate checks."""
+    """JSON Schema of a final answer: a reply without calls is one JSON value. A provider enforces it if it can, and the
+    gate checks it."""
     reply_schema: dict[str, Any] | None = None
-    """JSON Schema of a reply in which nothing is called: for who can enforce it, the messages tell all others."""
+    """JSON Schema of a reply in which nothing is called. Only providers that can enforce it use it. For the others the
+    messages describe the form."""
 
 
 class ModelProvider(Protocol):
     """A source of replies. Its own retries are off: Temporal retries."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the reply; give `on_text` each piece of visible text as it streams in.
+        """Return the reply. Pass each piece of visible text to `on_text` as it streams in.
 
         Cancellation closes the connection at once.
 
@@ -58,7 +60,7 @@ class ModelProvider(Protocol):
 
 
 class ModelError(Exception):
-    """A model call that failed. Its text reaches the run's result: no key, no header may stand in it."""
+    """A failed model call. Its text reaches the run's result, so it must not contain a key or a header."""
 
     def __init__(self, kind: str, message: str, *, retryable: bool, retry_after_s: float | None = None) -> None:
         """Describe the failure.
@@ -67,9 +69,9 @@ class ModelError(Exception):
             kind: RateLimited, Overloaded, ServerError, Timeout, ConnectionFailed, BadStream (retryable);
                 InvalidRequest, AuthenticationFailed, PermissionDenied, OutOfQuota, ModelNotFound, RequestTooLarge,
                 ContextOverflow, ContentRefused, ReplyTooLarge (final).
-            message: One line for people, provider and cause named.
+            message: One line for people that names the provider and the cause.
             retryable: Whether the same request may succeed later.
-            retry_after_s: The provider's own wish, in seconds.
+            retry_after_s: The delay that the provider asks for, in seconds.
         """
         super().__init__(message)
         self.kind = kind
@@ -79,79 +81,79 @@ class ModelError(Exception):
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a tool may know of its call."""
+    """The facts about a call that its tool can read."""
 
     call_id: str
     idempotency_key: str
     attempt: int = 1
     workflow_id: str = ""
     behalf: Behalf | None = None
-    """On whose behalf a tool that recalls or stores is called, as the run says; None of a call outside of runs."""
+    """The tenant, user and agent that a tool recalls or stores for, as the run names them. None outside of runs."""
     heartbeat: Callable[[str], None] = field(default=lambda note: None)
-    """Report progress (one short line); the same channel delivers an abort as cancellation."""
+    """Reports progress (one short line). An abort arrives over the same channel, as cancellation."""
 
 
 class Tool(Protocol):
-    """A tool: its definition and the function behind it."""
+    """A tool: its definition and its function."""
 
     @property
     def spec(self) -> ToolSpec:
-        """The definition that a model is offered."""
+        """The definition that is offered to a model."""
         ...
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Carry out one call; `arguments` fit `spec.parameters`.
+        """Carry out one call. `arguments` fit `spec.parameters`.
 
         Raises:
-            ToolError: With a text that tells the model what went wrong and what to do instead.
+            ToolError: Its text explains to the model what went wrong and what to do instead.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AbsentTool:
-    """Why a tool that somebody names is not there."""
+    """The reason why a tool that somebody names is absent."""
 
     why: str
     for_now: bool
-    """Its source cannot be reached; it may have the tool."""
+    """True if its source cannot be reached. The source may have the tool."""
 
 
 class ToolSource(Protocol):
-    """Tools that come and go while the worker runs, whose definitions are not ours. Entered where the worker runs."""
+    """Tools with foreign definitions that come and go while the worker runs. Entered in the worker's event loop."""
 
     async def __aenter__(self) -> object:
-        """Begin to look for them."""
+        """Begin to look for tools."""
         ...
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        """Let go of all that was opened."""
+        """Close everything that was opened."""
         ...
 
     async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
-        """Return the tools that there are now, by name; those that names or globs in `wanted` mean are up to date."""
+        """Return today's tools by name. Those that match a name or glob in `wanted` are up to date."""
         ...
 
     def absent(self, name: str) -> AbsentTool | None:
-        """Return why there is no tool of that name now, or None when the source would not have it anyway."""
+        """Return why there is no tool of that name now, or None if the source would never have it."""
         ...
 
     def tool(self, name: str, digest: str) -> Tool | None:
-        """Return the tool with the definition that a run was offered, or None when the source would not have it.
+        """Return the tool with the definition that a run was offered, or None if the source would never have it.
 
-        Whether it is still so defined, and can be reached, shows when it is called.
+        Only its call shows if the definition is still the same and the tool can be reached.
         """
         ...
 
     def options(self, name: str) -> ToolOptions | None:
-        """Return the options that its calls have on this worker."""
+        """Return the options of the tool's calls on this worker."""
         ...
 
 
 class ToolError(Exception):
-    """A tool call that failed in a way worth telling the model."""
+    """A failed tool call whose text the model should read."""
 
     def __init__(
         self, message: str, *, kind: str = "ToolError", retryable: bool = False, acted: Acted | None = None
@@ -162,8 +164,8 @@ class ToolError(Exception):
             message: For the model.
             kind: Becomes the failure's type, which `non_retryable` can name.
             retryable: Whether the same call may succeed later.
-            acted: Whether the call had its effect all the same. None: no, where it is final; where it may pass,
-                nobody knows what an irreversible call did.
+            acted: States if the call had its effect in spite of the failure. None means "no" for a final failure.
+                For a retryable one it leaves open what an irreversible call did.
         """
         super().__init__(message)
         self.kind = kind
@@ -173,7 +175,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Proposal:
-    """One action that waits for a verdict: a tool call; else a plan, where it has steps; else the answer."""
+    """One action that waits for a verdict: a tool call; or else a plan, if it has steps; or else the answer."""
 
     agent: str
     iteration: int
@@ -189,35 +191,35 @@ class Proposal:
     """Tools that the agent's config lists."""
     purpose: Purpose = "reply"
     depth: int = 0
-    """Delegations that lead to this run."""
+    """Number of delegations that lead to this run."""
     taint: Sequence[str] = ()
     """Tools whose untrusted content has entered the conversation."""
     left: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What is left of each budget that is limited."""
+    """The remainder of each limited budget."""
     approved_by: str = ""
-    """Who has approved this call already."""
+    """The person who has approved this call already."""
     approved_version: str = ""
     """The version of the policy set that asked for the approval."""
     delegates: Sequence[DelegateSpec] = ()
-    """Agents that a `delegate` call may name, with the tools that the config leaves them."""
+    """Agents that a `delegate` call may name, with the tools that the config allows them."""
 
 
 @dataclass(frozen=True)
 class EngineVerdict:
-    """A policy engine's answer. `reason` reaches the model when it is a denial."""
+    """A policy engine's answer. The model reads the `reason` of a denial."""
 
     allowed: bool
     reason: str = ""
     tools: tuple[str, ...] | None = None
-    """Of a delegation: the most that the other agent may use. It narrows what the config leaves it, never widens it."""
+    """The most tools that the agent of a delegation may use. They narrow what the config allows, and never widen it."""
     arguments: dict[str, Any] | None = None
-    """Of a call that is allowed otherwise than proposed: the arguments to use, which are checked and judged again."""
+    """The arguments to use instead of the proposed ones. They are checked and judged again."""
     approval: ApprovalTerms | None = None
-    """Of a call that is allowed once a person has said yes."""
+    """The terms of an approval, for a call that is allowed once a person approves it."""
     policies: tuple[str, ...] = ()
     """Ids of the policies that decided."""
     version: str = ""
-    """Of the policy set."""
+    """Version of the policy set."""
 
 
 class PolicyEngine(Protocol):
@@ -225,7 +227,7 @@ class PolicyEngine(Protocol):
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it decides in this process. One that asks a server is asked about several proposals at once."""
+        """True if it decides in this process. An engine that asks a server gets several proposals at once."""
         ...
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
@@ -235,14 +237,14 @@ class PolicyEngine(Protocol):
 
 @dataclass(frozen=True)
 class RunKey:
-    """A run, as an activity knows it."""
+    """The ids of a run that an activity knows."""
 
     workflow_id: str
     run_id: str
 
 
 class Notifier(Protocol):
-    """Tells people outside, one attempt a call."""
+    """Notifies people outside. Each call is one attempt."""
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
         """Hand it over.
@@ -254,7 +256,7 @@ class Notifier(Protocol):
 
 
 class NotifyError(Exception):
-    """A notification that was not taken. Its text reaches the history: no address and no secret may stand in it."""
+    """A refused notification. Its text reaches the history, so it must not contain an address or a secret."""
 
     def __init__(
         self,
@@ -265,7 +267,7 @@ class NotifyError(Exception):
         retry_after_s: float | None = None,
         may_have_arrived: bool = False,
     ) -> None:
-        """Describe the failure; `retry_after_s` is the receiver's own wish."""
+        """Describe the failure. `retry_after_s` is the delay that the receiver asks for."""
         super().__init__(message)
         self.kind = kind
         self.retryable = retryable
@@ -275,38 +277,38 @@ class NotifyError(Exception):
 
 @dataclass(frozen=True)
 class ModelContext:
-    """What a run's history says that a model call is about."""
+    """The setup and the messages of a model call, as the run's history holds them."""
 
     setup: Setup
     messages: tuple[Message, ...]
     sent: tuple[Message, ...] = field(default=(), compare=False, repr=False)
-    """The messages as a model gets them, where whoever found them has them ready."""
+    """The messages as a model gets them, if whoever found them has prepared them already."""
 
 
 class HistorySource(Protocol):
-    """Reads a run's own history, for what this process does not hold."""
+    """Reads a run's own history for what this process does not hold."""
 
     async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
         """Return the setup and the messages of the model call of that iteration, digests checked.
 
         Raises:
-            DigestMismatch: The history does not hold what the workflow meant.
+            DigestMismatch: The history does not hold what the workflow asked for.
         """
         ...
 
 
 class OtherPlace(Exception):
-    """The run is at home in another folder, or under another configuration, than this worker."""
+    """The run belongs to another folder or configuration than this worker."""
 
 
 class PastSource(Protocol):
-    """Reads, from the history of another run, what a fork of it shares."""
+    """Reads the past that a fork shares from the history of the other run."""
 
     async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:
-        """Return the state of that run at the end of the iteration, as its fork takes it over; a goal's of a goal.
+        """Return that run's state at the end of the iteration, as its fork takes it over. Goals get a goal's state.
 
         Raises:
-            InvalidInput: There is no such run or iteration, or not any more; or what the fork wants does not fit it.
+            InvalidInput: The run or iteration does not exist, or no longer; or the fork's wish does not fit it.
         """
         ...
 
@@ -315,10 +317,10 @@ class Agents(Protocol):
     """Agents by name, from the worker's configuration."""
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
-        """Return what a run of the agent works with, or a goal of it.
+        """Return the setup of a run of the agent, or of a goal.
 
         Raises:
-            InvalidInput: Unknown agent, tool or model, naming those that are known.
-            OtherPlace: The run is for another worker.
+            InvalidInput: Unknown agent, tool or model. The text names those that are known.
+            OtherPlace: The run belongs to another worker.
         """
         ...

@@ -17,13 +17,13 @@ from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 
 MAX_SETUP_BYTES = 500_000
-"""As JSON: every run of a chain carries it, beside its task, its state and its conversation."""
+"""Bytes of JSON. Every segment of a run carries the setup, with its task, its state and its conversation."""
 
 MAX_PARTS_NAMED = 5
-"""Parts of a setup that is too large that are named with their sizes."""
+"""The number of parts that the error for a too large setup names with their sizes."""
 
 STARTER_ERROR = ApplicationErrorCategory.BENIGN
-"""The starter is told; the SDK logs no traceback."""
+"""The starter reads the error, so the SDK need not log a traceback."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
 
@@ -37,14 +37,14 @@ class PrepareActivities:
 
     @activity.defn(name="prepare")
     async def prepare(self, request: PrepareRequest) -> Setup:
-        """Return the setup; what the starter got wrong is final."""
+        """Return the setup. An error of the starter is final."""
         try:
             setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
             raise ApplicationError(
                 str(error), type="InvalidInput", non_retryable=True, category=STARTER_ERROR
             ) from None
-        except OtherPlace as error:  # tried again: a worker of that place may be there, too
+        except OtherPlace as error:  # retried, because a worker of that place may be running too
             raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
         size = len(setup.model_dump_json(exclude_unset=True).encode())
         if size > MAX_SETUP_BYTES:
@@ -73,7 +73,7 @@ class PastActivities:
 
     @activity.defn(name=READ_PAST)
     async def read_past(self, given: dict[str, Any]) -> AgentState:
-        """Return the past, bounded to what one payload takes; what the starter got wrong is final."""
+        """Return the past, bounded to the size of one payload. An error of the starter is final."""
         try:
             wish = parse_goal_fork(given) if activity.info().workflow_type == GOAL_WORKFLOW else parse_fork(given)
             async with heartbeats(dict[str, str]):

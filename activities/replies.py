@@ -25,50 +25,50 @@ from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.text import clean_json, clean_text, clip_json, json_prefix
 
 MAX_CALLS = 32
-"""Calls of one reply that are taken in; the model is told of the others."""
+"""Calls of one reply that are accepted. The model gets a note about the others."""
 
 MAX_OMITTED_TOOLS = 20
 MAX_OMITTED_NAME_CHARS = 64
-"""Tools that are named of those others, and the characters of each name."""
+"""Limits of that note: how many tools it names, and the characters of each name."""
 
 _CONTENT_FIELDS = frozenset({"parts", "left_out", "left_out_tools"})
 
 MAX_TEXT_BYTES = 300_000
-"""As JSON."""
+"""Bytes of JSON."""
 
 TEXT_OVERHEAD = 40
-"""Of each text in JSON, where there are more than one."""
+"""Bytes of JSON around each text, if there are several."""
 
 MAX_CALLS_BYTES = 150_000
-"""Blocks and arguments of all calls together, as JSON: what is sent back with each later request cannot be cut."""
+"""Bytes of JSON of all blocks and arguments together. Each later request sends them back, so they cannot be cut."""
 
 MIN_CALLS_BYTES = 64_000
 MIN_CALL_BYTES = 500
-"""For the arguments of each call, however large those of the others are."""
+"""Bytes that the arguments of each call can use, however large the others are."""
 
 SHARED_LIMIT_HINT = ", which is what the calls of this reply leave; make fewer or shorter calls at once"
 
 BYTES_PER_TOKEN = 6
-"""More than a token of any provider holds on the average."""
+"""An upper bound: the average token of every provider is shorter."""
 
 MAX_NAME_CHARS = 200
 
 MAX_PARTS = 1_000
-"""Of a reply, in the order in which they stood. Beyond it texts and calls alone are kept."""
+"""Parts of a reply that keep their order. Of a longer reply, only texts and calls are kept."""
 
 MAX_COUNT = 10**15
-"""Tokens of one call; more nobody was ever charged for."""
+"""Tokens of one call. No real call reaches it."""
 
 
 def calls_byte_limit(max_output_tokens: int) -> int:
-    """Return the bytes that blocks and arguments of one reply may take: what a reply of so many tokens can hold."""
+    """Return the bytes that blocks and arguments of one reply may take: as much as so many tokens can hold."""
     return min(max(max_output_tokens * BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
 
 
 def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_BYTES) -> Reply:
-    """Return the reply as it goes to history; every call has an id that no other call of the conversation has.
+    """Return the reply as it is written to history. Each call's id is unique in the conversation.
 
-    Blocks that do not fit into `room` are left out; arguments beyond it are refused as malformed rather than cut.
+    Blocks that do not fit into `room` are left out. Arguments beyond it are refused as malformed rather than cut.
     """
     parts = _with_fitting_texts(reply.parts)
     others = tuple(part for part in parts if not isinstance(part, (TextPart, ToolCall)))
@@ -88,13 +88,13 @@ def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_C
 
 
 def text_only_reply(reply: Reply, text: str) -> Reply:
-    """Return the reply with that text, and without all else that it says; what is not set stays so."""
+    """Return the reply with only that text as content. Unset fields stay unset."""
     fields = {name: getattr(reply, name) for name in reply.model_fields_set - _CONTENT_FIELDS}
     return Reply.of(text, **fields)
 
 
 def _with_fitting_texts(parts: Parts) -> Parts:
-    """Return the parts with their texts clean: as they stand where all of it fits, else cut and as one."""
+    """Return the parts with clean texts. If the texts are too long, they become one text that is cut."""
     cleaned = tuple(text_part(clean_text(part.text)) if isinstance(part, TextPart) else part for part in parts)
     text, texts = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
     cut = clip_json(text, MAX_TEXT_BYTES)
@@ -106,7 +106,7 @@ def _with_fitting_texts(parts: Parts) -> Parts:
 
 
 def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], room: int) -> Iterator[ToolCall]:
-    """Yield the calls, each under an id of its own and within what the ones before it leave of the room."""
+    """Yield the calls, each with its own id and within the room that the calls before it leave."""
     taken = {call.call_id for message in earlier for call in message.calls}
     for call in calls:
         fresh = call.with_differences(
@@ -124,7 +124,7 @@ def _omitted_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
 
 
 def _with_sane_metadata(reply: Reply) -> Reply:
-    """Return the reply with what an adapter says about it made sane: budgets only ever grow."""
+    """Return the reply with sane counts and costs, whatever an adapter reports. The use of a budget must only grow."""
     used, cost = reply.usage, reply.cost_usd
     return reply.with_differences(
         finish=reply.finish if reply.finish in get_args(FinishReason) else "stop",
@@ -149,9 +149,9 @@ def _unique_call_id(call_id: str, taken: set[str]) -> str:
 
 
 def _bounded_name(text: str, otherwise: str) -> str:
-    """Return a name of at most so many bytes, and twice as many in a history, where a control character takes six.
+    """Return a name of bounded length. In a history, escapes of control characters may at most double its bytes.
 
-    None is the one that stands for a final answer: the run tells by it what it put to the gate itself.
+    It is never the name that means "final answer", by which the run recognises its own proposals.
     """
     name = clean_text(text).strip()[:MAX_NAME_CHARS].strip()
     name = name.encode()[:MAX_NAME_CHARS].decode(errors="ignore")
@@ -160,7 +160,7 @@ def _bounded_name(text: str, otherwise: str) -> str:
 
 
 def _fitting_parts(parts: Parts, max_bytes: int) -> Parts:
-    """Return the parts as they can be written; none of them where they do not fit together."""
+    """Return the parts as they can be written, or none of them if all together do not fit."""
     if any(isinstance(part, (ThinkingPart, OpaquePart)) and is_deeper(part.data, MAX_DEPTH) for part in parts):
         return ()
     cleaned = tuple(map(_clean_part, parts))

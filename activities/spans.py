@@ -1,4 +1,4 @@
-"""Spans around what activities do outside, with their metrics. They say what happened, never what was said."""
+"""Spans and metrics of what activities do outside. They record what happened, never the content of a conversation."""
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
@@ -23,7 +23,7 @@ _CANCELLED = "cancelled"
 
 @contextmanager
 def model_span(setup: Setup, request: ModelRequest) -> Generator[ReplyRecorder]:
-    """Time one attempt of a model call; the function that it gives notes what the reply used, and returns it."""
+    """Time one attempt of a model call. Yield a function that records the reply's token use and returns the reply."""
     asked: dict[str, AttributeValue] = {
         names.OPERATION: "chat",
         names.PROVIDER: setup.model.partition(":")[0],

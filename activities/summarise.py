@@ -18,7 +18,7 @@ from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, with_plac
 from orga.workflows.types.text import clip, delimited_text
 
 MAX_PART_BYTES = 4_000
-"""Of one message or one call; what is worth keeping of a longer one stands at its beginning."""
+"""Bytes of one message or one call. The beginning of a longer one holds what is worth keeping."""
 
 
 def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
@@ -26,7 +26,7 @@ def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
 
     Args:
         messages: In order.
-        salt: What the authors of the texts could not know.
+        salt: A value that the authors of the texts could not know.
     """
     return "\n\n".join(part for message in messages for part in _message_parts(message, salt))
 
@@ -70,7 +70,7 @@ Answer with the summary alone, in at most {words} words."""
 
 
 class SummariseActivities:
-    """Summaries, by the run's own model."""
+    """Summarises with the run's own model."""
 
     def __init__(self, models: Models, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._calls = ModelCalls(models, secrets)
@@ -78,7 +78,7 @@ class SummariseActivities:
 
     @activity.defn(name="summarise")
     async def summarise(self, request: SummariseRequest) -> Reply:
-        """Return the summary as the text of a reply, with what it cost; blank when the model said nothing."""
+        """Return the summary as the text of a reply, with its cost. It is blank if the model wrote nothing."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         limit = request.max_output_tokens or DEFAULT_SUMMARY_TOKENS
@@ -107,7 +107,7 @@ def _model_request(context: ModelContext, request: SummariseRequest, limit: int)
 
 
 def _summary_text(reply: Reply, limit: int) -> str:
-    """Return what was said, within what was made room for."""
+    """Return the summary, cut to the room that was reserved for it."""
     if reply.finish in {"refusal", "content_filter"}:
         return ""
     return clip(sanitized_text(reply.text.strip()), limit * BYTES_PER_TOKEN, "a summary has no more room")

@@ -1,4 +1,4 @@
-"""What a module of tool functions imports: the `tool` decorator, `ToolContext`, `ToolError`."""
+"""The API for modules of tool functions: the `tool` decorator, `ToolContext`, `ToolError`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class ToolMarks:
-    """What a decorator said about a function; a function without one counts as irreversible."""
+    """The options that a decorator gave a function. A function without a decorator counts as irreversible."""
 
     effect: Effect = "irreversible"
     name: str | None = None
-    """None takes the function's own name."""
+    """The tool's name. None means the function's own name."""
     timeout_s: float | None = None
     blocking: bool = False
-    """It may block for long: it runs in a process of its own, which can be killed."""
+    """True if it can block for long. It then runs in its own process, which can be killed."""
 
 
 @overload
@@ -57,5 +57,5 @@ def tool(
 
 
 def marks_of(*functions: Callable[..., Any]) -> ToolMarks:
-    """Return the marks of the first function that has some, or the defaults."""
+    """Return the marks of the first function that has any, or the defaults."""
     return next((marks for each in functions if (marks := getattr(each, _ATTRIBUTE, None))), ToolMarks())

@@ -1,4 +1,4 @@
-"""How long a worker's event loop was held, and by which task: while it is, no other run of the worker moves."""
+"""Measures how long a worker's event loop was held, and by which task. Meanwhile no other run of the worker moves."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from orga.workflows.types import telemetry_names as names
 TICK_S = 0.1
 
 BLOCKED_S = 1.0
-"""From here on it is logged, with the task and its place in the code."""
+"""A longer block is logged, with the task and its place in the code."""
 
 _OWN_PATHS = ("/activities/", "/workflows/", "/client/", "/worker.py")
 
@@ -29,32 +29,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoopBlock:
-    """One time that the loop was held."""
+    """A period in which the loop was held."""
 
     seconds: float = 0.0
     task: str = ""
-    """Its name: of an activity the type first, then its place and its run. Empty where it had ended when one looked."""
+    """Its name, for an activity: type, id and run. Empty if the task had ended before the thread looked."""
     place: str = ""
-    """The function, and where it stands."""
+    """The function, its file and its line."""
 
     def __str__(self) -> str:
-        """Return it as words behind "the worker's event loop was"."""
+        """Return a text that continues "the worker's event loop was"."""
         by = f"{self.task or 'a task'}, in {self.place}" if self.place else self.task or "what ended since"
         return f"held for {self.seconds:.1f} s by {by}"
 
 
 class Watchdog:
-    """Measures one event loop; a thread looks at what it does while it does not answer."""
+    """Measures one event loop. A thread looks at what the loop is doing while it does not answer."""
 
     def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda held: None) -> None:
         """Prepare.
 
         Args:
-            held_s: From where on it is a warning.
-            report: Hears of each time that was longer than all before it, and a warning.
+            held_s: A block of this length or longer is a warning.
+            report: Called with each warning that is longer than all blocks before it.
         """
         self.longest = LoopBlock()
-        """The longest time that the loop was held so far."""
+        """The longest block so far."""
         self._held_s = held_s
         self._report = report
         self._ticked = time.monotonic()
@@ -93,15 +93,15 @@ class Watchdog:
             if time.monotonic() - self._ticked > self._held_s / 2:
                 task = asyncio.current_task(loop)
                 frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-                if task is not None and task is not ticks:  # else the loop waits, and is about to tick, or does so
+                if task is not None and task is not ticks:  # otherwise the loop waits, or is about to tick
                     self._seen = LoopBlock(0.0, _task_name(task), _stack_place(traceback.extract_stack(frame)))
 
 
 class NamedTasks(Interceptor):
-    """Gives each activity's task a name that tells which it is."""
+    """Names the task of each activity after its type, id and run."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Name what runs an activity."""
+        """Return the interceptor that names the task."""
         return _TaskNamingInbound(next)
 
 
@@ -114,13 +114,13 @@ class _TaskNamingInbound(ActivityInboundInterceptor):
 
 
 def _task_name(task: "asyncio.Task[Any]") -> str:
-    """Return what somebody called it, else the function that it runs."""
+    """Return the name that somebody gave it, or else the function that it runs."""
     name = task.get_name()
     return name if not name.startswith("Task-") else getattr(task.get_coro(), "__qualname__", name)
 
 
 def _stack_place(stack: traceback.StackSummary) -> str:
-    """Return the innermost line of ours, else of whoever runs."""
+    """Return the innermost line of our code, or else of any code."""
     ours = [frame for frame in stack if any(part in frame.filename for part in _OWN_PATHS)]
     frame = (ours or list(stack) or [None])[-1]
     return f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""

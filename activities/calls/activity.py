@@ -1,4 +1,4 @@
-"""What every activity shares: the run that it belongs to, heartbeats, log context, and error texts."""
+"""Helpers for every activity: the run that it belongs to, heartbeats, log context, and error texts."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -20,12 +20,12 @@ def current_run_key() -> RunKey:
 
 
 def log_iteration(iteration: int) -> None:
-    """Put the iteration on every record of this activity; each has a context of its own, so nothing undoes it."""
+    """Add the iteration to all log records of this activity. Each activity has its own context to change."""
     structlog.contextvars.bind_contextvars(iteration=iteration)
 
 
 def log_iteration_of_call(activity_id: str) -> None:
-    """Do so for a tool call, whose id is `iteration.index`."""
+    """Add the iteration of a tool call, whose id is `iteration.index`."""
     iteration = activity_id.partition(".")[0]
     if iteration.isdecimal():
         log_iteration(int(iteration))
@@ -33,7 +33,7 @@ def log_iteration_of_call(activity_id: str) -> None:
 
 @contextmanager
 def shutdown_as_failure() -> Generator[None]:
-    """Make that failure of the cancellation; any other stays one."""
+    """Turn a cancellation by the worker's shutdown into a failure. Other cancellations stay cancellations."""
     try:
         yield
     except asyncio.CancelledError:
@@ -44,17 +44,17 @@ def shutdown_as_failure() -> Generator[None]:
 
 
 HEARTBEAT_INTERVAL_S = 0.5
-"""Between heartbeats; a cancellation is noticed with the answer to one."""
+"""The time between heartbeats. The answer to a heartbeat delivers a cancellation."""
 
 CHANGED_HEARTBEAT_S = 0.2
-"""While there is something new to show."""
+"""The time between heartbeats while the details change."""
 
 
 @asynccontextmanager
 async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
-    """Heartbeat with `details()` until the block ends; sooner where they changed.
+    """Heartbeat with `details()` until the block ends, sooner if they changed.
 
-    A local activity has no heartbeats, and what runs outside of one neither: then this does nothing.
+    In a local activity or outside of activities there are no heartbeats, and this does nothing.
     """
     if not activity.in_activity() or activity.info().is_local:
         yield
@@ -78,7 +78,7 @@ async def _send_heartbeats(details: Callable[[], Any]) -> None:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error's text; its `__str__` is code too, and may raise."""
+    """Return the error's text. Its `__str__` is code too, and may raise."""
     try:
         return str(error)
     except Exception as failure:

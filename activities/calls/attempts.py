@@ -28,42 +28,48 @@ def attempt_failure(
     is_last: bool = False,
     goes_on: bool = False,
 ) -> ApplicationError:
-    """Return the failure of this attempt; it tells, too, when an earlier one may have had its effect.
+    """Return the failure of this attempt. It also states if an earlier attempt may have had its effect.
 
-    One that another try could cure, for which there is no time, `is_last`: the run hears what went wrong while it still
-    can go on, where it would have had to give up on a call that waits. One that `goes_on` was cut off and not stopped.
+    The next attempt learns of this one only through the last heartbeat: the server passes on nothing else.
 
-    The server hands the last heartbeat of an attempt on to the next one, and nothing else.
+    Args:
+        message: The failure's text.
+        kind: The failure's type.
+        retryable: Whether another attempt may succeed.
+        acted: States if this attempt had its effect.
+        is_last: No time is left for another attempt. The run gets the failure while it can still go on,
+            instead of giving up on a call that waits.
+        goes_on: The call was cut off, but could not be stopped.
     """
     is_unsure = may_have_acted()
     is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
     if retryable and not is_last and not is_unsure and is_plain and not activity.info().is_local:
         note_plain_failure()
     is_out_of_time = retryable and is_last
-    told = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
-    details = (*_EFFECT_DETAILS[acted], *(word for word, is_so in told.items() if is_so))
+    facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
+    details = (*_EFFECT_DETAILS[acted], *(fact for fact, holds in facts.items() if holds))
     return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
 
 
 def note_plain_failure() -> None:
-    """Tell the next attempt that this one has had no effect, which it can know only if the ones before had none."""
+    """Note for the next attempt that this one had no effect. Call it only if the attempts before had none either."""
     activity.heartbeat({_FAILED_KEY: activity.info().attempt})
 
 
 def may_have_acted() -> bool:
-    """Return whether an attempt before this one may have had its effect: not all of them are known to have failed."""
+    """Return whether an earlier attempt may have had its effect: not all are known to have failed without one."""
     info = activity.info()
     return info.attempt > 1 and _failed_attempt(info.heartbeat_details) != info.attempt - 1
 
 
 def _failed_attempt(beats: Any) -> Any:
-    """Return the number of the attempt that wrote the last heartbeat once it had failed."""
+    """Return the number of the attempt that wrote the last heartbeat, if it wrote it after its failure."""
     last = beats[-1] if beats else None
     return cast(Mapping[str, Any], last).get(_FAILED_KEY) if isinstance(last, Mapping) else None
 
 
 def retry_backoff_s() -> float:
-    """Return the seconds after which it would, should this attempt fail."""
+    """Return the delay before Temporal retries this attempt."""
     info = activity.info()
     policy = info.retry_policy
     if policy is None:
@@ -74,12 +80,12 @@ def retry_backoff_s() -> float:
 
 
 def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
-    """Return whether the next try would begin once the run's clock has stopped.
+    """Return whether the next attempt would begin after the run's clock has stopped.
 
-    Reckoned from the server's own times, since this machine's clock may differ.
+    Calculated from the server's own times, because this machine's clock may differ.
 
     Args:
-        left_s: Seconds that the run had when it asked for this; None where it did not say.
+        left_s: Seconds that the run had left when it scheduled this; None if it is unlimited or unknown.
         running_s: Seconds that this attempt has taken.
     """
     if left_s is None:

@@ -32,7 +32,7 @@ from orga.workflows.types.tool_calls.tools import REPORT_S, TIME_LIMIT, ToolOutp
 T = TypeVar("T")
 
 ENDING_S = 4.0
-"""What a call gets to end in once it is cancelled; a run waits five seconds for it."""
+"""Seconds that a cancelled call has to end. A run waits five seconds for it."""
 
 
 class AbandonedCall(ToolError):
@@ -40,19 +40,19 @@ class AbandonedCall(ToolError):
 
 
 _abandoned_calls: set[asyncio.Task[Any]] = set()
-"""Nothing else might hold on to a task that nobody awaits."""
+"""Tasks that nobody awaits. Without this reference Python could collect them."""
 
 
 async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_awaited: bool = False) -> T:
-    """Return what `work` returns; leave it behind where it ignores that it is cancelled.
+    """Return what `work` returns. Give up on it if it ignores cancellation.
 
     Args:
         work: The call.
-        spec: Of its tool.
-        is_awaited: Whether one that is cancelled has all of its time to end in: it must not act behind its report.
+        spec: The definition of its tool.
+        is_awaited: Let a cancelled call use all of its time to end, because it must not act after its report.
 
     Raises:
-        ToolError: Kind TimeLimit; `LeftBehind` where what it began goes on.
+        ToolError: Kind TimeLimit. It is an `AbandonedCall` if the work goes on.
     """
     limit_s = _limit_s()
     began, outer = time.monotonic(), asyncio.current_task()
@@ -75,7 +75,7 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
 
 
 async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
-    """Await it; a call that wants to end the process would end the worker from within a task."""
+    """Await the work. Its attempt to exit the process becomes a failure, because it would end the worker."""
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
@@ -83,7 +83,7 @@ async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _limit_s() -> float:
-    """Return the call's own limit: the server waits longer, for the report."""
+    """Return the call's own limit. The server waits longer, so that the call can report."""
     waits = activity.info().start_to_close_timeout
     return max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
 
@@ -91,7 +91,7 @@ def _limit_s() -> float:
 async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
     """Cancel the call and wait for its end until its time is up, or until the worker stops.
 
-    A thread is not told: cancelling would end the wait for it, and nothing else.
+    A thread is not cancelled: that would end the wait for it, and nothing else.
     """
     if spec.options.isolation != "thread":
         call.cancel()
@@ -106,7 +106,7 @@ async def _cancel_call(call: asyncio.Task[Any], name: str, grace_s: float) -> bo
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=grace_s)
     if not done:
-        activity.logger.warning("%s has not ended though it was cancelled, and is left behind", name)
+        activity.logger.warning("%s ignored its cancellation and is still running", name)
         _abandoned_calls.add(call)
     call.add_done_callback(_release_call)
     return bool(done)
@@ -115,7 +115,7 @@ async def _cancel_call(call: asyncio.Task[Any], name: str, grace_s: float) -> bo
 def _release_call(call: asyncio.Task[Any]) -> None:
     _abandoned_calls.discard(call)
     if not call.cancelled():
-        call.exception()  # has been seen: asyncio need not complain
+        call.exception()  # mark it as retrieved, or asyncio logs a complaint
 
 
 def _time_limit_text(spec: ToolSpec, limit_s: float) -> str:
@@ -127,7 +127,7 @@ def _time_limit_text(spec: ToolSpec, limit_s: float) -> str:
 
 MAX_ERROR_BYTES = 4_000
 MAX_ERROR_CHARS = 20_000
-"""Of an error's text that are looked at."""
+"""Characters of an error's text that are read."""
 
 MAX_INLINE_SANITIZE_CHARS = 10_000
 """Characters; a longer text would keep the worker's other calls waiting."""
@@ -139,7 +139,7 @@ def tool_activities(
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
 ) -> list[Callable[..., Any]]:
-    """Return one activity for each tool; none of the secrets stands in what they return.
+    """Return one activity for each tool. Secrets are hidden in their results.
 
     Raises:
         ValueError: A tool has a reserved name.
@@ -150,7 +150,7 @@ def tool_activities(
 
 @dataclass(frozen=True)
 class _CallServices:
-    """What every call of a tool is carried out with."""
+    """The services that every tool call needs."""
 
     conversations: Conversations
     secrets: KnownSecrets
@@ -174,7 +174,7 @@ def source_activity(
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
 ) -> Callable[..., Any]:
-    """Return the activity that stands for every type that is none of this worker's: a tool of the source has it."""
+    """Return the activity for every type that this worker does not register: these are the source's tools."""
     worker = _CallServices(conversations, secrets, permits)
 
     @activity.defn(dynamic=True)
@@ -217,7 +217,7 @@ async def _model_safe_text(content: str, secrets: KnownSecrets) -> str:
 
 
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:
-    """Return the text sanitized; what that leaves out may have cut a secret in two."""
+    """Return the text sanitized, then without secrets: an invisible character may split a secret in two."""
     text = sanitized_text(clean_text(content))
     return secrets.hidden_at_cuts(secrets.hidden(text, is_cut=len(content) > MAX_CHARS))
 

@@ -1,10 +1,9 @@
-"""Arguments as a tool's schema wants them, if what a model sent can mean one thing only.
+"""Fits a model's arguments to the tool's schema, if they can mean one thing only.
 
-- `null` for a parameter that may be left out, and takes no `null`: it is left out.
-- A list, an object, a number or a truth value as JSON text, for a parameter that takes no text: it is read.
-- `null`, `[]` or an object as JSON text in place of all arguments: no arguments, or those of the object.
-
-It is done to the reply before that is recorded: the gate, people, the journal and the tool see the same arguments.
+- `null` for an optional parameter that does not accept `null`: the parameter is left out.
+- A list, an object, a number or a truth value as JSON text, for a parameter that accepts no text: it is parsed.
+- `null`, `[]` or an object as JSON text instead of all arguments: no arguments, or those of the object.
+The reply is changed before it is recorded, so the gate, people, the journal and the tool see the same arguments.
 Nothing that fits the schema is changed.
 """
 
@@ -18,20 +17,20 @@ from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 MAX_VISITS = 20_000
-"""Parts of schemas and arguments that are looked at for one reply; whatever lies beyond stays as it is."""
+"""Parts of schemas and arguments that are visited for one reply. Everything beyond stays unchanged."""
 
 Json = dict[str, Any]
 
 
 def with_fitted_arguments(reply: Reply, tools: Sequence[ToolSpec]) -> Reply:
-    """Return the reply with the arguments of its calls as the schemas of their tools want them."""
+    """Return the reply with the arguments of its calls fitted to the schemas of their tools."""
     fitting = _ArgumentFitter({tool.name: tool.parameters for tool in tools})
     parts = tuple(fitting.call(part) if isinstance(part, ToolCall) else part for part in reply.parts)
     return reply.with_differences(parts=parts)
 
 
 class _ArgumentFitter:
-    """The fitting of one reply, within a bounded number of looks."""
+    """Fits one reply within a bounded number of visits."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self._schemas = schemas
@@ -50,7 +49,7 @@ class _ArgumentFitter:
         try:
             fitted = self._fitted_arguments(schema, given)
             fitted = self._fitted_plan(fitted) if loop_tool(call.name).is_plan else fitted
-        except RecursionError:  # of texts within texts
+        except RecursionError:  # JSON texts nested in JSON texts
             return call
         return call if is_deeper(fitted, MAX_DEPTH) else call.with_differences(arguments=fitted, malformed=None)
 
@@ -60,7 +59,7 @@ class _ArgumentFitter:
         return fitted if _is_object(fitted) else arguments
 
     def _fitted_plan(self, arguments: Json) -> Json:
-        """Return a plan with the arguments of the calls that it makes fitted, too."""
+        """Return a plan whose own calls have fitted arguments, too."""
         steps = arguments.get("steps")
         return arguments | {"steps": [self._fitted_step(step) for step in steps]} if _is_list(steps) else arguments
 
@@ -74,7 +73,6 @@ class _ArgumentFitter:
         return step | changed
 
     def _fitted_value(self, value: Any, schema: Any) -> Any:
-        """Return a value as its schema wants it."""
         forms = self._alternatives(schema)
         if isinstance(value, str):
             read = _parsed_value(value, forms)
@@ -108,7 +106,7 @@ class _ArgumentFitter:
         return not forms or any(_accepts_type(form, {"null"}) for form in forms)
 
     def _alternatives(self, schema: Any) -> list[Json]:
-        """Return the alternatives that a schema stands for; none if nobody looks any further, so that all is taken."""
+        """Return the alternatives of a schema. The list is empty if they are unknown, so nothing is fitted."""
         found: list[Json] = []
         waiting, referred = [schema], set[str]()
         while waiting:
@@ -136,7 +134,7 @@ class _ArgumentFitter:
 
 
 def _parsed_arguments(malformed: str) -> Any:
-    """Return the arguments that a text which is no object stands for, or None."""
+    """Return the arguments that a text means although it is no object, or None."""
     try:
         value = parsed_answer_json(malformed)
         value = parsed_answer_json(value) if isinstance(value, str) else value
@@ -146,7 +144,7 @@ def _parsed_arguments(malformed: str) -> Any:
 
 
 def _parsed_value(text: str, forms: list[Json]) -> Any:
-    """Return the value that a text writes as JSON, if its place takes that, and no text."""
+    """Return the value of a JSON text, if its place accepts that value and no text."""
     if not forms or any(_accepts_type(form, {"string"}) for form in forms):
         return text
     try:
@@ -158,7 +156,7 @@ def _parsed_value(text: str, forms: list[Json]) -> Any:
 
 
 def _accepts_type(form: Json, kinds: set[str]) -> bool:
-    """Return whether a form takes a value of one of these types, by its `type`, or by the values that it lists."""
+    """Return whether a form accepts a value of one of these types, by its `type` or by the values that it lists."""
     types = form.get("type")
     if "type" not in form:
         listed = form["enum"] if "enum" in form else [form["const"]]

@@ -24,16 +24,16 @@ from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 MAX_BYTES = 400_000
-"""Of all verdicts on one reply: they stand in a history, and what they change in calls that wait."""
+"""Bytes of all verdicts on one reply. They are written to history, and their changes to held calls."""
 
 MAX_WAIT_S = 10 * 365 * 86_400.0
-"""How long a call can be held; a date some thousand years on is none."""
+"""The longest that a call can be held. `datetime` has no date in ten thousand years."""
 
 UNRECORDABLE = "what the policy answered cannot be recorded"
 
 
 def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts, in order, denials in place of those that do not fit."""
+    """Return the verdicts in order. Denials replace those that do not fit."""
     found: list[Verdict] = []
     room = MAX_BYTES
     for verdict in map(_with_bounded_expiry, verdicts):
@@ -51,7 +51,7 @@ def _with_bounded_expiry(verdict: Verdict) -> Verdict:
 
 
 def _recorded_size(verdict: Verdict) -> int | None:
-    """Return its bytes in a history; None when it comes back as another, or not at all: NaN, half a character."""
+    """Return its bytes in a history, or None if it cannot be read back unchanged, as with NaN or half a character."""
     if is_deeper(verdict.arguments, MAX_DEPTH):
         return None
     try:
@@ -67,7 +67,7 @@ def target_delegate(call: ToolCall, delegates: Sequence[DelegateSpec]) -> Delega
 
 
 def narrowed_tools(target: DelegateSpec, judgement: EngineVerdict) -> tuple[str, ...] | None:
-    """Return the most that the other agent may use; None leaves it all of its own."""
+    """Return the most tools that the other agent may use. None leaves it all of its own."""
     if judgement.tools is None or target.tools is None:
         return target.tools if judgement.tools is None else tuple(judgement.tools)
     return tuple(tool for tool in target.tools if tool in judgement.tools)
@@ -76,22 +76,22 @@ def narrowed_tools(target: DelegateSpec, judgement: EngineVerdict) -> tuple[str,
 MAX_REASON_CHARS = 1_000
 
 MAX_MODIFICATIONS = 2
-"""Times that a policy may change the arguments of one call; a set that changes its own change for ever is denied."""
+"""Times that a policy may change the arguments of one call. Policies that change their own changes for ever deny it."""
 
 MAX_CONCURRENT_QUERIES = 4
-"""Questions to a server at a time: few enough that one which takes them in turn answers each in time."""
+"""Concurrent questions to a server: few enough that a server which handles one at a time answers each in time."""
 
 VERDICT_TIME_SHARE = 0.8
-"""Share of an attempt; the rest is kept for handing in what was decided."""
+"""Share of an attempt's time. The rest is for returning the verdicts."""
 
 ArgumentErrors = Callable[[dict[str, Any], Any], Awaitable[list[str]]]
-"""Takes a JSON Schema and a value; returns what does not fit; raises ValueError for a schema that is no schema.
+"""Takes a JSON Schema and a value, and returns the errors. Raises ValueError for an invalid schema.
 
-No work of others may make it wait: what has no verdict in time is denied."""
+It must not wait for other work, because a proposal without a verdict in time is denied."""
 
 JudgeFunction = Callable[[], Awaitable[Verdict]]
 NamedJudge = tuple[str, JudgeFunction]
-"""What is judged, in words, and how."""
+"""The name of what is judged, and the function that judges it."""
 
 
 class GateActivities:
@@ -133,7 +133,7 @@ class GateActivities:
         return self._signed(request, given)
 
     def _signed(self, request: GateRequest, given: Verdicts) -> Verdicts:
-        """Sign what is allowed, exactly as it is recorded; what the loop carries out itself has no activity to ask."""
+        """Sign the allowed calls exactly as recorded. The loop's own tools have no activity, and need no permit."""
         keys = self._permits
         if keys is None or len(request.places) != len(request.calls):
             return given
@@ -154,13 +154,13 @@ class GateActivities:
         return _denial(f"{why}; nothing is decided by less, tell the operator")
 
     async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
-        """Judge all proposals of a request; in this process one after the other, for as long as the attempt lasts."""
+        """Judge all proposals of a request. An engine in this process judges one at a time, until the attempt ends."""
         if self._engine.is_embedded:
             return tuple([await judge() for _, judge in judged])
         return await self._judge_concurrently(judged)
 
     async def _judge_concurrently(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
-        """Judge several at once; what is late is denied by itself, and costs none of those beside it."""
+        """Judge several at once. A late one is denied, and does not affect the others."""
         room, allowed_s = asyncio.Semaphore(MAX_CONCURRENT_QUERIES), verdict_time_s()
         until = None if allowed_s is None else asyncio.get_running_loop().time() + allowed_s
 
@@ -182,7 +182,7 @@ class GateActivities:
     async def _judge_unmodified(self, request: GateRequest, what: str) -> Verdict:
         proposal = _proposal(request)
         judgement = await self._judgement(proposal)
-        if judgement.allowed and judgement.arguments is not None:  # it was not meant to be let through like this
+        if judgement.allowed and judgement.arguments is not None:  # the policy does not allow it unchanged
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
         return _recorded_verdict(proposal, judgement)
 
@@ -197,7 +197,7 @@ class GateActivities:
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
 
     async def _judge_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
-        """Return the verdict; arguments that policy put in place of the model's are checked and judged like any."""
+        """Return the verdict. Arguments that policy changes are checked and judged again."""
         spec, proposed = specs.get(call.name), call.arguments
         by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
@@ -238,18 +238,18 @@ class GateActivities:
 
 
 def _is_same_json(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Tell whether they are the same JSON: to Python 1, 1.0 and True are one value, to a tool they are three."""
+    """Return whether both are the same JSON. To Python 1, 1.0 and True are equal, but a tool sees three values."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def verdict_time_s() -> float | None:
-    """Return the seconds that this attempt has for its verdicts; None where no attempt is counted."""
+    """Return the seconds that this attempt has for its verdicts, or None outside an activity."""
     limit = activity.info().start_to_close_timeout if activity.in_activity() else None
     return limit.total_seconds() * VERDICT_TIME_SHARE if limit else None
 
 
 def _recorded_verdict(proposal: Proposal, judgement: EngineVerdict) -> Verdict:
-    """Return the verdict; only what is set is written, since every verdict is in the history."""
+    """Return the verdict with only the fields that are set, because each verdict is written to history."""
     by = _deciding_fields(judgement)
     if judgement.allowed is not True:
         return _denial(judgement.reason or "not allowed", **by)
@@ -259,7 +259,7 @@ def _recorded_verdict(proposal: Proposal, judgement: EngineVerdict) -> Verdict:
     if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
         return Verdict(decision="allow", **by)
     target = target_delegate(proposal.call, proposal.delegates)
-    if target is None:  # what its config leaves it is not known
+    if target is None:  # the tools that its config allows are unknown
         return _denial(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
     tools = narrowed_tools(target, judgement)
     return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
@@ -270,13 +270,13 @@ def _deciding_fields(judgement: EngineVerdict) -> dict[str, Any]:
 
 
 def _with_earlier_policies(earlier: dict[str, Any], judgement: EngineVerdict) -> EngineVerdict:
-    """Return the judgement with the policies before its own that had changed the call: they decided, too."""
+    """Return the judgement with the policies that changed the call before it, because they decided, too."""
     policies = dict.fromkeys([*earlier.get("policies", ()), *judgement.policies])
     return dataclasses.replace(judgement, policies=tuple(policies))
 
 
 def _is_approved(proposal: Proposal, judgement: EngineVerdict) -> bool:
-    """Whether a person who may do so has approved this very proposal under this very policy set."""
+    """Return whether an authorised person has approved exactly this proposal under exactly this policy set."""
     approvers = judgement.approval.approvers if judgement.approval else ()
     may_decide = not approvers or proposal.approved_by in approvers
     return bool(proposal.approved_by) and may_decide and proposal.approved_version == judgement.version

@@ -1,4 +1,4 @@
-"""Signs what the gate allows, and checks the signature where a call is carried out: by a key that only workers have."""
+"""Signs allowed calls, and checks the signature before a call runs. Only workers have the key."""
 
 import hmac
 import json
@@ -20,7 +20,7 @@ MIN_KEY_CHARS = 32
 
 @dataclass(frozen=True)
 class ActivityIdentity:
-    """Where a call stands: a place of one execution of one run."""
+    """The identity of a call: an activity id within one execution of one run."""
 
     namespace: str
     workflow_id: str
@@ -29,13 +29,13 @@ class ActivityIdentity:
 
 
 class PermitKeys:
-    """The first key signs; what any of them has signed is valid, so that a key can be replaced while runs go on."""
+    """The keys. The first one signs. Signatures of all are valid, so a key can be replaced while runs go on."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """Take the keys.
+        """Check the keys.
 
         Raises:
-            ValueError: There is none, or one is short enough to be guessed.
+            ValueError: There is no key, or one is short enough to be guessed.
         """
         if not keys or any(len(key) < MIN_KEY_CHARS for key in keys):
             needs = f"each key needs {MIN_KEY_CHARS} characters or more"
@@ -50,14 +50,14 @@ class PermitKeys:
         return _signature(self._keys[0], place, tool, arguments, permit_text("-", *terms)[1:])
 
     def is_valid(self, permit: str, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call brings the permit of just this call."""
+        """Return whether the permit was signed for exactly this call."""
         given, terms = permit[:MAC_CHARS], permit[MAC_CHARS:]
         signatures = [_signature(key, place, tool, arguments, terms) for key in self._keys]
         return any(hmac.compare_digest(given.encode(), signature.encode()) for signature in signatures)
 
 
 def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
-    """Return the keys of `ORGA_PERMIT_KEY`, commas between them, or `@FILE` with one on each line; None without any.
+    """Return the keys of `ORGA_PERMIT_KEY`, or None if it is not set. Commas separate them; `@FILE` has one per line.
 
     Raises:
         ValueError: They cannot be used.
@@ -75,7 +75,7 @@ def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
 
 
 def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
-    """Refuse a call of the current activity that does not bring the gate's permit for just this call.
+    """Refuse a call of the current activity without the gate's permit for exactly this call.
 
     Raises:
         ApplicationError: `NotPermitted`, not retryable.
@@ -94,7 +94,7 @@ def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
 
 
 def current_activity_identity(activity_id: str) -> ActivityIdentity:
-    """Return a place of the run that the current activity belongs to."""
+    """Return the identity of a call in the run of the current activity."""
     info = activity.info()
     return ActivityIdentity(
         info.namespace, info.workflow_id or "", info.workflow_run_id or "", call_activity_id(activity_id)

@@ -1,4 +1,4 @@
-"""Finds the messages that a reference stands for: in this process's cache, else in the run's own history."""
+"""Finds the messages of a reference in this process's cache, or else in the run's own history."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class ByteCache(Generic[V]):
-    """Holds values whose sizes sum up to at most `max_bytes`."""
+    """A cache whose values have at most `max_bytes` in total."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -35,7 +35,7 @@ class ByteCache(Generic[V]):
         self.size = 0
 
     def get(self, key: Hashable) -> V | None:
-        """Return the value, which counts as used now, or None."""
+        """Return the value, or None. It becomes the most recently used one."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -43,7 +43,7 @@ class ByteCache(Generic[V]):
         return entry[0]
 
     def put(self, key: Hashable, value: V, size: int) -> None:
-        """Keep `value`, which takes `size` bytes; a value larger than the whole cache is not kept."""
+        """Keep `value`, which takes `size` bytes. A value larger than the whole cache is not kept."""
         self.drop(key)
         if size > self._max_bytes:
             return
@@ -65,22 +65,22 @@ ENTRY_OVERHEAD = 500
 
 
 class MissingPart(LookupError):
-    """This process does not hold a part of what is asked for."""
+    """This process lacks a part of the conversation."""
 
 
 @dataclass(frozen=True)
 class _CachedConversation:
-    """What the latest model call of a run was about."""
+    """The setup and messages of a run's latest model call."""
 
     setup: Setup
     chain: HashedMessages = field(default_factory=HashedMessages)
     sent: tuple[Message, ...] = ()
     """The messages as a model gets them."""
     size: int = 0
-    """Bytes of both."""
+    """Bytes of the setup and the messages."""
 
     def with_chain(self, chain: HashedMessages) -> "_CachedConversation":
-        """Measure and make ready only what is new, where the chain has grown."""
+        """Return the conversation with a chain. If the chain has grown, only the new messages are prepared."""
         seen = len(self.chain.messages)
         known = self if chain.messages[:seen] == self.chain.messages else _CachedConversation(self.setup)
         ready = len(known.sent)
@@ -92,7 +92,7 @@ class _CachedConversation:
 
 
 class Conversations:
-    """The conversations that this worker process has seen, bounded in bytes; the history is the truth behind it."""
+    """A cache of the conversations that this process has seen, bounded in bytes. The history is the only truth."""
 
     def __init__(self, history: HistorySource, max_bytes: int = CACHE_BYTES) -> None:
         self._history = history
@@ -102,7 +102,7 @@ class Conversations:
         self.misses = 0
 
     async def resolve(self, run: RunKey, request: ReasonRequest) -> ModelContext:
-        """Return the setup and the messages of a model call, their digest checked."""
+        """Return the setup and the messages of a model call. Their digest is checked."""
         try:
             known = self._from_cache(run, request)
         except (MissingPart, DigestMismatch):
@@ -119,11 +119,11 @@ class Conversations:
         self._setups.put(short_digest(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
-        """Remember a reply, which the next call refers to."""
+        """Remember a reply. The next model call refers to it."""
         self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
-        """Remember a tool's result, a summary or what was recalled, which the next call refers to."""
+        """Remember a tool's result, a summary or recalled knowledge. The next model call refers to it."""
         self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
 
     def _from_cache(self, run: RunKey, request: ReasonRequest) -> _CachedConversation:
@@ -146,7 +146,7 @@ class Conversations:
         return _CachedConversation(setup)
 
     def _drop_merged_parts(self, run: RunKey, request: ReasonRequest) -> None:
-        """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
+        """Forget the parts that are messages now. The cache needs only a run's latest conversation."""
         summary = request.context.summary
         for news in (*request.context.news, *([summary] if summary else [])):
             self._parts.drop((run, _part_key(news)))
@@ -176,7 +176,7 @@ class Conversations:
 
 
 def _part_key(news: MessageRef) -> str | int | None:
-    """Return what names the recorded part that a reference is to."""
+    """Return the key of the recorded part that a reference means."""
     return news.summary or news.recall or news.result or news.reply
 
 

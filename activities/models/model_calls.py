@@ -1,4 +1,4 @@
-"""One model call: its provider and the next ones of its tier, its heartbeats, its span, and its failure."""
+"""One model call: its provider and the fallbacks of its tier, heartbeats, a span, and the failure."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,7 @@ OUT_OF_QUOTA = "OutOfQuota"
 NOT_CONFIGURED = "ModelNotConfigured"
 
 FAILOVER_KINDS = frozenset({CIRCUIT_OPEN, OUT_OF_QUOTA, NOT_CONFIGURED})
-"""Kinds of failure that another model is asked after: this one was not asked, or answers to nobody who does not pay."""
+"""Kinds of failure after which another model is asked. This one was not asked, or wants to be paid first."""
 
 CONTEXT_OVERFLOW = "ContextOverflow"
 
@@ -40,15 +40,15 @@ ModelFailures = list[tuple[str, ModelError]]
 async def first_reply(
     models: Sequence[str], ask: Callable[[str], Awaitable[Reply]], hidden: Callable[[str], str]
 ) -> Reply:
-    """Return the first reply that can be had; it names who answered, and who gave way.
+    """Return the first reply. It names the model that answered and those that failed before it.
 
     Args:
         models: `provider:model`, in fallback order.
         ask: Asks one of them.
-        hidden: A text without secrets.
+        hidden: Hides the secrets in a text.
 
     Raises:
-        ModelError: The last one's, naming each that was asked.
+        ModelError: The last model's failure. Its text names each model that was asked.
     """
     failures: ModelFailures = []
     for name in models:
@@ -58,7 +58,8 @@ async def first_reply(
             failures.append((name, error))
             if error.kind not in FAILOVER_KINDS:
                 break
-            activity.logger.warning("%s gives way: %s", name, _failure_text(error, hidden, MAX_FAILOVER_CHARS))
+            failure = _failure_text(error, hidden, MAX_FAILOVER_CHARS)
+            activity.logger.warning("%s could not answer: %s", name, failure)
         else:
             return _with_failover(reply, name, failures, hidden) if failures else reply
     raise _combined_failure(failures, hidden)
@@ -75,7 +76,7 @@ def _with_failover(reply: Reply, name: str, failures: ModelFailures, hidden: Cal
 
 
 def _combined_failure(failures: ModelFailures, hidden: Callable[[str], str]) -> ModelError:
-    """Return the last failure, to be retried where any may pass: a fallback must not make less of a run."""
+    """Return the last failure. It is retryable if any may pass, so that a fallback makes no run fail sooner."""
     last = failures[-1][1]
     if len(failures) == 1:
         return last
@@ -109,22 +110,22 @@ class Models(Protocol):
 
 
 class ModelCalls:
-    """Calls the model of a run. The providers' own retries are off: Temporal retries."""
+    """Calls the model of a run. The providers' own retries are off, because Temporal retries."""
 
     def __init__(self, models: Models, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._models, self._secrets = models, secrets
 
     async def complete(self, setup: Setup, request: ModelRequest, began: float, models: Sequence[str]) -> Reply:
-        """Return the reply of the first model that can be asked; partial text travels in the heartbeats.
+        """Return the reply of the first model that can be asked. Heartbeats carry partial text.
 
         Args:
-            setup: Of the run.
-            request: Its `model` is filled in.
-            began: When the activity did, by `time.monotonic()`.
-            models: In fallback order.
+            setup: The run's setup.
+            request: The request. This function sets its `model`.
+            began: Start of the activity, by `time.monotonic()`.
+            models: `provider:model`, in fallback order.
 
         Raises:
-            ApplicationError: With the failure's kind, final or with the delay that the provider asked for.
+            ApplicationError: The failure, with its kind. It is final, or it has the delay that the provider asked for.
         """
         try:
             return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.hidden)
@@ -149,7 +150,7 @@ class ModelCalls:
 
 
 class _StreamTail:
-    """The end of the text that has streamed in so far. It may end within a secret, and never begins within one."""
+    """The tail of the streamed text. It can end within a secret, but never begins within one."""
 
     def __init__(self, secrets: KnownSecrets) -> None:
         self._secrets = secrets
@@ -160,7 +161,7 @@ class _StreamTail:
     def add(self, piece: str) -> None:
         self._text += piece
         self._chars += len(piece)
-        if len(self._text) > 2 * self._kept_chars:  # what is whole is hidden before the cut, which then hits no secret
+        if len(self._text) > 2 * self._kept_chars:  # secrets are hidden before the cut, so the cut splits none
             self._text = self._secrets.hidden(_with_joined_surrogates(self._text))[-self._kept_chars :]
 
     def details(self) -> dict[str, object]:
@@ -169,15 +170,15 @@ class _StreamTail:
 
 
 def _with_joined_surrogates(text: str) -> str:
-    """Return the text with two halves of a character as one; a half whose other is yet to come stays."""
+    """Return the text with surrogate pairs joined. A half that still waits for its other half stays."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _activity_failure(error: ModelError, message: str, left: float | None) -> ApplicationError:
-    """Turn a provider's failure into Temporal's words; a wish to wait becomes the delay, within what time is left.
+    """Turn a provider's failure into Temporal's error. The provider's delay is kept within the time that is left.
 
-    Where the next try would come after the run's clock has stopped, by that wish or by Temporal's own backoff, it is
-    brought forward; the last one is final, so that a run which nobody answered says what it heard, not that time is up.
+    If the next attempt would begin after the run's clock has stopped, by that delay or by Temporal's own backoff, it is
+    moved forward. If no time is left, the failure is final, so the run's result shows this error and not a timeout.
     """
     if not error.retryable:
         return ApplicationError(message, type=error.kind, non_retryable=True)
@@ -191,9 +192,9 @@ def _activity_failure(error: ModelError, message: str, left: float | None) -> Ap
 
 
 def _seconds_left(running_s: float) -> float | None:
-    """Return the seconds left on the run's clock, which stops before the server gives up on this call.
+    """Return the seconds left on the run's clock. It stops before the server gives up on this call.
 
-    Reckoned from the server's own times, since this machine's clock may differ.
+    Calculated from the server's own times, because this machine's clock may differ.
     """
     info = activity.info()
     if info.schedule_to_close_timeout is None:

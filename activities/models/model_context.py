@@ -1,4 +1,4 @@
-"""What an activity that asks a model works with: the run, its conversation, and the request that follows from them."""
+"""The run, the conversation and the request of an activity that asks a model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _MEMORY = {"type": ["string", "null"]}
 
 
 def _object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    """Return an object that has just these, as strict modes want it."""
+    """Return the schema of an object with exactly these properties, as strict modes require."""
     return {
         "type": "object",
         "properties": properties,
@@ -42,7 +42,7 @@ _STEP = {
     },
     "required": ["id", "goal", "skill", "depends_on"],
 }
-"""Its arguments are those of the skill, so no strict mode takes it."""
+"""A step of a plan. Its arguments depend on the skill, so no strict mode accepts it."""
 
 _EVALUATION = _object_schema(
     id=_TEXT,
@@ -75,14 +75,14 @@ REPLY_SCHEMAS: Mapping[str, dict[str, Any]] = {
     },
     "goal_compress": _object_schema(memory=_TEXT),
 }
-"""By turn; the others answer with calls, or with words for people."""
+"""JSON Schemas of replies, by goal prompt. The other prompts ask for calls or for text for people."""
 
 
 async def model_context(conversations: Conversations, request: ReasonRequest) -> tuple[RunKey, ModelContext]:
-    """Return both.
+    """Return the current run's key and the context of the request.
 
     Raises:
-        ApplicationError: `DigestMismatch`, not retryable: the history does not give what the workflow asked about.
+        ApplicationError: `DigestMismatch`, not retryable. The history does not hold what the workflow asked for.
     """
     log_iteration(request.iteration)
     run = current_run_key()
@@ -101,7 +101,7 @@ _PROMPTS_WITH_TOOLS = frozenset({"reason", "goal_input"})
 
 
 def model_request(turn: str, context: ModelContext, request: ReasonRequest) -> ModelRequest:
-    """Return what the model is sent, with what the lines around untrusted data mean if there can be any."""
+    """Return the request. Its instructions explain the lines around untrusted data if there can be any."""
     setup, is_goals = context.setup, turn in GOAL_PROMPTS
     own = GOAL_INSTRUCTIONS if is_goals else ""
     has_data = setup.tools or setup.config.uses_knowledge or any(m.untrusted or m.result for m in context.messages)
