@@ -1,4 +1,4 @@
-"""Checks an arriving item and decides what happens: added, updated or unchanged, and which fact of a claim wins."""
+"""Checks an arriving item, decides if it is added, updated or unchanged, and finds which fact of a claim holds."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,23 +10,25 @@ from orga.activities.knowledge.scopes import scoped_owner
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem
 
 MAX_SETTLED_FACTS = 50
-"""Facts of one claim, the newest, that are looked at again when another comes; and the newest clean one."""
+"""The newest facts of one claim that are compared with a new one. The newest clean one is compared in any case."""
 
 
 def arriving_item(item: KnowledgeItem, now: datetime) -> StoredItem:
-    """Return an item as it is stored. One that was stored elsewhere before (an export's) keeps its time."""
+    """Return an item as it is stored. An item of an export keeps its time."""
     stored_at = min(item.stored_at, now) if isinstance(item, StoredItem) else now
     fields = {name: getattr(item, name) for name in KnowledgeItem.model_fields}
     return StoredItem(**fields, id=item_id(item), stored_at=stored_at)
 
 
 def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated", "unchanged"]:
-    """Return what an arriving item does to the one of the same id.
+    """Return the effect of an arriving item on the stored one of the same id.
 
-    What says the same again changes nothing, so that it keeps its first provenance: a tainted run cannot make a clean
-    item its own, nor hide where it came from, until that one has expired. Told again by a clean run, a tainted item is
-    clean; what has a key is marked as whoever stores it last says. A fact that has been contradicted, or has expired,
-    is news again, with the mark of whoever tells it. An older copy never takes the place of a newer one.
+    - Repeated content changes nothing and keeps its first provenance. So a tainted run cannot take over a clean item,
+      nor hide its origin, until that has expired.
+    - A clean run that repeats a tainted item makes it clean.
+    - An item with a key gets the taint of the run that stores it last.
+    - A contradicted or expired fact counts as new, with the taint of the run that repeats it.
+    - An older copy never replaces a newer one.
     """
     if old is None:
         return "added"
@@ -36,16 +38,16 @@ def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", 
     is_fouler = bool(new.provenance.taint) and not old.provenance.taint
     is_news = bool(old.contradicted_by) and new.stored_at > old.stored_at
     if is_fouler and not new.key and not _has_expired(old, new.stored_at):
-        return "unchanged"  # of the same content: what differs is the spelling or the confidence
+        return "unchanged"  # the content is the same: only the spelling or the confidence differs
     is_marked = is_fouler and bool(new.key)
     says_more = _content_fields(old) != _content_fields(replacement_item(old, new))
     return "updated" if says_more or is_cleaner or is_marked or is_news else "unchanged"
 
 
 def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
-    """Return an arriving item as it takes the place of the one of the same id.
+    """Return an arriving item as it replaces the one of the same id.
 
-    The same content, told without a time at which it expires, expires when it was to, unless it has expired already.
+    The same content without an expiry keeps the old expiry, unless that has passed.
     """
     if old is None or old.expires_at is None or new.expires_at is not None or new.key:
         return new
@@ -53,13 +55,13 @@ def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
 
 
 def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
-    """Return, by id, what each fact of one claim is contradicted by; "" for a fact that stands.
+    """Return, by id, which fact contradicts each fact of one claim; "" for a fact that holds.
 
-    The newest stands. A tainted fact contradicts no clean one, and while a clean one holds, that one contradicts it.
+    The newest fact holds. A tainted fact contradicts no clean one. A clean one that holds contradicts tainted ones.
 
     Args:
-        facts: Of the claim the newest, and the newest clean one.
-        arriving: The id of the one that has just come: of two of the same time it is the newer.
+        facts: The newest facts of the claim, and the newest clean one.
+        arriving: The id of the new fact. It is the newer of two with the same time.
     """
     if not facts:
         return {}
@@ -92,10 +94,10 @@ _NAMES: tuple[Literal["key", "subject", "predicate", "object", "directory", "lan
 
 
 def checked_item(item: KnowledgeItem) -> KnowledgeItem:
-    """Return the item as stores keep it: the owner as its scope has it, no character in a text that a database refuses.
+    """Return the item as stores keep it: only the owner that its scope needs, no characters that a database refuses.
 
     Raises:
-        KnowledgeError: `InvalidItem`, with what is wrong and the remedy.
+        KnowledgeError: `InvalidItem`. Its text states the error and the remedy.
     """
     flaw = _item_flaw(item)
     if flaw is not None:
@@ -139,7 +141,7 @@ def _directory_flaw(directory: str) -> str | None:
 
 
 def _owner_flaw(owner: Reader) -> str | None:
-    """Another character in place of one would make it somebody else's."""
+    """Return the error in an owner. Its characters cannot be replaced: the item would belong to somebody else."""
     for name in ("tenant", "user", "agent"):
         value: str = getattr(owner, name)
         if _storable_text(value) != value:
@@ -148,5 +150,5 @@ def _owner_flaw(owner: Reader) -> str | None:
 
 
 def _storable_text(text: str) -> str:
-    """Replace what no database takes as text: NUL, and surrogates that stand alone."""
+    """Replace what no database accepts as text: NUL and lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

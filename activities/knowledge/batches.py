@@ -9,22 +9,22 @@ from orga.workflows.types.knowledge import StoredItem
 T = TypeVar("T")
 
 BATCH_ITEMS = 256
-"""Items that are stored or forgotten at once."""
+"""Items that are stored or forgotten in one batch."""
 
 
 def batches(items: Iterable[T], size: int = BATCH_ITEMS) -> Iterator[list[T]]:
-    """Yield them in their order, none of the parts empty; each is read as it is needed."""
+    """Yield the items in order, in batches that are not empty. Items are read when they are needed."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
 
 PAGE_ITEMS = 200
-"""Items that are in memory at once."""
+"""Items that are in memory at the same time."""
 
 
 async def paged_items(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
-    """Yield the items of each page; `next_page` reads the one behind an id, an empty one at the end."""
+    """Yield the items of all pages. `next_page` returns the page after an id; it is empty at the end."""
     after = ""
     while page := await next_page(after):
         for item in page:

@@ -1,7 +1,7 @@
-"""Documents in parts: small enough to be recalled, each whole in itself as far as the text allows.
+"""Splits documents into parts that are small enough to be recalled and readable on their own.
 
-A part begins at a heading; a long one is cut between paragraphs, then sentences, then words, and takes the last
-sentences of the part before along, so that what stands across a cut is found.
+A part begins at a heading. A long one is cut between paragraphs, then sentences, then words. It repeats the last
+sentences of the part before it, so that a search finds text that a cut divides.
 """
 
 import re
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 MAX_BODY_CHARS = 1_200
 """Characters of a part's own text."""
 OVERLAP_CHARS = 150
-"""At most so many characters are taken along from the part before."""
+"""The most characters that a part repeats from the part before it."""
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
-"""What closes a heading is cut off by hand: a pattern for it takes a day for a line of `# # #`."""
+"""A heading. Code removes its closing `#`, because a pattern for that takes a day for a line of `# # #`."""
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 _BLANK_LINES = re.compile(r"\n[ \t]*\n+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
@@ -25,30 +25,30 @@ class Chunk:
     """A part of a document."""
 
     number: int
-    """From 0."""
+    """Counted from 0."""
     headings: tuple[str, ...]
-    """Under which it stands, the outermost first."""
+    """The headings above it, the outermost first."""
     body: str
 
     @property
     def text(self) -> str:
-        """What is stored: the headings in one line, then the body."""
+        """The stored text: the headings in one line, then the body."""
         return "\n".join((" > ".join(self.headings), self.body)) if self.headings else self.body
 
 
 def chunks(text: str, *, limit: int = MAX_BODY_CHARS, overlap: int = OVERLAP_CHARS) -> list[Chunk]:
-    """Return the parts of a text in order, none empty and no body longer than the limit and the overlap.
+    """Return the parts of a text in order. No part is empty, and no body is longer than the limit plus the overlap.
 
     Args:
-        text: Markdown or plain; headings within fenced code are none.
+        text: Markdown or plain text. A `#` line within fenced code is no heading.
         limit: Characters, at least 100.
         overlap: Characters, less than half the limit.
 
     Raises:
-        ValueError: The limit or the overlap cannot be.
+        ValueError: The limit or the overlap is out of range.
     """
     if limit < 100 or not 0 <= overlap < limit / 2:
-        raise ValueError(f"no text can be cut at {limit} characters with {overlap} taken along")
+        raise ValueError(f"cannot cut a text at {limit} characters with an overlap of {overlap}")
     found: list[Chunk] = []
     for headings, section in _sections(text.replace("\r\n", "\n")):
         before = ""
@@ -78,7 +78,7 @@ def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _pieces(section: str, limit: int) -> Iterator[str]:
-    """Yield paragraphs, or the sentences of a long one, or the words of a long sentence."""
+    """Yield paragraphs, or the sentences of a long paragraph, or the words of a long sentence."""
     for paragraph in _BLANK_LINES.split(section):
         if len(paragraph) <= limit:
             yield f"{paragraph}\n\n"
@@ -109,7 +109,7 @@ def _packed_bodies(pieces: list[str], limit: int) -> Iterator[str]:
 
 
 def _last_sentences(body: str, overlap: int) -> str:
-    """Return the last whole sentences that fit, or the last words where not one does."""
+    """Return the last whole sentences that fit, or the last words if no sentence fits."""
     if not overlap or not body:
         return ""
     tail = body[-overlap:]

@@ -9,26 +9,27 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall, Recalled
 
 MAX_DEPTH = 32
-"""Of directories: nothing that lies deeper has conventions of its own."""
+"""Depth of directories. Deeper ones have no conventions of their own."""
 
 MAX_PER_PLACE = 100
-"""Conventions of one directory that are looked at, the surest."""
+"""Conventions of one directory that are read, those with the highest confidence."""
 
 
 async def conventions_for(
     store: KnowledgeStore, reader: Reader, directory: str, language: str = "", limit: int = 5
 ) -> list[Recalled]:
-    """Return what holds there, the nearest first: its directory, its parents up to the root, then its language.
+    """Return the conventions for a directory, the nearest first: its own, its parents' up to the root, its language's.
 
-    What is said twice counts where it stands nearest. A convention of a language holds for it wherever it lies, and
-    for no other one that is named; at the root it comes after those of no language. Within a directory the surest come
-    first, those of one file in their order.
+    - A repeated convention counts at its nearest place.
+    - A convention of a language holds for that language at any place, and for no other one. At the root it comes after
+      those without a language.
+    - Within a directory, those with the highest confidence come first. Those of one file keep their order.
 
     Args:
-        store: Who keeps them.
-        reader: Who asks; what others own is not found.
-        directory: From the root of the project; a file's path stands for the directory that it lies in.
-        language: Empty where it is not known.
+        store: The store to read.
+        reader: The reader, who finds nothing that others own.
+        directory: Relative to the project's root. The path of a file means its directory.
+        language: Empty if it is unknown.
         limit: At least 1.
 
     Raises:
@@ -43,9 +44,9 @@ async def conventions_for(
 
 
 def may_hold_for(item: KnowledgeItem, languages: Collection[str]) -> bool:
-    """Return whether a convention holds for one of these languages, as far as they are known (not empty).
+    """Return whether a convention may hold for one of these languages. An empty one is unknown.
 
-    Settings of a language that lie below the root are of their folder, and of that language all the same.
+    Settings of a language below the root belong to their folder, and still only to that language.
     """
     own = item.language or language_of_settings(item.provenance.source)
     known = [language for language in languages if language]
@@ -53,9 +54,9 @@ def may_hold_for(item: KnowledgeItem, languages: Collection[str]) -> bool:
 
 
 def directories_above(path: str) -> list[str]:
-    """Return a path's own directory and all above it, the root, which is empty, last.
+    """Return a path's own directory and all above it. The root is "" and comes last.
 
-    `.` and a leading `/` mean nothing; `..` leads up, and not out of the root.
+    `.` and a leading `/` are ignored. `..` leads up, but never above the root.
     """
     parts: list[str] = []
     for part in path.replace("\\", "/").split("/"):
@@ -78,7 +79,7 @@ async def _nearest_first(
 
 
 async def _directory_conventions(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
-    """Return those of a directory; of no other language than one that is named, which may have left no room for it."""
+    """Return a directory's conventions. A named language has its own query, so that others cannot crowd it out."""
     found = await _recalled_conventions(store, reader, directory=place)
     if language and len(found) == MAX_PER_PLACE:
         both = [await _recalled_conventions(store, reader, directory=place, language=each) for each in ("", language)]
@@ -111,32 +112,32 @@ def _recalled_text(each: Recalled) -> str:
 
 
 MAX_PLACES = 3
-"""Of one talk, the first that it names."""
+"""The first places that a conversation names."""
 
 _PATH = re.compile(r"[\w@+.-]+(?:/[\w@+.-]+)*")
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,7}")
 
 
 class NamedPlaces:
-    """The files and directories that talk names, with the conventions that hold there."""
+    """The files and directories that a conversation names, with the conventions that hold there."""
 
     def __init__(self) -> None:
         self.conventions: dict[str, Recalled] = {}
-        """By their ids, those of the first place first, and of one place the nearest."""
+        """By id. Those of the first place come first, and within a place the nearest."""
         self._directories = set[str]()
         self._languages = set[str]()
 
     def add(self, path: str, found: Sequence[Recalled]) -> None:
-        """Take in a place."""
+        """Add a place with its conventions."""
         self._directories.update(directories_above(path))
         self._languages.add(language_of_path(path))
         for each in found:
             self.conventions.setdefault(each.item.id, each)
 
     def with_conventions(self, found: Sequence[Recalled], limit: int) -> list[Recalled]:
-        """Return what was found by its words, ahead of it the conventions: half of all, more where there is room.
+        """Return conventions, then what was found by its words. Conventions get half of the places, or all free ones.
 
-        A convention that holds for other places alone is left out; where none is named, so is any of a directory.
+        A convention that holds only for other places is left out. If no place is named, those of all directories are.
         """
         fits = [each for each in found if self._may_hold(each)]
         held = [each for each in self.conventions.values() if self._may_hold(each)]
@@ -156,11 +157,11 @@ class NamedPlaces:
 
 
 def path_from_root(path: str, root: str) -> str:
-    """Return a path as conventions have it, from the root of the project, "" for an absolute one that leads elsewhere.
+    """Return a path relative to the project's root, or "" for an absolute path that leads elsewhere.
 
     Args:
-        path: As calls have it, or as a word of talk, which has lost its first `/`.
-        root: Absolute; empty where it is not known.
+        path: A path from a call, or a word of a conversation, which has lost its leading `/`.
+        root: Absolute. Empty if it is unknown.
     """
     if not root:
         return path
@@ -173,9 +174,9 @@ def path_from_root(path: str, root: str) -> str:
 async def named_places(
     store: KnowledgeStore, reader: Reader, terms: Sequence[str], limit: int, root: str = ""
 ) -> NamedPlaces:
-    """Return the places that these words name, absolute ones within the root of the project, too.
+    """Return the places that these words name. Absolute paths within the project's root count.
 
-    A file is known by its suffix, anything else with a `/` by the conventions that lie there: `and/or` is none.
+    A file is recognised by its suffix. Another word with `/` is a place only if it has conventions: `and/or` has none.
 
     Raises:
         KnowledgeError: The store cannot be read.
@@ -189,7 +190,7 @@ async def named_places(
 
 
 def _possible_paths(terms: Sequence[str], root: str) -> list[str]:
-    """Return what may be a path; a line's number behind it is none of it, and an address is no path."""
+    """Return the words that can be a path, without a line number at the end. An address is no path."""
     paths = [path_from_root(term.partition(":")[0], root) for term in terms if "://" not in term]
     return [path for path in dict.fromkeys(paths) if _PATH.fullmatch(path) and ("/" in path or _is_file(path))][
         :MAX_PLACES

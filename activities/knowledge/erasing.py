@@ -1,4 +1,4 @@
-"""What is erased: the rule that every store and its preview go by."""
+"""The rule for what an erasure erases. Every store and the preview use it."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from orga.workflows.types.knowledge import Erasure, StoredItem
 
 
 def require_named(what: Erasure) -> None:
-    """Refuse to erase everything for want of a word.
+    """Refuse an erasure without any condition, because it would erase everything.
 
     Raises:
         KnowledgeError: Nothing is named.
@@ -22,13 +22,13 @@ def require_named(what: Erasure) -> None:
 
 
 def exact_columns(what: Erasure) -> dict[str, str]:
-    """Return the columns that are named, each with the value that an item has to have there."""
+    """Return the columns that an erasure names, with the values that an item must have."""
     named = {"workflow_id": what.workflow_id, "user": what.user, "source": what.source}
     return {column: value for column, value in named.items() if value}
 
 
 def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
-    """Return those of the subjects that are the one that is named, as facts are compared."""
+    """Return the subjects that equal the named one, compared as facts are."""
     return [each for each in subjects if each and folded_text(each) == folded_text(subject)]
 
 
@@ -49,10 +49,10 @@ def is_erased_by(item: StoredItem, what: Erasure) -> bool:
 
 
 async def forget_ids(store: KnowledgeStore, ids: Iterable[str]) -> None:
-    """Forget items, however many, in their order.
+    """Forget any number of items, in their order.
 
     Raises:
-        KnowledgeError: Not all are gone.
+        KnowledgeError: Some items remain.
     """
     for batch in batches(ids):
         await store.forget(Erasure(ids=tuple(batch)))

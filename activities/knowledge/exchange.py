@@ -1,7 +1,7 @@
-"""Knowledge as lines of JSON: out of a store and into one, in bounded memory.
+"""Exports and imports knowledge as lines of JSON, in bounded memory.
 
-The first line names the format, each other one is an item. Importing again, after a kill too, changes nothing that is
-already there.
+The first line names the format. Each other line is an item. A repeated import, even after a kill, changes no item that
+is already there.
 """
 
 import json
@@ -18,12 +18,12 @@ from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredI
 FORMAT = "orga-knowledge"
 VERSION = 1
 MAX_LINE_CHARS = 2_000_000
-"""Characters."""
+"""Characters of one line."""
 
 
 @dataclass(frozen=True)
 class ImportCounts:
-    """What an import has done."""
+    """The numbers of items that an import added, updated or left unchanged."""
 
     added: int = 0
     updated: int = 0
@@ -31,12 +31,12 @@ class ImportCounts:
 
     @property
     def done(self) -> int:
-        """Items in all."""
+        """All items so far."""
         return self.added + self.updated + self.unchanged
 
 
 async def export_lines(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()) -> AsyncIterator[str]:
-    """Yield the lines, without their ends.
+    """Yield the lines without line ends.
 
     Raises:
         KnowledgeError: The store cannot be read.
@@ -49,16 +49,16 @@ async def export_lines(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] 
 async def import_items(
     store: KnowledgeStore, items: Iterable[KnowledgeItem], progress: Progress, *, total: int = 0
 ) -> ImportCounts:
-    """Store them part by part, each part whole, and return what became of them.
+    """Store items in batches, each in one transaction, and return the counts.
 
     Args:
-        store: Where to.
-        items: Read as they are needed.
-        progress: Told after each part.
-        total: How many there are, if it is known; else what is done so far counts as all.
+        store: The store to import into.
+        items: Read when they are needed.
+        progress: Called after each batch.
+        total: The number of items, if it is known. Otherwise progress shows the items so far as the total.
 
     Raises:
-        KnowledgeError: A part was not stored; those before it were. The message says how many.
+        KnowledgeError: A batch was not stored. The message states how many items were stored before it.
     """
     done = ImportCounts()
     for batch in batches(items):
@@ -77,10 +77,10 @@ async def import_items(
 
 
 def file_lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file, none longer than is looked at.
+    """Yield the lines of a file, each cut above the limit.
 
     Raises:
-        KnowledgeError: It is no text.
+        KnowledgeError: The file is no text.
     """
     try:
         while line := file.readline(MAX_LINE_CHARS + 1):
@@ -92,10 +92,10 @@ def file_lines(file: TextIO) -> Iterator[str]:
 
 
 def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
-    """Yield the items of an export, or of lines that people have written (which need no first line).
+    """Yield the items of an export, or of lines that people have written, which need no first line.
 
     Raises:
-        KnowledgeError: A line is no item; its number is named.
+        KnowledgeError: A line is no item. The message names its number.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""Which items are the same item, and which facts speak of the same."""
+"""Decides which items are the same, and which facts have the same claim."""
 
 import json
 from collections.abc import Iterable
@@ -10,25 +10,25 @@ from orga.workflows.types.knowledge import KnowledgeItem
 
 
 def item_id(item: KnowledgeItem) -> str:
-    """Return the id of an item: the same for the same key (its content where it has none), scope and owner."""
+    """Return the id of an item. Items with the same key (or content, without a key), scope and owner share it."""
     key = ["key", item.key] if item.key else ["content", content_key(item)]
     return f"k{_digest(scope_place(item.scope, item.owner), *key)}"
 
 
 def content_key(item: KnowledgeItem) -> str:
-    """Return a digest of what an item says. A fact told in other letters or with other spaces is the same fact."""
+    """Return a digest of an item's content. For facts, upper case and spaces make no difference."""
     if item.kind == "fact":
         return _digest(item.kind, *map(folded_text, (item.subject, item.predicate, item.object)))
     return _digest(item.kind, item.text, item.directory, item.language)
 
 
 def claim_digest(item: KnowledgeItem) -> str:
-    """Return a digest of what a fact speaks of (place, subject, predicate), empty for anything else."""
+    """Return a digest of a fact's claim (place, subject, predicate), or "" for other items."""
     return _claim_in(scope_place(item.scope, item.owner), item) if item.kind == "fact" else ""
 
 
 def tainted_claims(items: Iterable[KnowledgeItem], places: Iterable[str]) -> set[str]:
-    """Return what the tainted facts among these speak of, in each of these places: a clean fact may lie in any."""
+    """Return the claims of the tainted facts, for each of these places, because a clean fact can be in any of them."""
     tainted = [item for item in items if item.kind == "fact" and item.provenance.taint]
     return {_claim_in(place, item) for place in places for item in tainted}
 
@@ -38,12 +38,12 @@ def _claim_in(place: str, fact: KnowledgeItem) -> str:
 
 
 def is_same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
-    """Return whether two facts of one claim say the same."""
+    """Return whether two facts of one claim have the same object."""
     return folded_text(one.object) == folded_text(other.object)
 
 
 def folded_text(words: str) -> str:
-    """Return words as they are compared: those in other letters or with other spaces are the same."""
+    """Return a text as it is compared, without differences of upper case and spaces."""
     return " ".join(normalize("NFKC", words).casefold().split())
 
 

@@ -30,30 +30,30 @@ _LANGUAGE_OF_SETTINGS = {
     **{".formatter.exs": "elixir", ".credo.exs": "elixir", ".shellcheckrc": "shell", ".sqlfluff": "sql"},
     **{"detekt.yml": "kotlin", "phpcs.xml": "php", ".php-cs-fixer.php": "php"},
 }
-"""By the name of a file of settings."""
+"""Languages by the name of a settings file."""
 
 _LANGUAGES = frozenset(_LANGUAGE_OF_SUFFIX.values())
 _NAMED_LANGUAGE = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?|style)\b")
-"""`go` alone is no language."""
+"""A language with the noun after it, since a word such as `go` alone need not mean the language."""
 
 
 def language_of_path(path: str) -> str:
-    """Return the language of a file by its name; empty where that says nothing."""
+    """Return the language of a file by its name, or "" if the name does not show it."""
     return language_of_suffixes([splitext(path)[1].removeprefix(".")])
 
 
 def language_of_settings(path: str) -> str:
-    """Return the language that a file of settings is for; empty for any other file, and one for several languages."""
+    """Return the language that a settings file is for, or "" for other files and files for several languages."""
     return _LANGUAGE_OF_SETTINGS.get(path.rpartition("/")[2], "")
 
 
 def language_of_suffixes(suffixes: Iterable[str]) -> str:
-    """Return the language that all of them are of, in lower case; empty where there is no such one."""
+    """Return the language that all suffixes share, in lower case, or "" if there is none."""
     found = {_LANGUAGE_OF_SUFFIX.get(each.lower(), "") for each in suffixes}
     return found.pop() if len(found) == 1 else ""
 
 
 def named_language(text: str) -> str:
-    """Return the language whose code, files or conventions a text is about, the first it names; empty for none."""
+    """Return the first language whose code, files or conventions a text names, or ""."""
     words = (match[1] for match in _NAMED_LANGUAGE.finditer(text.casefold()))
     return next((word for word in words if word in _LANGUAGES), "")

@@ -1,4 +1,4 @@
-"""What knowledge needs from outside, as protocols: a store and an embedder."""
+"""The protocols of what knowledge needs from outside: a store and an embedder."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
 Progress = Callable[[int, int], None]
-"""Told how many are done, and of how many."""
+"""Called with the number of finished items and the total."""
 
 
 class Embedder(Protocol):
@@ -15,39 +15,39 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is and which model: vectors of another name are of no use and are made anew."""
+        """The kind of embedder and its model. Vectors of another name are useless and are recomputed."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """Of each vector."""
+        """Length of each vector."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text.
 
         Raises:
-            KnowledgeError: It cannot be had.
+            KnowledgeError: The vectors cannot be computed.
         """
         ...
 
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """What a store is made of."""
+    """The facts about a store that people can see."""
 
     backend: str
     place: str
-    """The file or the server, no secret in it."""
+    """The file or the server, without secrets."""
     schema_version: int
     embedder: str
-    """Of the vectors that it holds."""
+    """Embedder of the stored vectors."""
     counts: dict[KnowledgeKind, int]
     tainted: int
     expired: int
     contradicted: int
     unindexed: int
-    """Without a vector of the embedder in use, so that they are found by their words alone until `reindex`."""
+    """Items without a vector of the current embedder. Until `reindex`, they are found by their words only."""
     size_bytes: int
 
 
@@ -55,9 +55,9 @@ class KnowledgeStore(Protocol):
     """Keeps knowledge. Safe under concurrent writers of several processes; each call is one transaction."""
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        """Store all of them or none, and return what became of each, in order.
+        """Store all items or none, and return what was done with each, in order.
 
-        A `StoredItem` (an export's) keeps its time; its id and what contradicts it are found anew.
+        A `StoredItem` of an export keeps its time. Its id and its contradictions are computed again.
 
         Raises:
             KnowledgeError: Nothing was stored.
@@ -65,7 +65,7 @@ class KnowledgeStore(Protocol):
         ...
 
     async def recall(self, wish: Recall) -> list[Recalled]:
-        """Return what fits, the best first; a fact that a newer one contradicts stands behind that one.
+        """Return the matching items, the best first. A contradicted fact comes after the newer one.
 
         Raises:
             KnowledgeError: The store cannot be read.
@@ -73,15 +73,15 @@ class KnowledgeStore(Protocol):
         ...
 
     async def get(self, item_id: str) -> StoredItem | None:
-        """Return the item, expired or not; for the operator, so that no scope is looked at."""
+        """Return the item, even if it has expired. This is for the operator, so scopes are not checked."""
         ...
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds (all kinds where none is named), by id, for export; memory stays bounded."""
+        """Return all items of these kinds, or of all kinds, ordered by id, for export. Memory stays bounded."""
         ...
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
-        """Erase them, and return how many went.
+        """Erase items, and return how many of each kind.
 
         Raises:
             KnowledgeError: Nothing is named, or nothing was erased.
@@ -89,10 +89,10 @@ class KnowledgeStore(Protocol):
         ...
 
     async def purge(self) -> None:
-        """Let nothing of what was forgotten or replaced remain in the store's files, as far as these are its own.
+        """Remove everything forgotten or replaced from the store's files, as far as they belong to the store.
 
         Raises:
-            KnowledgeError: Something may remain; it is recalled no more, whatever this does.
+            KnowledgeError: Something may remain in the files. It is not recalled in any case.
         """
         ...
 
@@ -101,16 +101,16 @@ class KnowledgeStore(Protocol):
         ...
 
     async def reindex(self, progress: Progress) -> int:
-        """Make vectors of another embedder and the text index anew, and return of how many items; can be resumed."""
+        """Recompute the text index and vectors of other embedders, and return the number of items. It can resume."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
 class KnowledgeError(Exception):
-    """The store cannot do it. Its text names the place and the remedy, and no secret."""
+    """A failure of a store. Its text names the place and the remedy, and contains no secret."""
 
     def __init__(self, message: str, *, kind: str = "KnowledgeError", retryable: bool = False) -> None:
         """Describe the failure.
@@ -118,7 +118,7 @@ class KnowledgeError(Exception):
         Args:
             message: One line for people.
             kind: `Corrupt`, `Busy`, `NewerSchema`, `OtherEmbedder`, `Unreachable`, `InvalidItem`…
-            retryable: Whether the same may succeed later.
+            retryable: Whether the same operation may succeed later.
         """
         super().__init__(message)
         self.kind = kind

@@ -1,8 +1,10 @@
-"""The order of what a store has found: one rule for all of them, over candidates that each finds in its own way.
+"""Ranks what a store has found. All stores share this rule, but each finds its candidates in its own way.
 
-A score joins two: how much of the query an item's words cover, each word weighing by its rarity among the candidates
-and words of nearly the same spelling counting for their likeness (rapidfuzz), and how alike the vectors are. Either
-alone can carry an item: `1 - (1 - words) * (1 - vectors)`.
+A score joins two numbers: `1 - (1 - words) * (1 - vectors)`, so either alone can lift an item.
+
+- `words`: the share of the query that an item's words cover. A rare word among the candidates has more weight. A word
+  of similar spelling counts by its similarity (rapidfuzz).
+- `vectors`: the similarity of the vectors.
 """
 
 import math
@@ -17,54 +19,55 @@ from orga.activities.knowledge.words import query_terms, searchable_text, stem, 
 from orga.workflows.types.knowledge import KnowledgeKind, Recall, Recalled, StoredItem
 
 MAX_CANDIDATES = 40
-"""How many a store looks for by words, and as many by vectors, where no more are wanted."""
+"""The least number of candidates that a store looks for by words, and again by vectors."""
 MAX_IN_FOLDER = 500
-"""Items of one directory or language that a store looks at, the newest, where it goes by words."""
+"""The newest items of one directory or language that a store reads in a search by words."""
 COMMON = 1_000
-"""A word that so many items hold tells nothing where another one does."""
+"""A word in so many items is ignored if the query has a rarer one."""
 MAX_SEARCHED_TERMS = 5
-"""A query that names more is covered by these many: talk of many things is no reason to recall none."""
+"""So many matching words cover a longer query fully, so that a long conversation still recalls something."""
 MIN_LIKENESS = 85
-"""Of 100: below it two words are different ones."""
+"""The least similarity, of 100, of two words that count as alike."""
 CONTRADICTED_FACTOR = 0.5
-"""What a fact's score is multiplied by once a newer one says otherwise."""
+"""Factor of a fact's score after a newer fact contradicts it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a store has found, all of it visible to the reader and not expired."""
+    """An item that a store has found. The reader may see it, and it has not expired."""
 
     item: StoredItem
     vector: Sequence[float] | None = None
-    """Of the embedder in use; None where it has none of that."""
+    """Vector of the current embedder, or None."""
 
 
 def candidate_limit(wish: Recall) -> int:
-    """Return how many candidates a store looks for by words, and as many by vectors."""
+    """Return how many candidates a store looks for by words, and again by vectors."""
     return max(MAX_CANDIDATES, wish.limit)
 
 
 def separate_kinds(wish: Recall) -> list[tuple[KnowledgeKind, ...]]:
-    """Return the kinds that a store looks for apart: the memories of many runs leave the others their places."""
+    """Return the kinds that a store searches separately, so that many memories do not crowd out the other kinds."""
     memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind == "memory")
     others: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind != "memory")
     return [kinds for kinds in (others, memories) if kinds]
 
 
 def is_conventions_only(wish: Recall) -> bool:
-    """Return whether conventions alone are looked for: where not all may come, the surest do, in their file's order."""
+    """Return whether only conventions are wanted. Of these the surest come first, in their file's order."""
     return wish.kinds == ("convention",)
 
 
 def ranked_items(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
-    """Return the best, no more than the limit and none below the threshold.
+    """Return the best items, within the limit and above the threshold.
 
-    A fact comes before a memory: what a run said at its end may have been a guess.
+    A fact comes before a memory, because a run's final answer may have been a guess.
 
     Args:
-        wish: What is looked for.
-        query: The vector of its text; None ranks by words alone.
-        candidates: Each once, with the facts that contradict any of them. Without words all score 1, the newest first.
+        wish: The query with its limits.
+        query: The vector of its text. None ranks by words only.
+        candidates: Each once, with the facts that contradict any of them. For a query without words all score 1,
+            and the newest come first.
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
     scores = _scores(wish.text, query, list(unique.values()))
@@ -97,7 +100,7 @@ def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
 
 
 def merged_score(words: float, vectors: float) -> float:
-    """Return the score of both, rounded so that the last digits of a machine or database change no order."""
+    """Return the joint score, rounded so that tiny differences between machines or databases change no order."""
     return round(1 - (1 - words) * (1 - vectors), 4)
 
 
@@ -114,13 +117,13 @@ def _scores(text: str, query: Sequence[float] | None, candidates: Sequence[Candi
 
 
 def _score_after_newer(item: StoredItem, score: float, scores: dict[str, float]) -> float:
-    """Put a fact behind the one that contradicts it, while that one holds (it may have expired)."""
+    """Return a score below that of the contradicting fact, as long as that one is found (it may have expired)."""
     newer = scores.get(item.contradicted_by)
     return score if newer is None else min(round(score * CONTRADICTED_FACTOR, 4), newer)
 
 
 def _scores_after_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
-    """Return the scores of tainted facts that a clean one contradicts, whoever's it is: no more than that one's."""
+    """Limit the scores of tainted facts to that of a clean fact that contradicts them, whoever owns it."""
     clean: dict[tuple[str, str], list[StoredItem]] = {}
     facts = [item for item in items if item.kind == "fact"]
     for fact in facts:
@@ -139,7 +142,7 @@ def _claim_key(fact: StoredItem) -> tuple[str, str]:
 
 
 def _with_facts_first(found: Sequence[Recalled]) -> list[Recalled]:
-    """Return what was found, no memory with a higher score than any of the facts."""
+    """Return the found items. No memory has a higher score than any fact."""
     most = min((each.score for each in found if each.item.kind == "fact"), default=1.0)
     return [
         Recalled(item=each.item, score=most) if each.item.kind == "memory" and each.score > most else each
@@ -159,13 +162,13 @@ def _confidence_order(found: Recalled) -> tuple[object, ...]:
 
 
 def _similar_words(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
-    """Return the words that a term may mean, and how alike they are."""
+    """Return the words that a term may mean, with their similarity."""
     found = process.extract(term, vocabulary, scorer=fuzz.ratio, score_cutoff=MIN_LIKENESS, limit=None)
     return {word: score / 100 for word, score, _ in found}
 
 
 def _term_weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return what each word weighs: the rarer the more, and one that nothing holds as the others do on average."""
+    """Return the weight of each word. Rarer words weigh more. A word that no item has gets the average weight."""
     fitting = sum(1 for share in shares if any(share.values()))
     counts = {term: sum(1 for share in shares if share[term]) for term in terms}
     weights = {term: math.log(1 + (fitting + 1) / (count + 0.5)) for term, count in counts.items() if count}

@@ -1,4 +1,4 @@
-"""The `recall_context` activity: what may concern the next reasoning step, ahead of it."""
+"""The `recall_context` activity: it recalls what may help in the next reasoning step."""
 
 import asyncio
 from pathlib import Path
@@ -19,16 +19,16 @@ from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_i
 from orga.workflows.types.text import clean_text, one_line
 
 RECALL_TIMEOUT_S = 2.0
-"""For all tries: until it ends the run hears of no signal, an abort neither."""
+"""Seconds for all tries. Until they end, the run handles no signal, not even an abort."""
 
 RETRY_PAUSE_S = 0.1
-"""Ahead of the second try of what may succeed later."""
+"""The delay before the second try of a retryable failure."""
 
 MAX_ERROR_CHARS = 300
 
 
 class RecallActivities:
-    """Recalls through a store; None where the worker has none. A store that cannot be read holds up no run."""
+    """Recalls through a store, or None if the worker has none. A run goes on if its store cannot be read."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class RecallActivities:
 
     @activity.defn(name=RECALL_CONTEXT)
     async def recall_context(self, request: RecallRequest) -> RecalledContext:
-        """Return what fits, or why nothing could be looked up."""
+        """Return the matching items, or the reason why nothing could be looked up."""
         log_iteration(request.iteration)
         terms = tuple(self._secrets.hidden(term) for term in request.wanted)
         try:
             found = await self._recalled_items(request)
         except Exception as error:
-            activity.logger.exception("nothing could be recalled: the run goes on without")
+            activity.logger.exception("the knowledge could not be read; the run goes on without it")
             said = "too slow" if isinstance(error, TimeoutError) else error_text(error)
             kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
             text = one_line(self._secrets.hidden(clean_text(f"{kind}: {said}")), MAX_ERROR_CHARS)
@@ -82,9 +82,9 @@ class RecallActivities:
 
 
 async def recall_for_request(store: KnowledgeStore, request: RecallRequest, root: str = "") -> list[Recalled]:
-    """Return what shares words with the talk, and the conventions of the places that calls and talk name.
+    """Return items that share words with the conversation, and the conventions of the places that it names.
 
-    More is looked for than is wanted: conventions of other places are left out.
+    The search asks for more than the limit, because conventions of other places are left out afterwards.
     """
     words = " ".join(request.terms or request.paths)
     wish = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)

@@ -1,6 +1,6 @@
-"""Who may recall an item: a place for each scope and owner, and the places that a reader sees.
+"""Decides who may recall an item: a place for each scope and owner, and the places that a reader sees.
 
-Every store filters by place, so that one rule decides in all of them.
+Every store filters by place, so all stores share one rule.
 """
 
 import json
@@ -11,7 +11,7 @@ from orga.workflows.types.knowledge import KnowledgeItem, Reader, ScopeLevel
 
 
 def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
-    """Return of an owner what the scope takes; the rest says nothing."""
+    """Return only the parts of an owner that the scope needs."""
     match scope:
         case "global":
             return Reader()
@@ -24,9 +24,9 @@ def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
 
 
 def scope_place(scope: ScopeLevel, owner: Reader) -> str:
-    """Return a name of decimal digits, the same for all items of this scope and owner and for no other.
+    """Return a name of decimal digits that is unique to this scope and owner.
 
-    Digits, because a text index holds it as one word, whatever stemming it does.
+    A text index keeps digits as one word, whatever stemming it does.
     """
     named = scoped_owner(scope, owner)
     words = json.dumps([scope, named.tenant, named.user, named.agent])
@@ -34,7 +34,7 @@ def scope_place(scope: ScopeLevel, owner: Reader) -> str:
 
 
 def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
-    """Return the places that a reader sees: of a user's and an agent's only where the reader is one."""
+    """Return the places that a reader sees. Places of a user or an agent need a reader with a user or an agent."""
     return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if _has_owner(scope, reader))
 
 

@@ -1,6 +1,6 @@
-"""What was recalled as a model is shown it: each item with its source and score, made fit for a model, within a limit.
+"""Renders recalled items for a model, each with its source and score, sanitized and within a limit.
 
-Stored text is anybody's: where it is shown it stands between marks, as results of tools do.
+Anybody can have written stored text, so it is shown between delimiters, as results of tools are.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from orga.workflows.types.text import clean_text, clip, one_line
 
 MAX_ITEM_BYTES = 2_000
 MAX_ITEM_CHARS = 20_000
-"""Of an item that are looked at."""
+"""Characters of an item that are read."""
 
 SOURCE_CHARS = 200
 
 INDENT = "  "
-"""Ahead of each line of a text: at the edge nothing is anybody's, so that no text passes for another item."""
+"""Indents each line of a stored text. Lines without indent are ours, so no text can pass for another item."""
 
 _RECALL_HINT = "recall_knowledge finds it by its words"
 
@@ -28,19 +28,19 @@ BLOCK_LINE = f"{BLOCK_HEADER} What was stored before and may concern this step, 
 
 @dataclass(frozen=True)
 class ShownKnowledge:
-    """Items as they are shown."""
+    """Items as a model sees them."""
 
     text: str = ""
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = ()
     content: str = ""
-    """Digest of what they say and where it is from, whatever their order and scores."""
+    """Digest of the items' texts and sources. It does not depend on their order and scores."""
 
 
 def shown_knowledge(
     found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] = clean_text
 ) -> ShownKnowledge:
-    """Return as many of them as there is room for, in their order; `fit` makes a text fit for a model."""
+    """Return as many items as there is room for, in their order. `fit` makes a text safe for a model."""
     lines: list[str] = []
     contents: list[str] = []
     kept: list[Recalled] = []
@@ -64,7 +64,7 @@ def shown_knowledge(
 
 
 def recalled_reference(each: Recalled) -> RecalledRef:
-    """Return what the journal tells of an item."""
+    """Return what the journal shows of an item."""
     reference = RecalledRef(id=each.item.id, score=round(each.score, 4))
     return reference.with_taint() if each.item.provenance.taint else reference
 
@@ -74,7 +74,7 @@ def _indented_text(text: str) -> str:
 
 
 def _source_line(item: StoredItem) -> str:
-    """Return where an item is from, as a part of one line."""
+    """Return the source of an item, as a part of one line."""
     said = item.provenance
     parts = [f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else ""]
     parts.append(f"directory={item.directory or '.'}" if item.kind == "convention" else "")

@@ -1,4 +1,4 @@
-"""Vectors as stores keep them, how alike two are, and a short code by which the nearest are found among many."""
+"""Packs vectors for stores, compares them, and gives each a short code that finds the nearest among many."""
 
 import math
 from array import array
@@ -20,23 +20,23 @@ def unpack_vector(data: bytes) -> Sequence[float]:
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return how alike two vectors of length 1 are, 0 where they have nothing in common or cannot be compared."""
+    """Return the similarity of two vectors of length 1: 0 if they share nothing or cannot be compared."""
     if len(one) != len(other):
         return 0.0
     return max(0.0, min(1.0, sum(map(mul, one, other))))
 
 
 def normalised_vector(vector: Sequence[float]) -> list[float]:
-    """Return the vector at length 1; one of nothing stays so."""
+    """Return the vector scaled to length 1. A zero vector stays zero."""
     length = math.sqrt(sum(map(mul, vector, vector)))
     return [value / length for value in vector] if length else list(vector)
 
 
 def vector_code(vector: Sequence[float]) -> int:
-    """Return a bit for each of the directions of a fixed, random rotation: the fewer differ, the more alike.
+    """Return a bit for each direction of a fixed, random rotation. The fewer bits differ, the more alike the vectors.
 
-    Comparing two takes some 80 ns in plain Python, where a product of 256 numbers takes 8 us: only the nearest by their
-    code are compared truly. Source: Charikar, "Similarity estimation techniques from rounding algorithms";
+    Comparing two codes takes some 80 ns in plain Python, a product of 256 numbers 8 us. So only the nearest by code are
+    compared exactly. Source: Charikar, "Similarity estimation techniques from rounding algorithms";
     the rotation by Hadamard is Ailon's and Chazelle's.
     """
     turned = _rotated_vector(vector)[:MAX_BITS]

@@ -1,4 +1,4 @@
-"""Words of texts and queries: the same cut for every store, so that all rank alike."""
+"""Splits texts and queries into words. All stores share it, so they all rank alike."""
 
 import re
 from functools import lru_cache
@@ -8,16 +8,16 @@ from orga.workflows.types.knowledge import KnowledgeItem
 from orga.workflows.types.recall import COMMON_WORDS
 
 MAX_TERMS = 24
-"""Words of a query that are looked for."""
+"""Words of a query that are searched."""
 
 STOP_WORDS = COMMON_WORDS | {"further"}
-"""The vectors that stores have were made without these; `further` has always been a term of talk."""
+"""Stored vectors were computed without these. `further` has always been one of them."""
 
 _WORD = re.compile(r"[^\W_]+")
 
 
 def text_words(text: str) -> list[str]:
-    """Return the words in order: letters and digits, without case or accents, as SQLite's `unicode61` cuts them."""
+    """Return the words in order: letters and digits, without case or accents, as SQLite's `unicode61` splits them."""
     if not text.isascii():
         text = "".join(letter for letter in normalize("NFKD", text) if not combining(letter))
     return _WORD.findall(text.casefold())
@@ -32,7 +32,7 @@ def query_terms(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Return a word without the commonest English endings: enough to find a plural, and never shorter than three."""
+    """Return a word without common English endings, so that plurals are found. It keeps at least three letters."""
     if len(word) <= 3 or not word.isascii():
         return word
     for ending, other in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
@@ -44,17 +44,17 @@ def stem(word: str) -> str:
 
 
 def searchable_text(item: KnowledgeItem) -> str:
-    """Return all that an item is found by: its text, and what of its labels the text does not hold."""
+    """Return the text by which an item is found: its own text, and the labels that are not in it."""
     return f"{item.text} {label_text(item)}".rstrip()
 
 
 def text_with_task(item: KnowledgeItem) -> str:
-    """Return the text of an item; of a memory below the task that it was learnt from, which is not searched."""
+    """Return the text of an item. A memory's text follows the task that it was learnt from, which is not searched."""
     return f"Task: {item.subject}\n{item.text}" if item.kind == "memory" and item.subject else item.text
 
 
 def label_text(item: KnowledgeItem) -> str:
-    """Return the labels that a text does not hold: the parts of a fact, the directory, the language."""
+    """Return the labels that are not in the text: the parts of a fact, the directory, the language."""
     subject = "" if item.kind == "memory" else item.subject
     labels = (subject, item.predicate, item.object, item.directory, item.language)
     return " ".join(label for label in labels if label and label not in item.text)

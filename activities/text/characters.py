@@ -1,4 +1,4 @@
-"""Invisible and terminal-control characters that can carry a hidden message. Every writing system and emoji stays."""
+"""Removes invisible and terminal-control characters that can hide a message. All writing systems and emoji stay."""
 
 import re
 from collections import Counter
@@ -30,7 +30,7 @@ TERMINAL_SEQUENCE = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+[@-~]"  # a control sequence: colour, cursor, erase
     r"|\x1b[ -/]{0,8}+[0-~]"
 )
-"""Of a terminal. A string ends where another begins, so that many that never end cost no more than one."""
+"""Terminal sequences. A string ends where another begins, so many unfinished strings cost no more than one."""
 
 _LINE_START = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -49,7 +49,7 @@ _UNASSIGNED = (
     "\ufdd0-\ufdef\ufffe\uffff\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U000dffff"
     "\U000e1000-\U000effff\U000ffffe\U000fffff\U0010fffe\U0010ffff"
 )
-"""For good, or in planes that nobody uses; what a later Unicode adds to the others is shown."""
+"""Code points that are unassigned for ever or in unused planes. A later Unicode's additions elsewhere are kept."""
 
 _RUN = re.compile(f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_OTHER}{_PRIVATE}{_UNASSIGNED}]+")
 _KINDS = (
@@ -63,19 +63,19 @@ _KINDS = (
 )
 
 _FLAGS = frozenset("".join(chr(0xE0000 + ord(c)) for c in f"{code}\x7f") for code in ("gbeng", "gbsct", "gbwls"))
-"""What follows a black flag in the flags of England, Scotland and Wales, the only ones in use."""
+"""The tags after a black flag in the flags of England, Scotland and Wales, the only ones in use."""
 
 _JOINING = re.compile(
     "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\u1a20-\u1aaf\u1b00-\u1bff\ua800-\uaaff\uabc0-\uabff"
     "\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
 )
-"""Scripts in which a joiner, or its opposite, changes a word."""
+"""Scripts in which a joiner or non-joiner changes a word."""
 
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _BRAILLE = re.compile("[\u2801-\u28ff]")
 _HIEROGLYPH = re.compile("[\U00013000-\U0001342f\U00013440-\U000143ff]")
 _NEAR_CHARS = 3
-"""Characters between a direction mark and the right-to-left letter that it is for: a bracket, a full stop, a blank."""
+"""Most characters between a direction mark and its right-to-left letter: a bracket, a full stop, a blank."""
 
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
 
@@ -84,12 +84,12 @@ _BREAKS = str.maketrans("", "", "\n\t")
 
 
 def is_plain_ascii(text: str) -> bool:
-    """Return whether it is of ASCII letters, signs, line ends and tabs alone, as most are: nothing hides in it."""
+    """Return whether a text has only printable ASCII, line ends and tabs, as most have. Nothing can hide in it."""
     return text.isascii() and text.translate(_BREAKS).isprintable()
 
 
 def without_sequences(text: str) -> tuple[str, Counter[str]]:
-    """Return the text without terminal sequences and control characters; what else ends a line becomes a newline."""
+    """Return the text without terminal sequences and control characters. Other line ends become newlines."""
     text, sequences = TERMINAL_SEQUENCE.subn("", text)
     text, returns = _LINE_START.subn("\n", text)
     text, controls = _CONTROL.subn("", text)
@@ -97,7 +97,7 @@ def without_sequences(text: str) -> tuple[str, Counter[str]]:
 
 
 def without_invisible(text: str) -> tuple[str, Counter[str]]:
-    """Return the text without invisible characters, but those that its script or emoji need; and how many of what."""
+    """Return the text without invisible characters that no script or emoji needs, and their counts by kind."""
     removed: Counter[str] = Counter()
 
     def kept(match: re.Match[str]) -> str:
@@ -115,12 +115,12 @@ def without_invisible(text: str) -> tuple[str, Counter[str]]:
 
 
 def _is_needed(run: str, before: str, after: str) -> bool:
-    """Return whether a run, or the beginning of one, belongs to the writing around it."""
+    """Return whether the text around an invisible run needs it, or needs its beginning."""
     return bool(before) and any(run in runs and belongs(before, after) for runs, belongs in _NEEDED)
 
 
 def _is_direction_needed(before: str, after: str) -> bool:
-    """Return whether a direction mark between these may matter: right-to-left letters are near, no other mark is."""
+    """Return whether a direction mark can matter: right-to-left letters are near, and no other mark is."""
     return _RIGHT_TO_LEFT.search(before + after) is not None and _DIRECTION_MARKS.isdisjoint(before)
 
 
@@ -144,4 +144,4 @@ _NEEDED: tuple[tuple[frozenset[str], Callable[[str, str], bool]], ...] = (
         lambda before, after: "\u2205" <= before[-1] <= "\u2aff" and category(before[-1]) == "Sm",
     ),
 )
-"""Runs, and what has to stand before and behind one so that it is needed."""
+"""Invisible runs, with the test of the text before and after one that decides if it is needed."""

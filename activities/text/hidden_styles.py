@@ -1,4 +1,4 @@
-"""Decides which CSS makes an element's text unreadable. There is no layout: each rule is judged by itself."""
+"""Decides which CSS makes an element's text unreadable. There is no layout: each rule is judged on its own."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ Colour = tuple[int, int, int, float]
 _NUMBER = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)(%|[a-z]{0,4})")
 _CALC_MINUS = re.compile(r"-\s*\d{0,3}\s*\*|\*\s*-|(?<![\d.])0\s*[a-z]*\s*-\s")
 _ALIKE_DISTANCE = 8
-"""Of 255."""
+"""The largest difference, of 255, of colours that look alike."""
 _PIXELS = {"em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "pt": 1.33, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
 _SCREEN_UNITS = {"vw": 12.8, "vh": 8.0, "vmin": 8.0, "vmax": 12.8, "dvh": 8.0, "dvw": 12.8, "%": 10.0}
 _NAMED_COLOURS = {
@@ -30,7 +30,7 @@ def parse_number(value: str) -> float | None:
 
 
 def parse_length(value: str) -> float | None:
-    """Return a length in pixels, of an ordinary screen and font; None for a word."""
+    """Return a length in pixels on an ordinary screen with an ordinary font, or None for a keyword."""
     match = _NUMBER.fullmatch(_without_calc(value))
     if not match:
         return None
@@ -38,7 +38,7 @@ def parse_length(value: str) -> float | None:
 
 
 def parse_lengths(value: str, within: str = "") -> list[float]:
-    """Return all lengths of a value, or of it from the word `within` on; those that `calc` turns around, turned."""
+    """Return all lengths of a value, or of its part from `within` on. A `calc` that negates a length is applied."""
     at = value.find(within)
     if at < 0:
         return []
@@ -48,17 +48,17 @@ def parse_lengths(value: str, within: str = "") -> list[float]:
 
 
 def is_alike(one: Colour, other: Colour) -> bool:
-    """Return whether nobody can tell two colours apart."""
+    """Return whether two colours look the same to people."""
     return one[3] == other[3] and all(abs(a - b) <= _ALIKE_DISTANCE for a, b in zip(one[:3], other[:3], strict=True))
 
 
 def _without_calc(value: str) -> str:
-    """Return a value that is alone within `calc` without it."""
+    """Return the value without a `calc` that contains nothing else."""
     return value.strip().removeprefix("calc(").removesuffix(")").strip()
 
 
 def parse_colour(value: str) -> Colour | None:
-    """Return red, green, blue and opacity of a colour that is written out, or of a common name."""
+    """Return red, green, blue and opacity of a colour given by numbers or by a common name."""
     value = value.strip()
     if value.startswith("#") or value in _NAMED_COLOURS:
         return _hex_colour(_NAMED_COLOURS.get(value, value[1:]))
@@ -119,9 +119,9 @@ _FADED = re.compile(r"opacity\(\s*\+?(?:0*\.?0+|0+\.0+\d*)(?:e\S*)?%?\s*\)")
 
 
 def declarations(style: str) -> dict[str, tuple[str, bool]]:
-    """Return what a style says: values in lower case, the last of a name wins but over an important one.
+    """Return the declarations of a style, values in lower case. The last one of a name wins, but not over `!important`.
 
-    A value that hides is not taken back by one that no browser understands.
+    A value that no browser understands does not replace one that hides.
     """
     found: dict[str, tuple[str, bool]] = {}
     for part in _plain_style(style[:_MAX_CHARS]).split(";"):
@@ -136,7 +136,7 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
 
 
 def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
-    """Return the names of the declarations that hide; of two that hide together the one that is decisive."""
+    """Return the names of the declarations that hide. If two hide only together, return the decisive one."""
     values = {name: value for name, (value, _) in style.items()}
     found = {name for name, value in values.items() if _is_hiding(name, value)}
     if any(values.get(name) in {"hidden", "clip"} for name in _OVERFLOWS):
@@ -145,7 +145,7 @@ def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
 
 
 def is_revealing(name: str, value: str) -> bool:
-    """Return whether this would take back what hides by the same name."""
+    """Return whether this value would undo a hiding declaration of the same name."""
     return _is_understood(name, value) and name not in hiding_declarations(
         {name: (value, False), "overflow": ("hidden", False)}
     )
@@ -196,7 +196,7 @@ def _is_tiny(value: str) -> bool:
 
 
 def _unseen_colours(values: dict[str, str]) -> set[str]:
-    """Return the colour's name where it is none, or the background's; a text may show its background instead."""
+    """Return the names of colours that are transparent or like the background. A text may show its background."""
     if "text" in values.get("background-clip", "") or "text" in values.get("background", ""):
         return set()
     background = values.get("background-color") or values.get("background", "")
@@ -226,7 +226,7 @@ _HIDING_TESTS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(_OFFSETS, lambda value: any(n <= -100 or n >= 5_000 for n in parse_lengths(value))),
     **dict.fromkeys(_MARGINS, lambda value: any(abs(n) > 1_000 for n in parse_lengths(value))),
 }
-"""Of values that hide by themselves."""
+"""Tests by property, for values that hide without another declaration."""
 
 
 _TOKEN = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'(?:[^'\\\n]|\\.)*+'?|/\*.*?(?:\*/|$)|\\.|[{}]|<!--|-->""", re.S)
@@ -243,13 +243,13 @@ _KNOWN_PSEUDO = re.compile(
 
 @dataclass(frozen=True)
 class StyleRule:
-    """One selector with what it says."""
+    """A selector with its declarations."""
 
     selector: str
     style: dict[str, tuple[str, bool]]
 
     def weight(self) -> tuple[int, int, int]:
-        """Return how much the selector counts against others: ids, classes and the like, elements."""
+        """Return the selector's specificity: the numbers of ids, of classes and the like, and of elements."""
         selector = re.sub(r"\\.", "x", self.selector)
         bare = re.sub(r":(?:not|is|has)\(|\"[^\"]*\"|'[^']*'", " ", selector)
         ids, classes = len(re.findall(r"#[\w-]", bare)), len(re.findall(r"\.[\w-]|\[|:", bare))
@@ -257,7 +257,7 @@ class StyleRule:
 
 
 def style_rules(sheet: str) -> Iterator[StyleRule]:
-    """Yield the rules in their order, a selector each; those for paper, narrow screens and moved pointers left out."""
+    """Yield the rules in order, one selector each. Rules for paper, narrow screens and hovering are left out."""
     for prelude, body in _declaration_blocks(sheet[:_MAX_SHEET_CHARS]):
         style = declarations(body)
         for selector in _selectors(prelude):
@@ -266,7 +266,7 @@ def style_rules(sheet: str) -> Iterator[StyleRule]:
 
 
 def is_for_screens(media: str) -> bool:
-    """Return whether one of the queries of a list holds on an ordinary screen."""
+    """Return whether any media query of a list matches an ordinary screen."""
     return any(_query_matches(query) for query in media[:1_000].lower().split(","))
 
 
@@ -286,7 +286,7 @@ def _selectors(prelude: str) -> list[str]:
 
 
 def _declaration_blocks(sheet: str) -> Iterator[tuple[str, str]]:
-    """Yield what stands before and in each block of declarations; blocks within those are left out."""
+    """Yield the prelude and the content of each declaration block. Nested blocks are left out."""
     counts, depth, prelude = [True], 0, ""
     outside: list[str] = []
     inside: list[str] = []

@@ -1,4 +1,4 @@
-"""Hidden markup: what the reader of a page would not see, so it has no business before a model either."""
+"""Removes hidden markup. A reader of the page does not see it, so a model should not either."""
 
 import re
 from collections import Counter
@@ -22,12 +22,12 @@ _VOID_ELEMENTS = frozenset(
 
 
 def is_page(text: str) -> bool:
-    """Return whether the text is an HTML document. A file shown with line numbers is none: it is read as source."""
+    """Return whether the text is an HTML document. A file with line numbers is not: a model reads it as source."""
     return _DOCUMENT.match(text.lstrip()) is not None
 
 
 def without_hidden(text: str) -> tuple[str, Counter[str]]:
-    """Return a page's HTML without comments and without elements that are not shown, and how many there were."""
+    """Return a page's HTML without comments and hidden elements, and their counts."""
     text, comments = without_comments(text)
     kept: list[str] = []
     count, at = 0, 0
@@ -39,7 +39,7 @@ def without_hidden(text: str) -> tuple[str, Counter[str]]:
 
 
 def without_comments(text: str) -> tuple[str, int]:
-    """Return the text without HTML comments, and how many there were; one without an end reaches to the end."""
+    """Return the text without HTML comments, and their number. An unclosed one reaches to the end."""
     kept: list[str] = []
     count, at = 0, 0
     while (start := text.find("<!--", at)) >= 0:
@@ -51,7 +51,7 @@ def without_comments(text: str) -> tuple[str, int]:
 
 
 def _hidden_elements(text: str) -> list[tuple[int, int]]:
-    """Return where hidden elements stand, the outermost only; one without an end reaches to the end."""
+    """Return the spans of the outermost hidden elements. An unclosed one reaches to the end."""
     spans: list[tuple[int, int]] = []
     hiding_declarations, depth, began = "", 0, 0
     for start, end, name, is_end in _tags(text):

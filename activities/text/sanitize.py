@@ -1,4 +1,4 @@
-"""Makes a tool's text fit for a model: removes and counts hidden text, marks text that addresses the model."""
+"""Makes a tool's text safe for a model: removes and counts hidden text, and marks text that addresses the model."""
 
 import re
 from collections import Counter
@@ -101,7 +101,7 @@ PATTERNS: dict[str, str] = {
         r"|!\[[^\]]{0,200}\]\(\s*(?:https?:)?//[^)]{0,300}(?:=|/)\s*(?:\{|<|\[|%7b|data\b|secret|\$)"
     ),
 }
-"""By kind, over folded text: case, compatibility forms and accents of letters that look alike are gone."""
+"""Patterns by kind, for folded text: without case, compatibility forms and accents of letters that look alike."""
 
 
 _LOOK_ALIKE = str.maketrans(
@@ -110,16 +110,16 @@ _LOOK_ALIKE = str.maketrans(
 )
 _MAX_MEMORY = 256 * 1024 * 1024
 MAX_MATCHES = 500
-"""Lines that are named, and matches that are looked at; who reads so many needs no more."""
+"""Suspected lines that are reported, and matches that are checked. More would help nobody."""
 
 _SPACED = re.compile(r"\b\w(?:[ ._*\-]\w){5,400}\b")
 _SEPARATORS = re.compile(r"[ ._*\-]")
 
 
 def suspected_lines(text: str) -> dict[int, str]:
-    """Return the numbers of the suspected lines, from 0, with their kinds; what runs on stands at its first line.
+    """Return the numbers of the suspected lines, from 0, with their kinds. A match over two lines counts for the first.
 
-    Only lines that hold a part of some match are looked at one by one: that costs far more than the search for them.
+    Only lines that hold a part of some match are checked one by one, because that costs far more than the search.
     """
     lines = text.split("\n")
     found: dict[int, str] = {}
@@ -141,9 +141,9 @@ def suspected_lines(text: str) -> dict[int, str]:
 
 
 def _matched_lines(text: str) -> Iterator[int]:
-    """Yield the numbers of lines in which a match lies, and of each line before one.
+    """Yield the number of each line with a match, and of the line before it.
 
-    A view of a text has as many lines as the text.
+    Each view of a text has as many lines as the text.
     """
     for view in _undisguised_views(text):
         number, at = 0, 0
@@ -160,7 +160,7 @@ def _suspicion_kind(text: str) -> str | None:
 
 
 def _undisguised_views(text: str) -> tuple[str, ...]:
-    """Return the text as it reads, and without disguises: look-alikes, digits for letters, spaced letters."""
+    """Return the folded text, and the text without disguises: look-alikes, digits for letters, spaced letters."""
     plain = normalized_text(text).casefold()
     bare = _SPACED.sub(lambda match: _SEPARATORS.sub("", match.group()), plain.translate(_LOOK_ALIKE))
     return (plain,) if bare == plain else (plain, bare)
@@ -176,13 +176,13 @@ def _compiled_pattern(pattern: str) -> Any:
 
 
 MAX_CHARS = 600_000
-"""Of a text that are looked at; a result has at most 500,000 bytes."""
+"""Characters of a text that are read. A result has at most 500,000 bytes."""
 
 MAX_MARKS = 50
 
 
 def sanitized_text(text: str) -> str:
-    """Return the text, the same for the same text; a first line says what was done where anything was.
+    """Return the sanitized text. Equal texts give equal results. If anything was changed, a first line lists it.
 
     Source: OWASP LLM01, "Prompt Injection"; the corpora in tests/corpora name more.
     """

@@ -1,7 +1,7 @@
-"""Where a text spells a secret in a notation that can be mixed and laid out at will: it is decoded, then searched.
+"""Finds secrets in notations that can be mixed and laid out freely: decodes them, then searches the result.
 
-References of HTML and escapes can be written for some characters only, numbers of bytes with anything between them, and
-a dump has offsets and a column of text. So no table of spellings can list them.
+HTML references and escapes can replace only some characters, byte numbers can have anything between them, and a dump
+has offsets and a column of text. So no table of spellings can list them.
 """
 
 import html
@@ -14,7 +14,7 @@ from functools import partial
 Span = tuple[int, int]
 
 MIN_BYTES = 6
-"""Of what numbers are read as; no secret is shorter."""
+"""The least bytes that a list of numbers must give. No secret is shorter."""
 
 _ESCAPES = re.compile(
     r"(?P<html>&(?:#\d{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?)"
@@ -44,7 +44,7 @@ _DUMP_LINE = re.compile(
     r"(?P<words>[0-9A-Fa-f]{1,80}(?: {1,8}[0-9A-Fa-f]{1,80})*)(?![0-9A-Za-z])[ \t]*(?:[|>\"'`].*|  .*)?$",
     re.MULTILINE,
 )
-"""As `xxd`, `hexdump` and `od` write it: an offset, words, a column of text."""
+"""A line of `xxd`, `hexdump` or `od`: an offset, words, a column of text."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +53,27 @@ class Reading:
 
     text: str
     marks: Callable[[], Sequence[tuple[Span, Span]]]
-    """Of each decoded part, in order: where it is in `text`, and where in what it was read from."""
+    """The spans of each decoded part, in order: in `text`, and in the original text."""
 
     def spans(self, secrets: Iterable[str]) -> list[Span]:
-        """Return where a secret is in what this was read from; of a decoded part always all of it."""
+        """Return the spans of secrets in the original text. A decoded part is always included as a whole."""
         found = [span for secret in secrets for span in _occurrences(self.text, secret)]
         return self.sources(found)
 
     def sources(self, found: Iterable[Span]) -> list[Span]:
-        """Return what spans of `text` were read from."""
+        """Return the spans of the original text for spans of `text`."""
         spans = [*found]
         marks = self.marks() if spans else ()
         return [(_source_start(marks, start), _source_end(marks, end)) for start, end in spans]
 
 
 def secret_spans(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[Span]:
-    """Return where secrets are spelled in notations that are read here, in order and apart from each other.
+    """Return the spans of secrets in these notations, in order and without overlaps.
 
     Args:
-        text: What is searched.
-        secrets: As text.
-        as_bytes: The same in UTF-8, a character for each byte.
+        text: The text to search.
+        secrets: The secrets as text.
+        as_bytes: The secrets in UTF-8, with one character for each byte.
     """
     if not secrets:
         return []
@@ -139,7 +139,7 @@ _MEANINGS: dict[str, Callable[[str], str]] = {
     "named": lambda escape: {"n": "\n", "r": "\r", "t": "\t"}[escape[1]],
     "itself": lambda escape: escape[1],
 }
-"""By the group of `_ESCAPES`."""
+"""Decoders by the group of `_ESCAPES`."""
 
 
 def _escape_marks(text: str) -> list[tuple[Span, Span]]:
@@ -154,7 +154,7 @@ def _escape_marks(text: str) -> list[tuple[Span, Span]]:
 
 
 def _number_spans(text: str, as_bytes: Sequence[str]) -> list[Span]:
-    """Return where numbers stand for the bytes of a secret."""
+    """Return the spans in which numbers are the bytes of a secret."""
     found: list[Span] = []
     for base, pattern in _LISTS.items():
         for run in pattern.finditer(text):
@@ -170,7 +170,7 @@ def _number_spans(text: str, as_bytes: Sequence[str]) -> list[Span]:
 def _list_spans(run: re.Match[str], base: int, as_bytes: Sequence[str]) -> Iterator[Span]:
     number = _NUMBER[base]
     data = bytes(int(digits, base) & 0xFF for digits in number.findall(run.string, *run.span()))
-    for step in (slice(None), slice(1, None, 2)):  # the second: each has its index, {"0": 115, "1": 107}
+    for step in (slice(None), slice(1, None, 2)):  # the second if each byte has its index, as in {"0": 115, "1": 107}
         yield from _bytes_reading(data[step], partial(_number_positions, run, number, step)).spans(as_bytes)
 
 
@@ -196,7 +196,7 @@ def _dump_words(line: re.Match[str]) -> list[str]:
 
 
 def _ordered_bytes(words: list[str]) -> bytes:
-    """Return the bytes of words of hexadecimal digits, all as long as the first; only the last may be shorter."""
+    """Return the bytes of hexadecimal words of equal length. Only the last may be shorter."""
     size = len(words[0])
     count = next((number for number, word in enumerate(words) if len(word) != size), len(words))
     if count < len(words) and len(words[count]) < size:
@@ -206,13 +206,13 @@ def _ordered_bytes(words: list[str]) -> bytes:
 
 
 def _swapped_hex_bytes(words: list[str]) -> bytes:
-    """Return the bytes of words that are hexadecimal numbers of a little-endian machine; the last may be shorter."""
+    """Return the bytes of hexadecimal words from a little-endian machine. The last may be shorter."""
     size = min(len(words[0]), 16)
     return b"".join(bytes.fromhex(word)[::-1] for word in words if len(word) % 2 == 0 and len(word) <= size)
 
 
 def _swapped_octal_bytes(words: list[str]) -> bytes:
-    """Return the bytes of words as `od` writes them unasked: octal numbers of a little-endian machine."""
+    """Return the bytes of words in the default format of `od`: octal numbers of a little-endian machine."""
     try:
         return b"".join((int(word, 8) & 0xFFFF).to_bytes(2, "little") for word in words if len(word) == 6)
     except ValueError:
@@ -230,4 +230,4 @@ def _word_decoder(base: int) -> Callable[[list[str]], bytes]:
 
 
 _WORD_DECODERS = (_ordered_bytes, _swapped_hex_bytes, _swapped_octal_bytes, _word_decoder(8), _word_decoder(10))
-"""What the words of a dump can stand for."""
+"""All ways to decode the words of a dump."""

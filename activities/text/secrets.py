@@ -1,4 +1,4 @@
-"""Redacts the secrets that a worker knows from all that it hands on, in any of their known spellings."""
+"""Redacts the secrets that a worker knows, in all known spellings, from everything that it passes on."""
 
 import html
 import json
@@ -22,13 +22,13 @@ _NAME = re.compile(
     r"|webhook(?:_?url)?|(?:^|_|db)(?:pass|pwd|pw|pat|dsn|cookies?|sas|jwt|signature))"
     r"(?:_?(?:v?\d+|prod(?:uction)?|staging|dev|test|live|ci|base|old|new|next|previous|ro|rw|pem|json|b64|base64))*$"
 )
-"""What it ends in: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
+"""Endings of variables that hold secrets: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
 
 _FOLDER_VARIABLES = frozenset({"PWD"})
-"""What every shell sets to the folder it is in; hiding that would hole each path of a project."""
+"""Variables that every shell sets to its folder. Hiding them would damage each path of a project."""
 
 _PARTS = re.compile(r"[,\r\n]")
-"""Between the keys of a list, the lines of one."""
+"""Separators between the keys of a list or the lines of a key."""
 
 _EMBEDDED_SECRET = re.compile(
     r"(?i)://[^\s/?#:@]*:([^\s/?#]+)@"  # the password of an address
@@ -39,11 +39,11 @@ _EMBEDDED_SECRET = re.compile(
 COMMON_VALUES = frozenset(
     {"postgres", "password", "passw0rd", "changeme", "changeit", "localhost", "username", "minioadmin"}
 )
-"""Values that stand in every other text; hiding them would hole it and protect nothing."""
+"""Values that are common in texts. Hiding them would damage the texts and protect nothing."""
 
 
 def secret_values(environment: Mapping[str, str], also: Iterable[str] = ()) -> Iterator[str]:
-    """Yield what is secret in the variables, those in `also` whatever their names end in."""
+    """Yield the secrets in the variables. Those in `also` count whatever their names end in."""
     names = {*filter(_NAME.search, environment.keys() - _FOLDER_VARIABLES), *also}
     named = [environment.get(name, "") for name in names]
     values = [each for value in named for each in _with_parts(value)]
@@ -59,7 +59,7 @@ def _with_parts(value: str) -> Iterator[str]:
 
 
 def _json_secrets(text: str) -> Iterator[str]:
-    """Yield the secrets of a JSON object, as an account of a cloud's service is one."""
+    """Yield the secrets in a JSON object, such as a cloud service account."""
     try:
         given: Any = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _json_secrets(text: str) -> Iterator[str]:
 
 
 MIN_CHARS = 6
-"""Of a spelling; base64 cut to what does not depend on its surroundings is shorter than what it stands for."""
+"""Characters of a spelling. Base64 without its context-dependent ends can be shorter than the secret."""
 
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 _JSON_ESCAPES = tuple(
@@ -81,9 +81,9 @@ _JSON_ESCAPES = tuple(
     for form in ("\\u%04x", "\\u%04X")
     for escaped in ("&<>", "&<>='", "&<>'+`", "&<>'\"+`")
 )
-"""What Go, Gson and .NET escape beside what JSON needs; PHP writes `\\/`."""
+"""The characters that Go, Gson and .NET escape in addition to those that JSON requires. PHP writes `\\/`."""
 _TEMPLATE_ESCAPES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
-"""What Mustache and its like escape beside what HTML needs."""
+"""The characters that Mustache and similar libraries escape in addition to those that HTML requires."""
 
 _BYTE_FORMATS = (
     *((f"%02{digits}", between) for digits in "xX" for between in ("", " ", ":", "-", ",")),
@@ -92,16 +92,16 @@ _BYTE_FORMATS = (
     *(("%d", between) for between in (" ", ",", ", ")),
     ("\\%03o", ""),
 )
-"""How a byte is written, and what stands between two."""
+"""Formats of a byte, with the separator between two."""
 
 _UNIT_FORMATS = ("\\u%04x", "\\u%04X")
-"""Of UTF-16, as in JSON."""
+"""Formats of a UTF-16 unit, as in JSON."""
 
 _CHARACTER_FORMATS = ("&#%d;", "&#x%x;", "&#x%X;", "\\u{%x}")
 
 
 def spellings(value: str) -> Iterator[str]:
-    """Yield a value as it is, in JSON and in Python's representation, one of these in another, and encoded."""
+    """Yield a value unchanged, in JSON, in Python's representation, in both combined, and encoded."""
     once = _escaped_forms(value)
     yield from once.union(*map(_escaped_forms, once))
     data = value.encode(errors="replace")
@@ -114,7 +114,7 @@ def spellings(value: str) -> Iterator[str]:
 
 
 def encoded_forms(value: str) -> Iterator[str]:
-    """Yield what base64 and hexadecimal digits show of a value."""
+    """Yield the base64 and hexadecimal forms of a value."""
     data = value.encode(errors="replace")
     digits = data.hex()
     yield from (text for text in (*_base64_forms(data), digits, digits.upper()) if len(text) >= MIN_CHARS)
@@ -128,12 +128,12 @@ def _escaped_forms(value: str) -> set[str]:
 
 
 def _without_quotes(written: Iterable[str]) -> Iterator[str]:
-    """Yield JSON whose quotes are left to be escaped by their number."""
+    """Yield JSON without its quotes, which some libraries escape by number."""
     yield from (text.replace('\\"', '"') for text in written if '\\"' in text)
 
 
 def _url_forms(value: str) -> Iterator[str]:
-    """Yield what stands in a URL: how much is escaped differs, and so does the case of escapes."""
+    """Yield the forms of a value in a URL. Libraries escape different characters and use either case."""
     for text in (
         quote(value, safe="", errors="replace"),
         quote(value, errors="replace"),
@@ -156,15 +156,15 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 
 
 def _shifted_forms(encode: Callable[[bytes], bytes], data: bytes, bits: int, shifts: Iterable[int]) -> Iterator[str]:
-    """Yield what an encoded text shows of a value, wherever in it that is: `user:value` shifts it by some bytes.
+    """Yield the encoded forms of a value at any offset of a longer text. For example, `user:value` shifts the value.
 
-    The characters at both ends depend on the neighbours, too, and are left out.
+    The characters at both ends also depend on the neighbours, so they are left out.
 
     Args:
         encode: The encoder.
         data: The value.
-        bits: Of each character.
-        shifts: By how many bytes.
+        bits: Bits of each character.
+        shifts: Offsets in bytes.
     """
     for before in shifts:
         shown = encode(b"\0" * before + data).decode()
@@ -196,27 +196,27 @@ def _markup_forms(value: str) -> Iterator[str]:
 
 
 MIN_GUESSED_CHARS = 8
-"""Of a value that counts as a secret by where it stands; hiding shorter ones would hole every text."""
+"""Characters of a value that counts as a secret by its position. Hiding shorter ones would damage every text."""
 
 MIN_SECRET_CHARS = 6
-"""Of a value that somebody said is a secret."""
+"""Characters of a value that somebody declared a secret."""
 
 REDACTED = "[redacted]"
 
 _PART_CHARS = 4
-"""From so many characters on a part of a secret is left out where a cut has parted it."""
+"""The least characters of a secret's part that are hidden next to a cut."""
 
 _CUT_END = re.compile(r"\n\[(?:cut at |line \d+ is cut |\.\.\. [\d,]+ bytes left out )|…(?=\n|\Z)")
-"""What our tools write behind a text that they cut at its end."""
+"""The note that our tools write after a text whose end they cut."""
 
 _CUT_BEGINNING = re.compile(r"bytes left out \.\.\.\]\n|characters of its output:\n|[:-] …")
-"""And ahead of one that they cut at its beginning."""
+"""The note that our tools write before a text whose beginning they cut."""
 
 _LINE_WRAP = r"(?:(?:\\r)?\\n)?[ \t\"'+,.&]{0,6}(?:\r?\n[ \t]{0,40}(?:\d{1,9}\t|> |[\"'])?|(?<=\\n))"
-"""The end of a line, as it is or within a string of a source, and what stands before the next: its number, a quote."""
+"""A line end, plain or within a source's string, and what precedes the next line: its number, a quote."""
 
 _WRAPPED = re.compile(rf"(?<![\w+/=-])(?:[\w+/-]{{16,}}{_LINE_WRAP})+[\w+/=-]+", re.ASCII)
-"""Lines as `base64`, MIME and PEM break them."""
+"""Wrapped lines of `base64`, MIME and PEM."""
 
 _WRAP_SEPARATOR = re.compile(_LINE_WRAP, re.ASCII)
 
@@ -229,11 +229,11 @@ class KnownSecrets:
 
     texts: tuple[str, ...] = field(default=(), repr=False)
     decoded: tuple[str, ...] = field(default=(), repr=False)
-    """What is searched for once a notation was decoded."""
+    """The secrets to search for in a decoded notation."""
 
     @classmethod
     def of(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
-        """Take values that have at least so many characters, in every spelling that a text may have of them."""
+        """Return the secrets among these values, those of at least so many characters, in all spellings."""
         worth = {value for value in values if len(value) >= least}
         texts = sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)
         return cls(tuple(texts), tuple({form for value in worth for form in (value, *encoded_forms(value))}))
@@ -242,22 +242,22 @@ class KnownSecrets:
     def of_environment(
         cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), beside: Iterable[str] = ()
     ) -> "KnownSecrets":
-        """Take what its variables hold.
+        """Return the secrets that the variables hold.
 
         Args:
-            environment: Of the process.
+            environment: Variables of the process.
             also: Further variables that hold secrets, whatever their names end in.
-            beside: Values that stand elsewhere: in a file that a variable names.
+            beside: Further secret values, such as those in a file that a variable names.
         """
         return cls.of([*secret_values(environment, also), *beside], MIN_GUESSED_CHARS)
 
     @cached_property
     def longest(self) -> int:
-        """The characters of the longest of them."""
+        """Characters of the longest spelling."""
         return max(map(len, self.texts), default=0)
 
     def hidden(self, text: str, *, is_cut: bool = False) -> str:
-        """Return the text without them, nor, where its end was cut off, with the beginning of one."""
+        """Return the text without secrets. If its end was cut off, the beginning of a secret there is hidden too."""
         text = _WRAPPED.sub(self._unwrap, text) if self.texts else text
         for secret in self.texts:
             text = text.replace(secret, REDACTED)
@@ -266,7 +266,7 @@ class KnownSecrets:
         return text[: len(text) - self._begun_chars(text)] if is_cut else text
 
     def hidden_at_cuts(self, text: str) -> str:
-        """Return the text of one of our tools without what is left of a secret where the tool has cut it in two."""
+        """Return a text of our tools without the remains of secrets that the tool's own cuts have split."""
         if not self.texts:
             return text
         ends = {mark.start() for mark in _CUT_END.finditer(text)}
@@ -279,7 +279,7 @@ class KnownSecrets:
         return "".join(pieces)
 
     def hidden_in(self, record: R) -> R:
-        """Return a record whose texts and keys are without them: mostly the record itself."""
+        """Return the record with secrets hidden in texts and keys. Mostly it is the same object."""
         if not self.texts:
             return record
         value = record.model_dump(mode="json", exclude_unset=True)
@@ -287,22 +287,22 @@ class KnownSecrets:
         return record if fresh == value else type(record).model_validate(fresh)
 
     def left_out_of(self, error: ToolError) -> ToolError:
-        """Return the error without them."""
+        """Return the error with its secrets hidden."""
         return ToolError(self.hidden(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
 
     def _unwrap(self, found: re.Match[str]) -> str:
-        """Return lines of base64 as one where a secret stands across their ends."""
+        """Return lines of base64 joined if a secret spans them."""
         joined = _WRAP_SEPARATOR.sub("", found[0])
         return joined if any(secret in joined for secret in self.texts) else found[0]
 
     def _begun_chars(self, text: str) -> int:
-        """Return how many characters at the end are the beginning of one."""
+        """Return how many characters at the end are the beginning of a secret."""
         if not self._first_parts.search(text, max(len(text) - self.longest, 0)):
             return 0
         return max((_begun_length(form, text) for form in self.texts), default=0)
 
     def _ended_chars(self, text: str) -> int:
-        """Return how many characters at the beginning are the end of one."""
+        """Return how many characters at the beginning are the end of a secret."""
         first = text[:_PART_CHARS]
         return max((_ended_length(form, first, text) for form in self.texts if first in form), default=0)
 
