@@ -110,39 +110,38 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "list",
             "orga.client.cli.inspect.runs:list_runs",
-            "List runs, newest first: what they are for, where they stand, what they cost, in which folder.",
+            "List runs, newest first, with their task, agent, state, age, cost and folder.",
         ),
         CommandEntry(
             "status",
             "orga.client.cli.inspect.status:status",
-            "Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.",
+            "Show the state of a run: phase, budgets, open questions, open circuits, delegates and dead letters.",
         ),
         CommandEntry(
             "conversation",
             "orga.client.cli.inspect.conversation:conversation",
-            "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
+            "Show what the model would see now: instructions, task, calls and results. No worker is needed.",
         ),
         CommandEntry(
             "open",
             "orga.client.cli.inspect.conversation:open_run",
-            "Open a run in the Temporal UI, in your browser, and write the address.",
+            "Open a run in the Temporal UI in your browser, and print the address.",
         ),
         CommandEntry(
             "journal",
             "orga.client.cli.inspect.journal:journal",
-            "Show the journal of a run, live or ended; no worker is needed.",
+            "Show the journal of a live or ended run. No worker is needed.",
         ),
         CommandEntry(
             "steps",
             "orga.client.cli.inspect.steps:steps",
-            "Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went "
-            "wrong.",
+            "Show the phases of a goal: steps, scores, decisions, times, received guidance and errors.",
         ),
         CommandEntry(
             "verify",
             "orga.client.cli.inspect.verify:verify",
-            "Replay every history of a run, rebuild contexts and journal from it, count its result anew; no worker is "
-            "needed.",
+            "Replay every history of a run, rebuild its contexts and journal, and recount its result. No worker "
+            "is needed.",
         ),
         CommandEntry(
             "schedule",
@@ -188,7 +187,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "inbox",
             "orga.client.cli.inspect.inbox:inbox",
-            "Show what waits for a person in all runs, oldest run first, each with the command that decides it.",
+            "Show everything that waits for a person in all runs, oldest run first, with the commands that decide it.",
         ),
         CommandEntry(
             "answer",
@@ -321,7 +320,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "audit",
             "orga.client.cli.audit.runs:app",
-            "What other policies would have said to all that past runs have proposed; keys for exported journals.",
+            "Judge the proposals of past runs by other policies, and create keys for exported journals.",
         ),
     ),
 }

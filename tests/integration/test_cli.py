@@ -218,7 +218,7 @@ def test_without_a_worker_the_history_tells(orga: Orga) -> None:
     assert orga("journal", run_id).out.splitlines()[0].endswith("task: a task")
     conversation = orga("conversation", run_id)
     assert (conversation.code, conversation.out) == (0, "")
-    assert conversation.err.startswith("no worker has taken the run up yet")
+    assert conversation.err.startswith("no worker has taken the run yet")
 
 
 def test_the_exported_journal_shows_tampering(orga: Orga) -> None:

@@ -167,20 +167,24 @@ def test_runs_over_the_limit_are_not_passed_over_in_silence(orga: Orga) -> None:
     either = f"WorkflowId = '{RUN}' OR WorkflowId = 'agent-another'"
     found = orga("audit", "--query", either, "--engine", "allow", "--limit", "1", "--json")
     assert (found.code, json.loads(found.out)["runs"]) == (0, ["agent-another"])
-    assert "finds more than 1 runs, only the newest are judged; --limit raises it" in found.err
+    assert "finds more than 1 runs, so only the newest are judged. Raise --limit" in found.err
     assert "more than" not in orga("audit", "--query", either, "--engine", "allow", "--limit", "2").err
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["audit", RUN, "--query", "x"], "name one run, or many with --query", id="both"),
-        pytest.param(["audit", "--engine", "opa", "--policy", "policies-same", RUN], "does not read them", id="engine"),
+        pytest.param(["audit", RUN, "--query", "x"], "name either one run, or many with --query", id="both"),
+        pytest.param(
+            ["audit", "--engine", "opa", "--policy", "policies-same", RUN], "--engine opa does not read", id="engine"
+        ),
         pytest.param(["audit", RUN, "--policy", "nowhere"], "nowhere is no folder", id="no folder"),
         pytest.param(["audit", "no-such-run"], "there is no run 'no-such-run'", id="no run"),
-        pytest.param(["journal", RUN, "--sign"], "--sign signs an export", id="nothing to sign"),
-        pytest.param(["journal", RUN, "--export", "x", "--follow"], "--export goes with --sign alone", id="follow"),
-        pytest.param(["verify", RUN, "--key", "ed25519:x"], "--key is for an export", id="a key for nothing"),
+        pytest.param(["journal", RUN, "--sign"], "--sign: signs an export", id="nothing to sign"),
+        pytest.param(
+            ["journal", RUN, "--export", "x", "--follow"], "--export: can be combined only with --sign", id="follow"
+        ),
+        pytest.param(["verify", RUN, "--key", "ed25519:x"], "--key: checks an export", id="a key for nothing"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(orga: Orga, arguments: list[str], said: str) -> None:
@@ -191,6 +195,6 @@ def test_what_cannot_be_meant_is_refused(orga: Orga, arguments: list[str], said:
 def test_a_key_that_is_lacking_or_open_signs_nothing(orga: Orga) -> None:
     sign = ["journal", RUN, "--export", "unsigned.jsonl", "--sign"]
     lacking = orga(*sign, ORGA_SIGNING_KEY_FILE="")
-    assert (lacking.code, "make one with: orga audit keygen" in lacking.err) == (2, True)
+    assert (lacking.code, "Create a key with: orga audit keygen" in lacking.err) == (2, True)
     assert "cannot be read" in orga(*sign, ORGA_SIGNING_KEY_FILE="nowhere.key").err
     assert not (orga.folder / "unsigned.jsonl").exists()

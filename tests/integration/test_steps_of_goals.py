@@ -119,7 +119,7 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
 
     lines = phase_table(shown)
     assert max(map(len, lines)) <= COLUMNS
-    for told in ("✗ b fall: ", "heard steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
+    for told in ("✗ b fall: ", "received steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
         assert any(told in line for line in lines), told
 
 
@@ -235,7 +235,7 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
 
     orga("run", "What is the retry limit?", "--id", "a")
     for arguments, said in (
-        (("a",), "is an agent's run, which has no plan: `orga journal` shows what it did"),
+        (("a",), "is an agent's run, which has no plan. `orga journal` shows what it did"),
         (("g", "--prompt", "99"), "run 'g' has no turn 99; there are 1 to "),
         (("g", "--prompt", "0"), "Invalid value for '--prompt'"),
         (("nobody",), "there is no run 'nobody'; `orga list` shows the ids"),

@@ -64,7 +64,7 @@ async def test_a_run_without_a_worker_is_told_as_such(orga: Orga) -> None:
     assert (started.code, started.out) == (0, "agent-left\n"), started.err
     assert "does not report whether a worker polls task queue 'orga'" in started.err
     asked = await command(orga, "status", "agent-left")
-    assert (asked.code, "this is what the history tells" in asked.err) == (0, True), asked.err
+    assert (asked.code, "this is the state in the history" in asked.err) == (0, True), asked.err
 
 
 @pytest.mark.parametrize(

@@ -124,4 +124,4 @@ def test_a_run_that_goes_on_has_a_report_too(form: Any) -> None:
 
 def test_a_report_goes_with_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["journal", "x", "--html", "--json"]) == 2
-    assert "goes with no other option" in capsys.readouterr().err
+    assert "cannot be combined with other options" in capsys.readouterr().err

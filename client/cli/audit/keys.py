@@ -1,4 +1,4 @@
-"""The keys of exported journals: which one signs, which ones are trusted, and making one."""
+"""The keys of exported journals: create one, find the one that signs, and those that are trusted."""
 
 import os
 from collections.abc import Sequence
@@ -18,14 +18,17 @@ KEY_FILE_VARIABLE = "ORGA_SIGNING_KEY_FILE"
 
 Key = Annotated[
     list[str] | None,
-    typer.Option(metavar="PUB", help="Trust this public key, ed25519:… or a file with it, not \\[audit] trusted_keys."),
+    typer.Option(
+        metavar="PUB", help="Trust this public key (ed25519:… or a file with it) instead of \\[audit] trusted_keys."
+    ),
 ]
 
 
 def keygen(
-    *, out: Annotated[Path, typer.Option(metavar="FILE", help="Of the private key.")] = Path("orga-signing.key")
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file for the private key.")] = Path("orga-signing.key"),
 ) -> int:
-    """Make a key that signs exported journals: FILE, for you alone, and FILE.pub, for whoever verifies.
+    """Create a key that signs exported journals: FILE is private, FILE.pub is for those who verify.
 
     Example: orga audit keygen --out audit.key
     """
@@ -37,27 +40,28 @@ def keygen(
 
 
 def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
-    """Return the key that signs.
+    """Return the private key that signs exports.
 
     Raises:
-        UsageError: None is named.
-        KeyProblem: It cannot be used.
+        UsageError: No key is configured.
+        KeyProblem: The key cannot be used.
     """
     named = os.environ.get(KEY_FILE_VARIABLE) or config.signing_key_file
     if not named:
         raise UsageError(
-            f"no key signs: set {KEY_FILE_VARIABLE}, or [audit] signing_key_file; make one with: orga audit keygen"
+            f"--sign: no key is configured. Set {KEY_FILE_VARIABLE} or [audit] signing_key_file. "
+            "Create a key with: orga audit keygen"
         )
     return private_key(user_path(named))
 
 
 def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
-    """Return the keys that signatures are checked with: those of the command line, else those of the configuration.
+    """Return the keys that check signatures: those of the command line, or if it names none those of the configuration.
 
-    A configuration that lies beside an export must not vouch for it where somebody says which key does.
+    The two are not combined: a configuration that came with an export must not vouch for it if a person names the key.
 
     Raises:
-        KeyProblem: One of them is no public key.
+        KeyProblem: One of them is not a public key.
     """
     return [public_key(_key_text(key)) for key in named or config.trusted_keys]
 

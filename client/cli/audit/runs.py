@@ -1,4 +1,4 @@
-"""`orga audit ID`: judges the recorded proposals of past runs by other policies."""
+"""`orga audit ID`: judge the recorded proposals of past runs by other policies."""
 
 import os
 from collections.abc import AsyncGenerator, Sequence
@@ -33,14 +33,13 @@ HEADINGS = ("RUN", "ITERATION", "PROPOSAL", "CHANGE", "DECIDED BY THEN", "DECIDE
 
 
 def change_table(audits: Sequence[RunAudit], *, everything: bool) -> list[str]:
-    """Return one line for each proposal that would be decided otherwise, or for each there is."""
+    """Return one line for each proposal whose verdict would change, or with `everything` for each proposal."""
     cells = [HEADINGS, *map(_cells, _selected_judgements(audits, everything=everything))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
 
 def audit_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
-    """Return the whole result."""
     return {
         "runs": [audit.run for audit in audits],
         "counts": change_counts(audits),
@@ -51,15 +50,15 @@ def audit_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any
 
 
 def summary(audits: Sequence[RunAudit]) -> list[str]:
-    """Return one line that counts, and one for each part that could not be judged anew or was against the law."""
+    """Return one line with counts, and one for each part that could not be judged again or broke a law."""
     found = change_counts(audits)
-    told = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
+    counts = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
     lacking = [
         f"{full_field_text(audit.run)}: {on_one_line(why, 600)}"
         for audit in audits
         for why in (*audit.not_rebuilt, *audit.breaches)
     ]
-    return [f"{count_text(sum(found.values()), 'proposal')} of {count_text(len(audits), 'run')}: {told}", *lacking]
+    return [f"{count_text(sum(found.values()), 'proposal')} of {count_text(len(audits), 'run')}: {counts}", *lacking]
 
 
 def _selected_judgements(audits: Sequence[RunAudit], *, everything: bool) -> list[VerdictComparison]:
@@ -98,38 +97,36 @@ def _judgement_json(found: VerdictComparison) -> dict[str, Any]:
 
 def audit(
     run: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The run; or name many with --query.", show_default=False)
+        str | None, typer.Argument(metavar="ID", help="The run. --query selects many.", show_default=False)
     ] = None,
     *,
     query: Annotated[
-        str | None, typer.Option(help="All runs that this finds, in Temporal's visibility query language.")
+        str | None, typer.Option(help="Judge all runs that this query finds, in Temporal's visibility query language.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many runs of the query.")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of runs of the query.")] = 1_000,
     policy: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Judge by the *.cedar files in DIR; else as \\[policy] says.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="Judge by the *.cedar files in DIR. Default: \\[policy].", show_default=False),
     ] = None,
     surface: Surface = None,
     engine: Annotated[
         Literal["allow", "default", "cedar", "opa"] | None,
-        typer.Option(help="Judge by this engine of \\[policy].", show_default=False),
+        typer.Option(help="Judge by this engine, with the settings of \\[policy].", show_default=False),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show what would stay as it was, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show verdicts that would not change.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Judge every proposal that past runs have made under other policies, without running anything.
+    """Judge every proposal of past runs by other policies, without running anything.
 
-    Exit code 6 when something would be decided otherwise, or could not be judged anew.
+    Exit code 6 means that a verdict would change, or that something could not be judged again.
 
     Example: orga audit ID --policy policies-new
 
     Example: orga audit --query "OrgaAgent = 'reviewer' AND StartTime > '2026-01-01T00:00:00Z'" --policy policies-new
     """
     if (run is None) == (query is None):
-        raise UsageError("name one run, or many with --query")
+        raise UsageError("ID: name either one run, or many with --query")
 
     settings = audit_settings(policy, surface, engine, config)
     wanted = RunSelection(run, query, limit)
@@ -142,7 +139,7 @@ RUNS_COMMAND = "runs"
 
 
 class _DefaultToRunsGroup(TyperGroup):
-    """Takes `orga audit ID` for `orga audit runs ID`."""
+    """Reads `orga audit ID` as `orga audit runs ID`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help"}:
@@ -153,14 +150,14 @@ class _DefaultToRunsGroup(TyperGroup):
 app = typer.Typer(
     cls=_DefaultToRunsGroup,
     no_args_is_help=True,
-    help="What other policies would have said to all that past runs have proposed; keys for exported journals.",
+    help="Judge the proposals of past runs by other policies, and create keys for exported journals.",
 )
 app.command(RUNS_COMMAND, cls=LastRunCommand)(audit)
 app.command("keygen")(keys.keygen)
 
 
 class RunSelection:
-    """Which runs."""
+    """The runs to judge: one by its id, or those that a query finds."""
 
     def __init__(self, run: str | None, query: str | None, limit: int) -> None:
         self.is_named = run is not None
@@ -168,7 +165,7 @@ class RunSelection:
 
     @asynccontextmanager
     async def found(self, config: Path | None) -> AsyncGenerator[tuple[Client, list[str]]]:
-        """Begin as a command does, with their ids, each once; who asks for more than the limit is told."""
+        """Connect, and yield the client and the ids of the runs, each once. A note reports that the limit cut them."""
         if self._run is not None:
             async with run_context(self._run, config) as (here, run_id):
                 yield here.client, [run_id]
@@ -176,17 +173,17 @@ class RunSelection:
         async with cli_context(config) as here:
             found = await rows(here.client, RunFilter(query=self._query), self._limit + 1)
             if len(found) > self._limit:
-                only = f"more than {self._limit} runs, only the newest are judged; --limit raises it"
-                write_note(f"orga: the query finds {only}")
+                write_note(
+                    f"orga: the query finds more than {self._limit} runs, so only the newest are judged. Raise --limit"
+                )
             yield here.client, list(dict.fromkeys(row.id for row in found[: self._limit]))
 
 
 def audit_settings(
     folder: Path | None, surface: str | None, engine: EngineName | None, config: Path | None
 ) -> PolicySettings:
-    """Return the policies to judge by."""
     if folder is not None and engine not in {None, "cedar"}:
-        raise UsageError(f"--policy names Cedar files; --engine {engine} does not read them")
+        raise UsageError(f"--policy: names Cedar files, which --engine {engine} does not read. Give one of them")
     if folder is not None or (engine is None and surface is not None):
         return chosen_policy_settings(folder, surface, config, dict(os.environ))
     try:
@@ -200,15 +197,15 @@ def audit_settings(
 async def audit_runs(
     wanted: RunSelection, rejudge: Rejudger, config: Path | None, *, everything: bool, json: bool
 ) -> int:
-    """Judge the runs anew, show what would change, and return the exit code."""
+    """Judge the runs again, show what would change, and return the exit code."""
     async with wanted.found(config) as (client, ids):
         found: list[RunAudit] = []
         with progress_line() as report:
 
-            def told(step: str) -> None:
+            def report_step(step: str) -> None:
                 report(f"{len(found):,} runs are done; {step}" if found else step)
 
-            async for audit in run_audits(client, ids, rejudge, are_named=wanted.is_named, report=told):
+            async for audit in run_audits(client, ids, rejudge, are_named=wanted.is_named, report=report_step):
                 found.append(audit)
     if json:
         write_json(audit_json(found, everything=everything))

@@ -1,4 +1,4 @@
-"""`orga conversation` shows the messages as the model sees them; `orga open` opens a run in the Temporal UI."""
+"""`orga conversation` shows the messages as the model sees them. `orga open` opens a run in the Temporal UI."""
 
 import sys
 from contextlib import suppress
@@ -29,9 +29,9 @@ from orga.workflows.types.text import full_field_text
 
 
 def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Show what the model would see now: instructions, task, calls, results; no worker is needed.
+    """Show what the model would see now: instructions, task, calls and results. No worker is needed.
 
-    A worker is asked where one polls; else the run's history is replayed here.
+    If a worker polls, the command asks it. If none does, it replays the run's history itself.
 
     Example: orga conversation ID --json
     """
@@ -53,17 +53,17 @@ async def _read_messages(here: CliContext, run_id: str) -> list[ShownMessage]:
     if await may_be_polled(here.client, described.task_queue):
         with suppress(NoAnswer):
             return await here.run(run_id).conversation()
-    from orga.client.past.conversation import past_conversation  # with the code of workflows, to replay them
+    from orga.client.past.conversation import past_conversation  # it imports the workflows, to replay them
 
     messages = await past_conversation(here.client, run_id)
     if not messages:
         start = worker_command(await recorded_workplace(described))
-        write_note(f"no worker has taken the run up yet, so nothing is said in it; start one with: {start}")
+        write_note(f"no worker has taken the run yet, so it has no messages; start one with: {start}")
     return messages
 
 
 def message_lines(message: ShownMessage) -> list[str]:
-    """Return a head and, below it and never beside it, what was said: a text can hold what looks like a head."""
+    """Return a head and, indented below it, the message. A message's text can look like a head itself."""
     source = f" {full_field_text(message.tool)} {full_field_text(message.call_id or '')}" if message.tool else ""
     head = f"── {message.role}{source}{' (error)' if message.is_error else ''}"
     calls = [f"→ {on_one_line(call_summary(call, None))}  {full_field_text(call.call_id)}" for call in message.calls]
@@ -73,14 +73,14 @@ def message_lines(message: ShownMessage) -> list[str]:
 def open_run(
     run: RunId,
     *,
-    show: Annotated[bool, typer.Option("--print", help="Write the address and open nothing.")] = False,
+    show: Annotated[bool, typer.Option("--print", help="Print the address and open nothing.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Open a run in the Temporal UI, in your browser, and write the address.
+    """Open a run in the Temporal UI in your browser, and print the address.
 
-    The embedded server has a UI; of a server of your own, [notify] ui_url says where its UI is. Without a terminal
-    nothing is opened.
+    The embedded server has a UI. If you use another server, set [notify] ui_url to the address of its UI. Without a
+    terminal the command only prints the address.
 
     Example: orga open ID
     """
@@ -89,7 +89,7 @@ def open_run(
 
 async def _open(named: str, config: Path | None, *, opens: bool, as_json: bool) -> int:
     async with run_context(named, config) as (here, run_id):
-        await here.run(run_id).describe()  # an id that is none is told here, not in the browser
+        await here.run(run_id).describe()  # reports an unknown id here, not in the browser
         link = here.connection.at_ui(here.loaded.config.notify.ui_url).link(run_id)
         if link is None:
             raise UsageError(_unknown_ui_text(here.connection.endpoint))
@@ -98,7 +98,7 @@ async def _open(named: str, config: Path | None, *, opens: bool, as_json: bool) 
         return 0
     write_result(link)
     if opens and not _open_browser(link):
-        write_note("no browser could be started here; open the address where there is one")
+        write_note("no browser could be started here; open the address yourself")
     return 0
 
 
@@ -109,4 +109,4 @@ def _open_browser(link: str) -> bool:
 
 
 def _unknown_ui_text(server: Endpoint) -> str:
-    return f"where the UI of the server at {server.address} is, nobody says: set [notify] ui_url"
+    return f"the address of the UI of the server at {server.address} is not configured. Set [notify] ui_url"

@@ -1,4 +1,4 @@
-"""`orga inbox`: what waits for a person, over all runs."""
+"""`orga inbox`: everything in all runs that waits for a person."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,17 +25,17 @@ from orga.workflows.types.text import full_field_text
 def inbox(
     *,
     queue: Annotated[
-        str | None, typer.Option(metavar="QUEUE", help="Only what a tool's recovery puts into this queue.")
+        str | None, typer.Option(metavar="QUEUE", help="Only questions that a tool's recovery puts into this queue.")
     ] = None,
-    kind: Annotated[InboxKind | None, typer.Option(help="Only what is of this kind.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    kind: Annotated[InboxKind | None, typer.Option(help="Only entries of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 20,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show what waits for a person in all runs, oldest run first, each with the command that decides it.
+    """Show everything that waits for a person in all runs, oldest run first, with the commands that decide it.
 
-    A run whose worker does not answer is shown by what it waits for alone. Answers of goals that could not be delivered
-    are shown for a week, or until they are delivered by orga requeue.
+    If a run's worker does not answer, only the kind of its question is shown. Answers of goals that could not be
+    delivered are shown for a week, or until orga requeue delivers them.
 
     Example: orga inbox --kind escalation --queue storage
     """
@@ -65,7 +65,7 @@ async def _inbox(queue: str | None, kind: InboxKind | None, limit: int, config: 
 
 
 def question_lines(question: InboxEntry, now: datetime) -> list[str]:
-    """Return what a person reads of a question, its command last."""
+    """Return the lines that show an entry. The command that decides it comes last."""
     run = f"{full_field_text(question.run_id)} ({full_field_text(question.agent or 'no agent')})"
     if question.undelivered is not None:
         return [

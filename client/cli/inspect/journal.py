@@ -1,4 +1,4 @@
-"""`orga journal`: shows what a run saw, proposed, was allowed and did, and exports it."""
+"""`orga journal`: show the journal of a run, export it, check it, or make a report of it."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ EVENT_CHARS = 21
 
 
 class Timeline:
-    """Takes entries in order."""
+    """Renders the entries of a journal and of its delegates' journals. It takes them in order."""
 
     def __init__(self) -> None:
         self._nesting = Nesting()
@@ -41,12 +41,12 @@ class Timeline:
         self._start = self._start or entry.timestamp
         since = (entry.timestamp - self._start).total_seconds()
         run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
-        told = [line.text for line in self._narrators[run].tell(entry)] or [""]
+        texts = [line.text for line in self._narrators[run].tell(entry)] or [""]
         head = [f"── iteration {entry.iteration}"] if entry.iteration > self._iterations[run] else []
         self._iterations[run] = entry.iteration
-        first = f"{since:+10.3f}s {entry.event:<{EVENT_CHARS}} {told[0]}".rstrip()
-        below = " " * (12 + EVENT_CHARS)
-        return [f"{indent}{line}" for line in (*head, first, *(f"{below} {text}" for text in told[1:]))]
+        first = f"{since:+10.3f}s {entry.event:<{EVENT_CHARS}} {texts[0]}".rstrip()
+        margin = " " * (12 + EVENT_CHARS)
+        return [f"{indent}{line}" for line in (*head, first, *(f"{margin} {text}" for text in texts[1:]))]
 
 
 async def check_export(named: str, path: Path, config: Path | None) -> int:
@@ -69,11 +69,11 @@ def read_export(path: Path) -> JournalFile:
     """Return the file that a command names.
 
     Raises:
-        UsageError: It is no file.
-        NoJournal: It is no journal, or none any more.
+        UsageError: There is no such file.
+        NoJournal: The file is not a journal, or is damaged.
     """
     if not path.is_file():
-        raise UsageError(f"{path} cannot be read: it is no file")
+        raise UsageError(f"{path} cannot be read: it is not a file")
     return read_journal_file(path)
 
 
@@ -93,24 +93,30 @@ def journal(
     run: RunId,
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new entries until the run ends.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of hashes; exit 6 if it breaks.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the chain of hashes. Exit with 6 if it is broken.")
+    ] = False,
     exported: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Check this export against the run, line by line.")
     ] = None,
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the entries and their head to FILE.")
     ] = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="A report to read and to send, as Markdown.")] = False,
-    as_html: Annotated[
-        bool, typer.Option("--html", help="The same as one HTML page, which loads nothing and runs nothing.")
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Write a report to read or send, in Markdown.")
     ] = False,
-    sign: Annotated[bool, typer.Option("--sign", help="Sign the head; orga audit keygen makes the key.")] = False,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="Write the report as one HTML page, which loads nothing and runs nothing.")
+    ] = False,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="With --export: sign the head. orga audit keygen makes the key.")
+    ] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the journal of a run, live or ended; no worker is needed.
+    """Show the journal of a live or ended run. No worker is needed.
 
-    With --json one object a line: sequence, timestamp, agent, iteration, event, data, hash.
+    --json writes one object per line: sequence, timestamp, agent, iteration, event, data, hash.
 
     Example: orga journal ID --html > report.html
 
@@ -121,13 +127,16 @@ def journal(
     if as_markdown or as_html:
         others = (follow, verify, json, sign, exported is not None, export is not None, as_markdown and as_html)
         if any(others):
-            raise UsageError("--markdown or --html makes a report, and goes with no other option")
+            option = "--html" if as_html else "--markdown"
+            raise UsageError(f"{option}: makes a report and cannot be combined with other options")
         return run_interruptible(report(run, html if as_html else markdown, config))
     if sign and export is None:
-        raise UsageError("--sign signs an export: name its file with --export FILE")
+        raise UsageError("--sign: signs an export. Name its file with --export FILE")
     if export is not None:
         if follow or verify or json or exported is not None:
-            raise UsageError("--export goes with --sign alone; orga verify ID --journal FILE checks what it wrote")
+            raise UsageError(
+                "--export: can be combined only with --sign. orga verify ID --journal FILE checks the file"
+            )
         return run_interruptible(export_journal(run, export, config, sign=sign))
     if exported is not None:
         return run_interruptible(check_export(run, exported, config))
@@ -161,7 +170,7 @@ async def _show_entries(entries: AsyncIterator[JournalEntry], *, verify: bool, a
 def _verify_chain(entries: list[JournalEntry]) -> int:
     broken = first_break(entries)
     if broken is not None:
-        write_note(f"✗ the chain breaks at entry {broken}: it or one before it was changed")
+        write_note(f"✗ the chain breaks at entry {broken}: that entry or an earlier one was changed")
         return ExitCode.FAILED
     write_note(f"✓ the chain of {len(entries)} entries holds; last hash {entries[-1].hash if entries else 'none'}")
     return 0

@@ -1,4 +1,4 @@
-"""`orga list`: the runs found by one visibility query, as a table or JSON."""
+"""`orga list`: the runs that one visibility query finds, as a table or JSON."""
 
 import shutil
 import sys
@@ -28,13 +28,13 @@ from orga.workflows.types.text import full_field_text
 
 
 async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -> None:
-    """Say what the server lacks.
+    """Write a note about search attributes that the server lacks.
 
     Raises:
         OrgaError: It lacks one that is needed.
     """
     lacking: list[str] = []
-    with suppress(SearchAttributesRefused):  # who may not list them can still search
+    with suppress(SearchAttributesRefused):  # a client that may not list the attributes can still search
         lacking = await missing_names(client)
     if not lacking:
         return
@@ -46,25 +46,25 @@ async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -
 
 GAP = "  "
 TASK_CHARS = 80
-"""Of a task, where no terminal limits it."""
+"""The length of a task in a table that no terminal limits."""
 
 SHORTEST_ID = 13
-"""Of an id with a UUID in it: the millisecond that it was made in."""
+"""Characters of a UUIDv7 that hold the millisecond of its creation."""
 
 _COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "CALLS", "USD", "FOLDER")
 
 _MIN_CELLS = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
-"""Cells that a column keeps which is cut when the terminal is narrow."""
+"""Minimum cells of each column that may be cut on a narrow terminal."""
 
 _DROPPABLE_COLUMNS = ("FOLDER", "CALLS", "AGENT", "USD", "ITER", "AGE")
-"""Columns that a terminal goes without which has no room for all, first to last."""
+"""Columns that a narrow terminal omits, the first to go first."""
 
 _READABLE_TASK_CELLS = 24
-"""Cells of a task that are cut after all else."""
+"""Cells of a task that are kept until the other columns have their minimum."""
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal that the result goes to; None where it goes elsewhere, which has no edge."""
+    """Return the width of the terminal that the result goes to, or None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -73,8 +73,8 @@ def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: in
 
     Args:
         shown: The runs.
-        now: For their age; the clock's time without.
-        width: Columns that there are. None cuts nothing, and shows whole ids.
+        now: The time from which ages count. Default: the clock's.
+        width: The cells of a line. None cuts nothing and shows whole ids.
     """
     named = (
         {row.id: full_field_text(row.id) for row in shown} if width is None else short_ids([row.id for row in shown])
@@ -91,9 +91,9 @@ def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: in
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Return by id the shortest beginning that commands take for it, as far as these runs tell.
+    """Return for each id the shortest beginning that is unique among these runs.
 
-    A delegate, whose id begins with its parent's, is shown in full.
+    A delegate's id begins with its parent's, so it is shown in full.
     """
     known = sorted(set(ids))
     bare = {
@@ -129,19 +129,19 @@ def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
 
 
 def _short_state(state: str) -> str:
-    """Return what a live run waits for, where it waits: that it is live goes without saying."""
+    """Return only what a live run waits for, if it waits."""
     return state.removeprefix(f"{LIVE_STATE} (").removesuffix(")") if state.startswith(f"{LIVE_STATE} (") else state
 
 
 def _folder_text(row: ListedRun) -> str:
-    """Return `.` for the working folder, which most rows are about."""
+    """Return the run's folder, or `.` for the working folder."""
     if row.folder is None:
         return "-"
     return "." if row.folder == str(Path.cwd()) else on_one_line(row.folder)
 
 
 def _fitted_widths(natural: Mapping[str, int], width: int) -> dict[str, int]:
-    """Return the widths of the columns that are shown, so that a line has no more than `width` cells."""
+    """Return the widths of the columns to show, so that a line has at most `width` cells."""
     widths = dict(natural)
     for name in _DROPPABLE_COLUMNS:
         if _line_cells({each: min(cells, _MIN_CELLS.get(each, cells)) for each, cells in widths.items()}) <= width:
@@ -172,7 +172,7 @@ def _sized_column(name: str, cells: Sequence[str], width: int) -> list[str]:
 
 
 def _sized_cell(name: str, cell: str, width: int) -> str:
-    """Return a cell of exactly that width; of a folder its end is kept. An id that is cut names no run any more."""
+    """Return a cell of exactly that width. A folder keeps its end, all else its beginning."""
     if cell_len(cell) <= width:
         return set_cell_size(cell, width)
     if name != "FOLDER":
@@ -188,17 +188,19 @@ def list_runs(
     agent: Annotated[str | None, typer.Option(help="Only runs of this agent.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only runs for this tenant.")] = None,
     dead_letters: Annotated[
-        bool, typer.Option("--dead-letters", help="Only runs with calls that were given up, and those calls.")
+        bool, typer.Option("--dead-letters", help="Only runs with dead letters, with these letters.")
     ] = False,
-    query: Annotated[str | None, typer.Option(help="And this, in Temporal's visibility query language.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    query: Annotated[
+        str | None, typer.Option(help="A further condition, in Temporal's visibility query language.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of runs.")] = 20,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """List runs, newest first: what they are for, where they stand, what they cost, in which folder.
+    """List runs, newest first, with their task, agent, state, age, cost and folder.
 
-    A terminal shows the beginning of each id, which every command takes for it, and cuts what does not fit. Elsewhere
-    ids and texts are whole; scripts read --json.
+    A terminal shows the beginning of each id, which every command accepts, and cuts what does not fit. Elsewhere ids
+    and texts are complete. Scripts should read --json.
 
     Example: orga list --running --agent reviewer
 
@@ -226,12 +228,12 @@ async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: 
         for row in found if wanted.dead_letters else ():
             write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
     else:
-        write_note('there is no such run; start one with: orga run "…"')
+        write_note('no runs found; start one with: orga run "…"')
     return 0
 
 
 Statuses = dict[str, AgentStatus | None]
-"""By run; None where no worker answers."""
+"""Statuses by run id; None if no worker answers."""
 
 
 async def _query_statuses(client: Client, found: Sequence[ListedRun]) -> Statuses:
@@ -252,7 +254,7 @@ def _run_json(row: ListedRun, statuses: Statuses) -> dict[str, Any]:
 def _letter_lines(row: ListedRun, status: AgentStatus | None) -> list[str]:
     if status is None:
         return [f"  {row.dead_letters} dead letters; no worker answers, start one with: {row.worker_command}"]
-    from orga.client.cli.shown.status_text import letter_lines  # with all that words a status
+    from orga.client.cli.shown.status_text import letter_lines  # most lists do not need this module
 
     others = row.dead_letters - len(status.dead_letters)
     lacking = [f"  {others} deliveries of its answer failed, see: orga inbox --kind delivery"] if others > 0 else []

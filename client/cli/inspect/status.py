@@ -1,4 +1,4 @@
-"""`orga status`: the state of a run, by its query or, without a worker, by its history."""
+"""`orga status`: the state of a run, from its query or, without a worker, from its history."""
 
 from collections.abc import AsyncIterable
 from dataclasses import asdict, dataclass, replace
@@ -28,30 +28,30 @@ from orga.workflows.types.text import full_field_text
 
 @dataclass(frozen=True)
 class HistoryStatus:
-    """What the journal tells."""
+    """The state of a run as folded from its journal."""
 
     progress: Progress
     last: JournalEntry | None
     asked: tuple[JournalEntry, ...]
     """Questions to people that nobody has decided."""
     plan: dict[str, Any] | None = None
-    """Of a goal."""
+    """The plan of a goal."""
     failing: FailingTask | None = None
-    """What keeps workers from going on with it."""
+    """The failing workflow task, if workers are there but cannot continue the run."""
 
     @property
     def why(self) -> str:
-        """Why it is not the run that tells, if that is no lack of workers."""
-        return f"{self.failing.told}; this is what the history tells. {self.failing.way_out}" if self.failing else ""
+        """The reason for reading the history if a workflow task fails, with the remedy; else ""."""
+        return f"{self.failing.told}; this is the state in the history. {self.failing.way_out}" if self.failing else ""
 
     @property
     def termination(self) -> dict[str, Any] | None:
-        """How the run ended, if it did."""
+        """Reason and detail of the run's end, or None."""
         ended = self.last if self.last is not None and self.last.event == "Terminated" else None
         return {key: ended.data.get(key) for key in ("reason", "detail")} if ended else None
 
     def shown(self) -> dict[str, Any]:
-        """Return what `--json` writes."""
+        """Return the value that `--json` writes."""
         return {
             "from": "history",
             "agent": self.progress.agent,
@@ -66,7 +66,7 @@ class HistoryStatus:
         }
 
     def lines(self) -> list[str]:
-        """Return what people read."""
+        """Return the lines for people."""
         progress, ended = self.progress, self.termination
         lines = [
             f"phase      {'paused' if progress.paused else progress.phase}",
@@ -95,7 +95,7 @@ def _question_text(data: dict[str, Any]) -> str:
 
 
 async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
-    """Fold the journal of a run; what its delegated runs ask is theirs."""
+    """Fold the journal of a run. Questions of its delegates are not included."""
     progress, last, plan = Progress(), None, PlanFold()
     asked: dict[str, JournalEntry] = {}
     async for entry in entries:
@@ -113,12 +113,13 @@ async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
 
 
 def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.
+    """Show the state of a run: phase, budgets, open questions, open circuits, delegates and dead letters.
 
-    Of one that has ended also its answer, whole.
+    If the run has ended, its whole answer is shown too.
 
-    Only a worker can ask a run; without one, its history is read instead, and --json says so ("from": "history"). The
-    same where its workflow task fails, so that no worker goes on with it: the cause and the way out are told then.
+    Only a worker can query a run. Without one, the command reads the history, and --json has "from": "history". It
+    does the same if the run's workflow task fails, so that no worker can continue it, and shows the cause and the
+    remedy.
 
     Example: orga status ID --json
     """
@@ -133,22 +134,24 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
         answer = None if failing or is_left else await _query_status(here, run_id, described.task_queue)
         if answer is None:
             start = worker_command(await recorded_workplace(described))
-            told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
+            past = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
             nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
             if described.status == WorkflowExecutionStatus.RUNNING:
-                write_note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
-            shown, lines = told.shown(), told.lines()
+                write_note(
+                    past.why or f"{nobody} answers, so this is the state in the history; start one with: {start}"
+                )
+            shown, lines = past.shown(), past.lines()
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
         if version is not None:
             name = version.to_canonical_string()
             shown["version"] = name
             lines.insert(2, f"version    {on_one_line(name)}")
-        came_of_it = await run_outcome(here.client, described)
+        outcome = await run_outcome(here.client, described)
     if as_json:
-        write_json(shown | came_of_it.shown())
+        write_json(shown | outcome.shown())
     else:
-        write_result(*came_of_it.lines_around(lines))
+        write_result(*outcome.lines_around(lines))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`orga steps`: a goal's phases as a table, any of its prompts, and the output of a step."""
+"""`orga steps`: the phases of a goal as a table, one of its prompts, or the output of a step."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -35,11 +35,11 @@ _HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
 
 Data = dict[str, Any]
 _ScoredText = tuple[str, str]
-"""A score, and what was scored or came to pass."""
+"""A score, which may be empty, and the text of the table's last column."""
 
 
 def phase_table(shown: GoalPhases) -> list[str]:
-    """Return a head row, and the rows of all phases."""
+    """Return the lines of the table, with its head."""
     goals = _step_goals(shown.phases)
     cells = [_HEADS, *(row for phase in shown.phases for row in _phase_rows(phase, goals))]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADS) - 1)]
@@ -53,14 +53,14 @@ def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _phase_rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
-    told = _phase_texts(phase, goals) or [("", "-")]
+    texts = _phase_texts(phase, goals) or [("", "-")]
     turn = str(phase.turn) if phase.phase != "ask" else ""
-    heads = [(turn, phase.phase, duration_text(phase.duration_s)), *[("", "", "")] * (len(told) - 1)]
-    return [(*head, *line) for head, line in zip(heads, told, strict=True)]
+    heads = [(turn, phase.phase, duration_text(phase.duration_s)), *[("", "", "")] * (len(texts) - 1)]
+    return [(*head, *line) for head, line in zip(heads, texts, strict=True)]
 
 
 def _phase_texts(phase: Phase, goals: dict[str, str]) -> list[_ScoredText]:
-    """Return what the phase heard, brought, decided and keeps in mind, and what went wrong."""
+    """Return guidance, errors, steps, scores, decision, plan, question, answer and memory of a phase."""
     return [
         *(("", _guidance_text(each)) for each in phase.guidance),
         *(("", f"✗ {error}") for error in phase.errors),
@@ -88,12 +88,12 @@ def _step_outcome_text(step: Data, goals: dict[str, str]) -> _ScoredText:
     return "", f"{'✓' if is_ok else '✗'} {name} {step.get('skill')}: {why}"
 
 
-def _guidance_text(said: Data) -> str:
-    text = said.get("text")
-    words = text if isinstance(text, str) else to_json(text).decode()
-    if "refused" not in said:
-        return f"heard {said.get('kind')}: {words}"
-    return f"refused {said.get('kind')}: {said['refused'].removeprefix(f'{OVERRIDE}: ')}: {words}"
+def _guidance_text(guidance: Data) -> str:
+    given = guidance.get("text")
+    text = given if isinstance(given, str) else to_json(given).decode()
+    if "refused" not in guidance:
+        return f"received {guidance.get('kind')}: {text}"
+    return f"refused {guidance.get('kind')}: {guidance['refused'].removeprefix(f'{OVERRIDE}: ')}: {text}"
 
 
 def _planned_step_text(step: Data) -> str:
@@ -112,11 +112,11 @@ def _answer_text(answer: Data) -> str:
     return f"{by}{answer.get('answer', '')}"
 
 
-def _memory_lines(told: Data) -> list[str]:
-    lost = ", ".join(map(str, told.get("lost") or ()))
-    how = "" if told.get("taken") else ", kept as it was"
+def _memory_lines(compressed: Data) -> list[str]:
+    lost = ", ".join(map(str, compressed.get("lost") or ()))
+    how = "" if compressed.get("taken") else ", kept as it was"
     why = [f"it would lose {lost}"] if lost else []
-    return [f"memory: {told.get('before')} bytes to {told.get('after')}{how}", *why]
+    return [f"memory: {compressed.get('before')} bytes to {compressed.get('after')}{how}", *why]
 
 
 def _reply_text(phase: Phase) -> str:
@@ -124,7 +124,7 @@ def _reply_text(phase: Phase) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as short as it can be read."""
+    """Return a duration such as `4.2 s`, `3:05 m` or `1:20 h`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -135,19 +135,20 @@ def steps(
     run: RunId,
     *,
     prompt: Annotated[
-        int | None, typer.Option("--prompt", metavar="N", min=1, help="The prompt of turn N, as the model was sent it.")
+        int | None,
+        typer.Option("--prompt", metavar="N", min=1, help="Show the prompt of iteration N as the model received it."),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", metavar="STEP", help="What this step brought, whole; also by the place of its call."),
+        typer.Option("--output", metavar="STEP", help="Show the whole output of this step. A call's place works too."),
     ] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went wrong.
+    """Show the phases of a goal: steps, scores, decisions, times, received guidance and errors.
 
-    --prompt rebuilds what the model was sent in a turn, of an agent's run too: from the history, every digest checked.
-    --output prints the result of one step. No worker is needed.
+    --prompt rebuilds a prompt from the history and checks every digest; it also works for an agent's run. --output
+    prints the result of one step. No worker is needed.
 
     Example: orga steps ID
 
@@ -156,7 +157,7 @@ def steps(
     Example: orga steps ID --output s1
     """
     if prompt is not None and output is not None:
-        raise UsageError("--prompt and --output: give one of them")
+        raise UsageError("--prompt: cannot be combined with --output. Give one of them")
     return run_interruptible(_steps(run, prompt, output, config, as_json=json))
 
 
@@ -175,8 +176,8 @@ async def _read_phases(here: CliContext, run_id: str) -> GoalPhases:
     described = await here.run(run_id).describe()
     if described.workflow_type in AGENT_WORKFLOWS:
         raise UsageError(
-            f"{run_id!r} is an agent's run, which has no plan: `orga journal` shows what it did, "
-            "`orga steps --prompt N` what its model was sent in iteration N"
+            f"{run_id!r} is an agent's run, which has no plan. `orga journal` shows what it did, "
+            "`orga steps --prompt N` the prompt of iteration N"
         )
     return await goal_phases(read_journal(here.client, run_id))
 
@@ -210,8 +211,8 @@ def _phases_json(shown: GoalPhases) -> dict[str, Any]:
 def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
     request = prompt.request
     tools = [tool.name for tool in request.tools]
-    said = [*(Message.of("system", text) for text in request.system), *request.messages]
-    shown = [_shown_message(message) for message in said]
+    messages = [*(Message.of("system", text) for text in request.system), *request.messages]
+    shown = [_shown_message(message) for message in messages]
     facts = {
         "turn": prompt.iteration,
         "kind": prompt.turn,

@@ -1,4 +1,4 @@
-"""`orga verify`: is the history of a run what the code of today makes of it, and its journal what the history says?"""
+"""`orga verify`: check that today's code replays a run's history, and that its journal agrees with the history."""
 
 import os
 from dataclasses import asdict
@@ -32,51 +32,50 @@ def verify(
         str | None,
         typer.Argument(
             metavar="ID",
-            help="The run, or a beginning of its id; without one, --journal FILE alone is checked.",
+            help="The run's id or its first characters. Default: only --journal FILE is checked.",
             show_default=False,
         ),
     ] = None,
     *,
     journal: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Check this export (orga journal ID --export FILE), too.")
+        Path | None, typer.Option(metavar="FILE", help="Also check this export (orga journal ID --export FILE).")
     ] = None,
     key: Key = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Replay every history of a run, rebuild contexts and journal from it, count its result anew; no worker is needed.
+    """Replay every history of a run, rebuild its contexts and journal, and recount its result. No worker is needed.
 
-    Nothing may have been carried out without the gate's earlier yes to exactly that call; with ORGA_PERMIT_KEY set each
-    call has to bear its signature, too. Runs that it delegated to are verified with it. Exit code 6 when anything is
-    wrong.
+    The gate must have allowed exactly each call that was carried out, before it was. If ORGA_PERMIT_KEY is set, each
+    call must also have its signature. Delegates are verified too. Exit code 6 means that something is wrong.
 
-    Without an ID the file is checked by itself, with no run and no server; exit code 8 where no trusted key vouches
-    for it.
+    Without an ID only the file is checked, with no run and no server. Exit code 8 means that no trusted key vouches for
+    it.
 
     Example: orga verify ID --journal run.jsonl --key audit.key.pub
 
     Example: orga verify --journal run.jsonl --key audit.key.pub
     """
     if journal is None and key:
-        raise UsageError("--key is for an export: name it with --journal FILE")
+        raise UsageError("--key: checks an export. Name it with --journal FILE")
     exported = None if journal is None else read_export(journal)
     if run is None:
         if exported is None:
-            raise UsageError("name a run, or an exported journal with --journal FILE")
+            raise UsageError("ID: is missing. Name a run, or an exported journal with --journal FILE")
         return _verify_export(exported, trusted(load_config(config).config.audit, key or []), as_json=json)
     return run_interruptible(_verify(run, exported, key or [], config, as_json=json))
 
 
 def _verify_export(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
-    """Show what the file alone tells, and what it cannot, and return the exit code."""
+    """Show what could be checked from the file alone and what could not, and return the exit code."""
     verified = verify_file(exported, keys)
     found, unchecked = verified.found, verified.unchecked
     if as_json:
         checks, lacking = [asdict(check) for check in found.checks], [asdict(each) for each in unchecked]
-        told = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
-        write_json(told | {"vouched_for": verified.is_vouched_for})
+        result = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
+        write_json(result | {"vouched_for": verified.is_vouched_for})
     else:
-        write_result(f"journal of run {full_field_text(found.workflow_id) or 'unknown'}, by the file alone")
+        write_result(f"journal of run {full_field_text(found.workflow_id) or 'unknown'}, from the file alone")
         write_result(*(_check_line(check, of_child=False) for check in found.checks))
         write_result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
     write_note(f"{_summary(found)}; {len(unchecked)} could not be made")
