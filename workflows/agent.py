@@ -1,36 +1,39 @@
 """AgentWorkflow: observe, reason, gate, act, until there is a reason to stop.
 
-`Lifecycle` runs what stands here: ahead of it the setup is prepared, behind it an ending becomes a result, or the next
-run goes on. Signals and updates come in at any time (`workflows/lifecycle.py`).
+`Lifecycle` calls the code here. Before it, the setup is prepared. After it, the ending becomes a result, or the next
+segment begins. Signals and updates arrive at any time (`workflows/lifecycle.py`).
 
-Once, ahead of the first iteration, what the task refers to is looked up. Then, each time:
+Once, before the first iteration, the references in the task are looked up. Then each iteration goes through these
+steps:
 
-- Is there a reason to stop: an answer that was let through and after which no guidance came, an abort, a failure, what
-  repeats itself, a limit? At a limit a person may be asked to raise it, where the config says so.
-- Observe: what people sent becomes part of the conversation; what the last calls brought is there already.
-- Recall: where the run has knowledge, and the talk has come to other words, what may concern it is looked up.
-- Reason: one model call; ahead of it one for a summary, where the conversation outgrew its budget, and a second one,
-  with less, where it was too long for the provider. Its reply is classified: calls, an answer, or what is neither and
-  is told to the model, which may repair it. A call may take all the time that the run has left: where no reply came of
-  it, and there is time after all because the clock stood still or was extended, the next iteration asks again. Any
-  other failure is a reason to stop. Text that stands beside calls is gathered, for a run that ends without an answer.
-- Gate: each call, or the answer, gets a verdict. Then it passes the stages that `decisions/stages.py` lists, from
-  people's approval to a last confirmation. No stage lets through what the gate has not allowed: what the gate holds for
-  a person is judged once more after their yes. The model reads why a call or an answer was turned down.
-- Act: what is left runs side by side, each call as an activity, as a child workflow, or by the loop itself (`saga`,
-  `terminate` and the like). Every call gets one outcome, also one that was turned down. Of an answer, and of a reply to
-  repair, only what it concludes is taken in.
+- Limits: the run stops at an answer that passed all stages without new guidance, at an abort, a failure, repetition, or
+  a limit. At a limit the run may ask a person for more, if the config says so.
+- Observe: messages from people are added to the conversation. Results of the last calls are in it already.
+- Recall: a run with knowledge looks up items if the words of the conversation have changed.
+- Reason: one model call. If the conversation exceeds its budget, a call for a summary comes before it. If it is too
+  long
+  for the provider, a second call with less follows. The reply is classified: calls, an answer, or neither. In the last
+  case the model gets feedback and may repair it. A model call may use all the time that is left. If it ends without a
+  reply, and the clock was stopped or extended meanwhile, the next iteration asks again. Any other failure stops the
+  run.
+  Text next to calls is gathered for a run that ends without an answer.
+- Gate: each call, or the answer, gets a verdict. Then it goes through the stages of `decisions/review_stages.py`, from
+  people's approval to a last confirmation. No stage accepts anything that the gate has not allowed: calls that wait for
+  a person are judged once more after the approval. The model reads why a call or an answer was refused.
+- Act: the allowed calls run in parallel, each as an activity, as a child workflow, or by the loop itself (`saga`,
+  `terminate` and the like). Every call gets one outcome, even a refused one. An answer, or a reply to repair, is only
+  added to the conversation.
 
-A pause holds the run at the next checkpoint: ahead of each dead letter that is sent again, of the inbox, and of the
-gate, between the stages, and behind each iteration. An abort and the deadline cut short whatever is waited for, a pause
-too. Ahead of act `Interrupted` is raised there: each call of a reply that is at hand is answered as not run, and of a
-model call that was under way nothing is kept. Within act it is raised no more: a call that is cut short has that as its
-outcome. Behind the deadline people may still give more time; the run then goes on without that reply.
+A pause holds the run at the next checkpoint: before each dead letter that is sent again, before the inbox is read,
+before the gate, between the stages, and after each iteration. An abort and the deadline interrupt any wait, even a
+pause. Before act they raise `Interrupted`: each call of the current reply gets the outcome "not run", and a model call
+that was running leaves nothing. Within act nothing is raised: a call that is cut short has that as its outcome. After
+the deadline people may still give more time. The run then continues without that reply.
 
-When the history has grown enough (`is_due`) the run continues as new (`RollOver`): between two iterations, or where it
-waits for a resume or for people, if the next run can wait on (`may_roll_over`). The question goes along, and so does a
-reply that is held up (`pending`), which passes the gate and its stages from the beginning there, ahead of any limit. A
-run that has outgrown its history and cannot be carried on ends with a result.
+When the history has grown enough (`is_due`), the run continues as new (`ContinueAsNew`): between two iterations, or
+while it waits for a resume or for people, if the next segment can take over the wait (`may_roll_over`). It carries the
+question, and a reply that waits (`pending`), which goes through the gate and its stages from the beginning, before any
+limit. A run that has outgrown its history and cannot be carried on ends with a result.
 """
 
 from __future__ import annotations
@@ -68,18 +71,19 @@ T = TypeVar("T", bound=AgentResult)
 
 
 class AgentLoop(Lifecycle[T]):
-    """Iterates: what runs of agents and turns of sessions share."""
+    """Iterates. Runs of agents and turns of sessions share it."""
 
     async def iterate_until_stop(self) -> Stop:
-        """Iterate until there is a reason to stop, and return that.
+        """Iterate until there is a reason to stop, and return it.
 
         Raises:
-            RollOver: The run is to continue as new.
+            ContinueAsNew: The run is to continue as new.
         """
         run = self._run
         await wait_if_paused(run, may_roll_over=True)
         await hydrate(run)
-        if run.state.questions:  # asked by the run before; stages and limits ask theirs on where these come up again
+        # the previous segment asked them; stages and limits ask theirs again when they are reached
+        if run.state.questions:
             await resolve_stuck_steps(run)
         if run.state.pending is not None:
             await self._run_iteration()
@@ -88,9 +92,9 @@ class AgentLoop(Lifecycle[T]):
         return stop
 
     async def bring_gathered(self, stop: Stop) -> None:
-        """Where it ends without an answer, bring the text gathered beside calls, if the gate lets it through.
+        """If the run ends without an answer, use the text gathered next to calls, provided that the gate allows it.
 
-        Nothing is brought that a stage would have to see.
+        Text that a review stage would have to see is not used.
         """
         run = self._run
         text = fallback_output(run.state, stop[0])
@@ -98,10 +102,10 @@ class AgentLoop(Lifecycle[T]):
             run.change(with_output, text)
 
     async def _run_iteration(self) -> None:
-        """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run.
+        """Observe, reason, gate, act. A reply that is interrupted before act gets "not run" outcomes.
 
         Raises:
-            RollOver: The run is to continue as new, with the reply where one is held up.
+            ContinueAsNew: The run is to continue as new, with the reply if it waits for people.
         """
         run, proposed = self._run, None
         try:
@@ -115,11 +119,12 @@ class AgentLoop(Lifecycle[T]):
                 run.change(with_paused_reply, proposed.classified.reply)
             raise
         except Interrupted:
-            if proposed is None:  # nothing to answer; while an abort waits for word of a reset, so does the run
+            # there is nothing to answer; while an abort waits for news of a reset, the run waits too
+            if proposed is None:
                 return await wait_if_paused(run)
             reply = proposed.classified.reply
             run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
-        else:  # what is done is done: however act ends, the reply is not put to the gate once more
+        else:  # effects are final: however act ends, the reply is not judged again
             await self._act_phase(gated)
         await wait_if_paused(run, may_roll_over=True)
         visibility.show_progress(run)
@@ -128,7 +133,7 @@ class AgentLoop(Lifecycle[T]):
         return run.end_if_outgrown()
 
     def _paused_reply(self) -> reason.ProposedReply | None:
-        """Return what the model had proposed when the run before this one continued as new."""
+        """Return the model's proposal from before the run continued as new."""
         run, reply = self._run, self._run.state.pending
         if reply is None:
             return None
@@ -136,9 +141,9 @@ class AgentLoop(Lifecycle[T]):
         return reason.carried_proposal(run, reply)
 
     async def _reason_phase(self) -> reason.ProposedReply | None:
-        """Observe, and return what the model proposes; None where it comes to no reply."""
+        """Observe, and return the model's proposal, or None if there is no reply."""
         run = self._run
-        if run.state.waiting_letters:  # dead letters that people want sent once more: gated, each behind a checkpoint
+        if run.state.waiting_letters:  # dead letters that people requeued: gated, each after a checkpoint
             await act.send_requeued_letters(run)
         await pause_checkpoint(run, may_roll_over=True)
         run.change(observe.with_inbox_drained)
@@ -157,7 +162,7 @@ class AgentLoop(Lifecycle[T]):
         return proposed
 
     async def _gate_phase(self, classified: ClassifiedReply) -> gate.GatedReply:
-        """Return the reply once it has passed the gate and its stages; one to repair has nothing for them."""
+        """Return the reply after the gate and its stages. A reply to repair skips them."""
         run = self._run
         if classified.kind not in {"calls", "answer", "cut_answer"}:
             repair = gate.answer_conclusion(observe.with_repair, classified)
@@ -168,14 +173,14 @@ class AgentLoop(Lifecycle[T]):
         return await pass_review_stages(run, gated)
 
     async def _act_phase(self, gated: gate.GatedReply) -> None:
-        """Carry out what is allowed, and take in what comes of it; of an answer or a repair what it concludes."""
+        """Carry out the allowed calls and add their outcomes, or apply the conclusion about an answer or a repair."""
         run = self._run
         if gated.conclusion is not None or not gated.reply.calls:
             return conclude_reply(run, gated)
         if all(each.permitted is not None for each in gated.results):
             run.change(with_gathered_text, gated.reply.text)
         await act.execute_reply(run, gated, "acting")
-        return await resolve_stuck_steps(run)  # people decide about calls that failed again and again
+        return await resolve_stuck_steps(run)  # people decide about calls that failed repeatedly
 
 
 @workflow.defn(name="AgentWorkflow", sandboxed=False)
@@ -184,9 +189,10 @@ class AgentWorkflow(AgentLoop[AgentResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take the input as any JSON, and any number of it: bad input fails the run with a clear error, hangs nothing.
+        """Take any number of arguments of any JSON, so that bad input fails the run with a clear error and blocks
+        nothing.
 
-        `given` is the input; with a state behind it in a run that continues another as new.
+        The first argument is the input. A run that continues another as new gets the state as the second.
         """
         info, now = workflow.info(), event_time()
         before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""
@@ -211,16 +217,15 @@ class AgentWorkflow(AgentLoop[AgentResult]):
         return await self.iterate_until_stop()
 
     async def bring(self, stop: Stop) -> None:
-        """Bring what was gathered."""
+        """Use the gathered text."""
         await self.bring_gathered(stop)
 
     async def finish(self, ended: AgentResult) -> AgentResult:
-        """Store what the run has learnt."""
+        """Store the run's learnings."""
         if self._run.config.uses_knowledge:
             since = latest_turn(self._run.state.conversation.messages).start
             await persist_learnings(self._run, learnings_text(self._run.state, since))
         return ended
 
     def result(self, stop: Stop) -> AgentResult:
-        """Return what has come of the task."""
         return agent_result(self._run.state, stop, self._run.now)

@@ -1,4 +1,4 @@
-"""An agent's run as a child of somebody's own workflow."""
+"""Runs an agent as a child of an application's own workflow."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -32,28 +32,30 @@ async def run_agent(
     workflow_id: str | None = None,
     task_queue: str | None = None,
 ) -> AgentResult:
-    """Run an agent as a child of the workflow that calls this, and return its result, however it ended.
+    """Run an agent as a child of the calling workflow, and return its result, however it ended.
 
-    When the workflow is cancelled, its child ends as by an abort, and the cancellation goes on once it has ended. When
-    the workflow ends otherwise, so does its child.
+    If the workflow is cancelled, its child ends as after an abort, and the cancellation continues once the child has
+    ended.
+    If the workflow ends in any other way, so does its child.
 
     Args:
-        task: What the agent is to do.
-        agent: By name: of `orga.toml`, or given in code.
-        config: Settings of this run; each wins over the agent's own.
+        task: The agent's task.
+        agent: The agent's name, from `orga.toml` or from code.
+        config: Settings of this run. Each overrides the agent's own.
         model: `provider:model` or `tier:NAME`, in place of the agent's.
-        instructions: In place of the agent's.
-        tools: A part of the agent's tools, and of those of its delegates.
-        trusted_context: Facts for policies and decisions; no model and no tool can write them.
-        output_schema: JSON Schema of the answer, which is `data` of the result then.
-        messages: What was said before the task, as `conversation` of a run shows it; untrusted unless a message says
-            `trusted`.
-        tenant: By which runs are listed.
-        workflow_id: Of the child; `agent-<uuid>` unless given.
-        task_queue: Where workers with that agent poll; that of the workflow unless given.
+        instructions: Replace the agent's.
+        tools: A subset of the tools of the agent and its delegates.
+        trusted_context: Facts for policies and decisions. No model and no tool can write them.
+        output_schema: JSON Schema of the answer. The result then holds it as `data`.
+        messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
+            it
+            says `trusted`.
+        tenant: The tenant, by which runs are listed.
+        workflow_id: Id of the child. By default `agent-<uuid>`.
+        task_queue: The queue of workers with that agent. By default the workflow's own.
 
     Raises:
-        ApplicationError: `InvalidInput`, not retryable, naming each bad key: nothing was started.
+        ApplicationError: `InvalidInput`, not retryable, naming each bad key. Nothing was started.
         ChildWorkflowError: The run failed: there is no such agent or tool, or a defect.
     """
     given = {
@@ -80,7 +82,7 @@ async def run_agent(
     )
     try:
         return AgentResult.model_validate(await asyncio.shield(child))
-    except asyncio.CancelledError:  # by itself the child's result would take the place of the cancellation
+    except asyncio.CancelledError:  # otherwise the child's result would replace the cancellation
         child.cancel()
         await workflow.wait([child])
         raise
@@ -89,5 +91,5 @@ async def run_agent(
 def _checked_input(given: dict[str, Any]) -> AgentInput:
     try:
         return parse_input(given)
-    except InvalidInput as error:  # any other error would be tried again, for ever
+    except InvalidInput as error:  # any other error would be retried for ever
         raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None

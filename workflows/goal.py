@@ -1,13 +1,14 @@
-"""The goal as a workflow: plan, execute, evaluate, decide, until a final answer can be given.
+"""The goal as a workflow: plan, execute, evaluate, decide, until there is a final answer.
 
-- Plan: the model proposes steps, which may depend on each other; what is wrong with them is told to it.
-- Execute: all steps that can be done now are calls of one reply. Gate, stages and act are the agent's own.
-- Evaluate: the model scores what they brought; what that is worth follows from the scores.
-- Decide: by rules where they settle it, else by the model: go on, change the plan, ask, end.
-- Summarise: every ending brings what was found.
+- Plan: the model proposes steps, which may depend on each other. It gets feedback about their problems.
+- Execute: all steps that are ready are calls of one reply. Gate, stages and act are those of an agent.
+- Evaluate: the model scores their results. The quality follows from the scores.
+- Decide: by rules if they suffice, else by the model: continue, change the plan, ask, or end.
+- Summarise: every ending reports the findings.
 
-A goal is an agent's run with a pursuit: its turns are turns of one conversation. What is said at the head of
-`workflows/agent.py` of pauses, aborts, the deadline and of continuing as new holds here, too.
+A goal is an agent's run with a pursuit, and its prompts are turns of one conversation. The rules for pauses, aborts,
+the
+deadline and continue-as-new at the top of `workflows/agent.py` apply here too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take the input as any JSON: bad input fails the run with a clear error, and hangs nothing."""
+        """Take arguments of any JSON, so that bad input fails the run with a clear error and blocks nothing."""
         info, now = workflow.info(), event_time()
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
         state, problem = state_to_begin_with(
@@ -57,7 +58,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.run
     async def run(self, *given: Any) -> GoalResult:
-        """Pursue it to an ending, also when Temporal cancels it.
+        """Pursue the goal to an ending, also when Temporal cancels it.
 
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no goal can start with.
@@ -66,7 +67,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.signal
     def override_step(self, *step: Any) -> None:
-        """Do this in place of the step that is due next; the journal tells what was of no use."""
+        """Do this in place of the next step that is due. The journal records why a step was refused."""
         self._run.heard()
         try:
             self.refuse_when_over()
@@ -76,7 +77,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Where the goal stands, while it goes on by the clock of the worker that is asked."""
+        """The goal's status. While it runs, times are by the clock of the worker that answers."""
         is_over = self._run.state.is_over
         return goal_status(self._goal.goal, self._run.now if is_over else wall_time())
 
@@ -105,28 +106,29 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             run.end_if_outgrown()
 
     async def _next_stop(self) -> Stop | None:
-        """Return how the goal ends now. A reply that the run before this one held up is taken up ahead of any limit."""
+        """Return how the goal ends now, or None. A reply that the previous segment carried over comes before any
+        limit.
+        """
         run = self._goal
         if run.goal.pursuit.stage == "summarise":
             return run.goal.pursuit.ending
         return None if run.state.pending is not None else await next_stop(run)
 
     async def bring(self, stop: Stop) -> None:
-        """Let a goal without a final answer bring what its steps have found."""
+        """Use the findings of the steps if there is no final answer."""
         await bring_best_effort(self._goal, stop)
 
     def go_on(self) -> None:
-        """Decide anew, with the guidance that came."""
+        """Decide again with the new guidance."""
         super().go_on()
         self._goal.pursue(with_guidance_seen)
 
     async def finish(self, ended: GoalResult) -> GoalResult:
-        """Deliver the answer, and store what the goal has learnt, as sure as that is."""
+        """Deliver the answer, and store the goal's learnings with their confidence."""
         told = await deliver_answer(self._goal, ended)
         if has_done_step(ended):
             await persist_learnings(self._run, ended.output, confidence=ended.confidence)
         return told
 
     def result(self, stop: Stop) -> GoalResult:
-        """Return what has come of the goal."""
         return goal_result(self._goal.goal, stop, self._run.now)

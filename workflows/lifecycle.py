@@ -1,6 +1,7 @@
-"""From a run's start to its result: what agents and goals share, and the updates that they accept.
+"""The lifecycle of a run, from its start to its result, and the updates that it accepts.
 
-Setup, limits, the end and continuing as new are the same; the end may be put off by guidance that came before it.
+Agents, goals and sessions share setup, limits, the end and continue-as-new. Guidance that comes before the end is
+reported can resume the run.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
 
 
 class RunHandlers(ControlHandlers[Run]):
-    """The agent's."""
+    """Handlers for runs of agents, goals and sessions."""
 
     @workflow.signal
     def delegate_held(self, *held: Any) -> None:
-        """Stop or go on with the clock; sent by a delegated run that a person holds up."""
+        """Stop or restart the clock. A delegated run sends it when a person holds it up."""
         self._run.change(with_delegate_paused, held, self._run.heard())
         show_details(self._run)
 
     @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:
-        """Raise limits of this run; return those that hold now."""
+        """Raise limits of this run. Returns the raised limits that apply now."""
         self._run.heard()
         raised = parsed_extension(self._run.state, first_argument(limits))
         self._run.change(with_extension, raised)
@@ -65,15 +66,15 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.update
     def requeue(self, *letter_id: Any) -> None:
-        """Send a dead letter again, before the next reasoning step."""
+        """Send a dead letter again before the next reasoning step."""
         self._run.heard()
         self._run.change(recovery.with_requeued_letter, recovery.parsed_letter_id(first_argument(letter_id)))
 
     def refuse_requeue(self) -> None:
-        """Refuse to send a letter again where nothing would send it.
+        """Refuse to requeue a letter if nothing would send it.
 
         Raises:
-            ValueError: With what to do first.
+            ValueError: Says what to do first.
         """
 
     @requeue.validator
@@ -84,13 +85,13 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.query
     def status(self) -> AgentStatus:
-        """Where the run stands, while it goes on by the clock of the worker that is asked."""
+        """The run's status. While it runs, times are by the clock of the worker that answers."""
         is_over = self._run.state.is_over
         return agent_status(self._run.state, self._run.now if is_over else wall_time())
 
     @workflow.query
     def conversation(self, *page: Any) -> list[ShownMessage]:
-        """The messages as the model would see them; of a long conversation a page: `{"offset": 0, "limit": 100}`."""
+        """The messages as the model would see them. A long conversation has pages: `{"offset": 0, "limit": 100}`."""
         return shown_conversation(self._run.state, parsed_page(first_argument(page)))
 
 
@@ -99,7 +100,7 @@ S = TypeVar("S", bound=AgentState)
 
 
 def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) -> tuple[S, str]:
-    """Return the state to begin with; where the input is none, what is wrong with it, and a placeholder."""
+    """Return the first state, or a placeholder and the problem of an invalid input."""
     try:
         return first(), ""
     except InvalidInput as error:
@@ -107,40 +108,40 @@ def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) ->
 
 
 class Lifecycle(RunHandlers, Generic[T]):
-    """A run of the loop; what each workflow has of its own stands first."""
+    """A run of the loop. The methods that each workflow implements come first."""
 
     async def run_until_stop(self) -> Stop:
-        """Go on until the run ends, and return how.
+        """Continue until the run ends, and return how.
 
         Raises:
-            RollOver: It is to continue as new.
+            ContinueAsNew: The run is to continue as new.
         """
         raise NotImplementedError
 
     async def bring(self, stop: Stop) -> None:
-        """Let a run that ends without an answer bring what it has."""
+        """Use what there is as output, if the run ends without an answer."""
         raise NotImplementedError
 
     def settle_open(self, stop: Stop) -> None:
-        """Settle what the ending leaves open, before anybody can see that it is over; every ending passes here."""
+        """Settle open work before anybody can see that the run is over. Every ending passes here."""
 
     def result(self, stop: Stop) -> T:
-        """Return what the run comes to."""
+        """Return the result of the run."""
         raise NotImplementedError
 
     async def finish(self, ended: T) -> T:
-        """Do what is left to do once the ending is final, and return the result."""
+        """Do the remaining work once the ending is final, and return the result."""
         return ended
 
     async def leave(self) -> None:
-        """Do what has to be done before the run continues as new."""
+        """Do the necessary work before the run continues as new."""
 
     def go_on(self) -> None:
-        """Go on behind an end that was not told yet: guidance came."""
+        """Resume after an end that was not reported yet, because guidance came."""
         visibility.show_reopened(self._run)
 
     def begin(self, run: Run, problem: str, *others: Watch) -> None:
-        """Take the run, and what is wrong with its input; `others` is watched beside its loop."""
+        """Set the run, and the problem of its input. `others` run next to its loop."""
         self._run, self._problem = run, problem
         self._resets, self._watches = ResetWatch(run), RunWatches(run, *others)
 
@@ -174,7 +175,7 @@ class Lifecycle(RunHandlers, Generic[T]):
         return ended
 
     async def _prepare_setup(self) -> None:
-        """Find the setup, unless the run ends before it has one."""
+        """Resolve the setup, unless the run ends before it has one."""
         run = self._run
         try:
             await adopt_past(run)
@@ -191,7 +192,7 @@ class Lifecycle(RunHandlers, Generic[T]):
         show_start(run)
 
     async def _run_until_end_reported(self) -> T | None:
-        """Go on to an end, and tell it; None where guidance came before that was done."""
+        """Continue to an end, and report it. Return None if guidance came before that was done."""
         run = self._run
         self._watches.start()
         try:

@@ -1,11 +1,12 @@
-"""The session as a workflow: a conversation that goes on for months, each message a turn with budgets of its own.
+"""The session as a workflow: a conversation that may last for months. Each message is a turn with budgets of its own.
 
-Between two turns it waits for a message, with its clock standing still and no timer but the one of `idle_timeout_s`. A
-turn is what an agent's run is (`workflows/agent.py`); its end is no end of the session, but for an abort. The
-conversation goes on through continue-as-new, in the middle of a turn and between two, as a run's does.
+Between two turns it waits for a message, with its clock stopped and no timer except that of `idle_timeout_s`. A turn
+works
+like an agent's run (`workflows/agent.py`). Its end does not end the session, unless it is aborted. The conversation
+survives continue-as-new, within a turn and between two, like that of a run.
 
-Who awaits a turn holds an update. One that is not answered is lost when the run continues as new, so all are told to
-ask again ahead of that (`leave`).
+Whoever awaits a turn holds an update. An unanswered update is lost when the run continues as new, so all of them are
+asked to call again before that (`leave`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from orga.workflows.types.sessions.input import AwaitTurnArgument, SessionInput
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
 
 MAX_AWAIT_UPDATES = 6
-"""Updates that wait for a turn at a time: the server allows ten, and messages need some. Others ask again."""
+"""Updates that may wait for a turn at a time. The server allows ten, and messages need some. Others call again."""
 
 CROWDED_RETRY_S = 30.0
-"""After which they do: a run takes 2,000 updates, and the query `turns` tells sooner and costs nothing."""
+"""Seconds until they call again. A run takes 2,000 updates. The query `turns` answers sooner and costs nothing."""
 
 
 @workflow.defn(name="SessionWorkflow", sandboxed=False)
@@ -51,7 +52,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.init
     def __init__(self, *given: Any) -> None:
-        """Take the input as any JSON: bad input fails the run with a clear error, and hangs nothing."""
+        """Take arguments of any JSON, so that bad input fails the run with a clear error and blocks nothing."""
         info, now = workflow.info(), event_time()
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
         state, problem = state_to_begin_with(
@@ -60,16 +61,16 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         )
         self._session = SessionRun(state)
         self._cut_short = 0
-        """The turn that the session's ending took along."""
+        """The turn that the session's ending interrupted."""
         self._is_leaving = False
         self._awaiting = 0
         self._has_ended_one = False
-        """Whether this run of the chain has come further: a message that waits is begun before the next one is due."""
+        """Whether this segment has completed a turn. A waiting message begins before the next continue-as-new."""
         self.begin(self._session, problem)
 
     @workflow.run
     async def run(self, *given: Any) -> SessionResult:
-        """Hold it until it is closed, nothing was said for too long, or it is aborted.
+        """Run until the session is closed, was idle for too long, or is aborted.
 
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no session can start with.
@@ -78,7 +79,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.update
     def send(self, *message: Any) -> int:
-        """Say something; return the turn that it became part of."""
+        """Send a message. Returns the turn that it became part of."""
         self._run.heard()
         said = messages.parsed_message(first_argument(message))
         self._session.change_session(messages.with_sent_message, said)
@@ -90,7 +91,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.update
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
-        """Return the `result` of a turn once it has ended; or in how many seconds to ask again, `again_in_s`."""
+        """Return the `result` of a turn once it has ended, or `again_in_s`, the seconds until the next call."""
         self._run.heard()
         turn = parse_record(AwaitTurnArgument, first_argument(wanted)).turn
         if self._awaiting < MAX_AWAIT_UPDATES:
@@ -109,7 +110,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.update
     def interrupt(self, *why: Any) -> int:
-        """Cut the turn under way; return its number."""
+        """Interrupt the current turn. Returns its number."""
         self._run.heard()
         turn = self._session.session_state.session.turn
         wanted = messages.parsed_interrupt(first_argument(why))
@@ -124,7 +125,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.update
     def close(self, *_: Any) -> None:
-        """End the session after the turn under way."""
+        """End the session after the current turn."""
         self._run.heard()
         self._session.change_session(messages.with_closing)
 
@@ -136,7 +137,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
 
     @workflow.query
     def status(self) -> SessionStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Where the session stands, while it goes on by the clock of the worker that is asked."""
+        """The session's status. While it runs, times are by the clock of the worker that answers."""
         is_over = self._run.state.is_over
         return session_status(self._session.session_state, self._run.now if is_over else wall_time())
 
@@ -146,7 +147,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         return list(turns.results_within_limit(self._session.session_state.session))
 
     async def run_until_stop(self) -> Stop:
-        """Take one turn after the other until the session ends, and return how."""
+        """Run one turn after the other until the session ends, and return how."""
         run = self._session
         while (ending := await self._begin_turn()) is None:
             stop = await self.iterate_until_stop()
@@ -159,7 +160,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         return ending
 
     async def _end_turn(self, stop: Stop) -> None:
-        """End it: what it did not come to read stands ahead of the next message, what it asked is asked no more."""
+        """End the turn. Its unread guidance comes before the next message, and its questions are closed."""
         run, turn = self._session, self._session.session_state.session.turn
         run.change(observe.with_inbox_drained)
         withdraw_all_questions(run)
@@ -169,11 +170,13 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         await self._store_turn_learnings(turn)
 
     async def _store_turn_learnings(self, turn: int) -> None:
-        """Store what the turn has taught: its result is there already, the next one waits."""
+        """Store the turn's learnings. Its result is already available, and the next turn waits."""
         await persist_learnings(self._run, turns.unstored_learnings(self._session.session_state), turn)
 
     async def _begin_turn(self) -> Stop | None:
-        """Begin the next turn as soon as there is a message, unless one is under way; return why the session ends."""
+        """Begin the next turn as soon as there is a message, unless one is running. Return why the session ends, or
+        None.
+        """
         run = self._session
         if run.session_state.session.turn:
             return None
@@ -212,32 +215,32 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         return self._run.state.is_over or turns.find_turn_result(self._session.session_state.session, turn) is not None
 
     def refuse_requeue(self) -> None:
-        """Refuse it between two turns: a call belongs to a turn, its budget and who speaks in it."""
+        """Refuse it between two turns: a call belongs to a turn, its budget and its user."""
         if not self._session.session_state.session.turn:
             raise ValueError("no turn is under way that could send it again; say something first")
 
     async def bring(self, stop: Stop) -> None:
-        """Bring nothing more: each turn has brought what it had."""
+        """Do nothing: each turn has already used its gathered text."""
 
     async def leave(self) -> None:
-        """Let all who wait for a turn ask the next run, and carry no more of the answers than there is room for."""
+        """Let all who await a turn ask the next segment, and shorten the results to the room that they have."""
         self._is_leaving = True
         await workflow.wait_condition(workflow.all_handlers_finished)
         if state_bytes(self._run.state) > MAX_CARRIED_BYTES:
             self._session.change_session(turns.with_bounded_results)
 
     def settle_open(self, stop: Stop) -> None:
-        """End the turn under way with the session, and answer the messages that wait as not begun."""
+        """End the current turn with the session, and give results to waiting messages."""
         run, turn = self._session, self._session.session_state.session.turn
         run.change(observe.with_inbox_drained)
-        if turn:  # the session could not go on amid it
+        if turn:  # the session could not continue in the middle of it
             withdraw_all_questions(run)
             run.change_session(turns.with_turn_ended, stop, run.now)
             self._cut_short = turn
         run.change_session(turns.with_session_end)
 
     async def finish(self, ended: SessionResult) -> SessionResult:
-        """Store what the turn has taught that the ending took along, and answer all who wait."""
+        """Store the learnings of the interrupted turn, and answer all who await one."""
         if self._cut_short:
             await self._store_turn_learnings(self._cut_short)
         await workflow.wait_condition(workflow.all_handlers_finished)

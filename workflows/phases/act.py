@@ -1,6 +1,6 @@
 """Act: runs the allowed calls in parallel. A tool's call is an activity named after the tool.
 
-So are dead letters that an operator wants sent again under the key that they had: each passes the gate like any call.
+It also sends dead letters that an operator requeued, with their original keys. Each passes the gate like any call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
 from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
-"""Of a run, an allowed call and its place: its outcome."""
+"""Returns the outcome of an allowed call at its place."""
 
 
 async def _end_run(run: Run, permitted: AllowedCall, _: str) -> Outcome:
@@ -55,7 +55,7 @@ async def _end_run(run: Run, permitted: AllowedCall, _: str) -> Outcome:
 
 
 async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
-    """Return the outcome; what decides nothing is told as not run."""
+    """Return the outcome. A call that decides nothing is not run."""
     call = permitted.call
     try:
         name, decided = decision.decision_of_call(run.state, call)
@@ -68,7 +68,7 @@ async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
 
 
 async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:
-    """Return what a person answers; who ends the run by it answers nothing."""
+    """Return a person's answer. If the person ends the run instead, the call is not run."""
     call, given = permitted.call, permitted.call.arguments
     if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
         return not_run_outcome(call, "default: give one of the options")
@@ -104,7 +104,7 @@ class ExecutedReply(NamedTuple):
 
 
 async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedReply:
-    """Carry out what the gate allowed of a reply, and take in what comes of it."""
+    """Carry out the allowed calls of a reply, and add their outcomes."""
     run.change(with_shown_calls, gated.reply.calls, [each.verdict for each in gated.results])
     enter_phase(run, doing)
     show_first_calls(run)
@@ -121,7 +121,7 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
 
 
 async def execute_calls(run: Run, gated: GatedReply) -> ExecutedReply:
-    """Run what the gate allowed, at most `max_concurrent_tools` at a time; answer every call whatever happens."""
+    """Run the allowed calls, at most `max_concurrent_tools` at a time. Every call gets an outcome, whatever happens."""
     iteration = run.state.iteration
     run.brought = 0
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
@@ -136,7 +136,7 @@ async def execute_calls(run: Run, gated: GatedReply) -> ExecutedReply:
     plans = [task for index, task in tasks.items() if loop_tool(gated.results[index].call.name).is_plan]
     if tasks:
         await run.settle([task for task in tasks.values() if task not in plans], run.is_interrupted)
-    if plans:  # they see an interruption by themselves, and need the time to take back what they did
+    if plans:  # sagas handle an interruption themselves, and need the time to undo their work
         await workflow.wait_condition(lambda: all(task.done() for task in plans))
     for index, result in enumerate(gated.results):
         if index in tasks and result.permitted is not None:
@@ -158,10 +158,10 @@ async def execute_call(
 
     Args:
         run: The run.
-        permitted: What the gate allowed.
-        activity_id: `<iteration>.<index>`; iteration 0 stands for what comes before the first reasoning step.
-        is_cut_short: Whether the call has to end; None is with the run.
-        key: Idempotency key, where the call has one already.
+        permitted: The allowed call.
+        activity_id: `<iteration>.<index>`. Iteration 0 is before the first reasoning step.
+        is_cut_short: Whether the call has to end. None: when the run is interrupted.
+        key: Idempotency key, if the call has one already.
     """
     if by_the_loop := _ALL_LOOP_TOOL_HANDLERS.get(permitted.call.name):
         return await by_the_loop(run, permitted, activity_id)
@@ -180,14 +180,14 @@ async def _execute_saga(run: Run, permitted: AllowedCall, place: str) -> Outcome
 
 
 _ALL_LOOP_TOOL_HANDLERS = {**LOOP_TOOL_HANDLERS, SAGA: _execute_saga}
-"""A saga makes calls, which are carried out here."""
+"""Handlers including that of sagas, whose calls are carried out here."""
 
 
 async def send_requeued_letters(run: Run) -> None:
-    """Carry out the letters that are requeued, one after the other; the model reads what became of them.
+    """Carry out the requeued letters one after the other. The model reads their outcomes.
 
     Raises:
-        Interrupted: The run is to end; letters that were not sent are kept.
+        Interrupted: The run is to end. Letters that were not sent are kept.
     """
     for letter in run.state.waiting_letters:
         await pause_checkpoint(run, may_roll_over=True)
@@ -210,7 +210,9 @@ async def _send_letter(run: Run, letter: DeadLetter) -> None:
 
 
 async def _pass_review_stages(run: Run, result: GateResult, place: str) -> GateResult:
-    """Return the result once the stages have let the call pass; one that a person held up is judged once more."""
+    """Return the result after the stages for a single call. If people held it up meanwhile, the call is judged once
+    more.
+    """
     if result.permitted is None:
         return result
     since_s = run.held_up_s()

@@ -1,4 +1,4 @@
-"""One allowed call as an activity: its options, its slot, its circuit, and what became of it."""
+"""One allowed call as an activity: its options, its slot, its circuit, and its outcome."""
 
 from __future__ import annotations
 
@@ -52,20 +52,19 @@ from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 
 
 def admit_call(run: Run, spec: ToolSpec) -> str:
-    """Return "" when the call may go ahead, else what the model is told."""
+    """Return "" if the call may begin, else the text for the model."""
     state, refusal = breakers.admit_call(run.state, spec, run.now)
     run.change(lambda _: state)
     return refusal
 
 
 def count_success(run: Run, spec: ToolSpec) -> None:
-    """Take in a success."""
     with _showing_circuits(run, spec):
         run.change(breakers.with_success, spec)
 
 
 def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
-    """Take in a failure; one that is the call's own fault says nothing about the tool."""
+    """Record a failure. One that is the call's own fault says nothing about the tool."""
     if not is_infrastructure_failure(error, spec.options.non_retryable):
         return release_circuit(run, spec)
     with _showing_circuits(run, spec):
@@ -74,7 +73,7 @@ def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
 
 
 def release_circuit(run: Run, spec: ToolSpec) -> None:
-    """Take in a call that was cancelled or failed by its own fault."""
+    """Record a call that was cancelled or failed by its own fault."""
     with _showing_circuits(run, spec):
         run.change(breakers.with_slot_released, spec)
 
@@ -99,26 +98,28 @@ def _circuit_state(run: Run, spec: ToolSpec) -> str:
 
 HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
-"""For tools on a task queue of their own: how long a worker may take to appear."""
+"""Seconds until a worker has to take a call, for tools on a task queue of their own."""
 
 MAX_ITERATION_RESULT_BYTES = 2_000_000
-"""Results of one iteration after which no more of its calls are started: they stand in the history, whole."""
+"""Bytes of one iteration's results after which none of its calls is started any more. The history holds them in
+full.
+"""
 
 RESULTS_FULL_TEXT = (
     "the other results of this reply are as much as one step can take; call it again, with fewer at once"
 )
 
 LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
-"""A retry of a call inside the workflow task waits by a timer: within the task no abort would be heard."""
+"""Retries of a call inside the workflow task wait with a timer, because within the task no abort would be handled."""
 
 
 class CallIdentity(NamedTuple):
-    """Where a call stands in its run: the id of its activity, and the idempotency key of all its attempts."""
+    """A call's activity id, and the idempotency key of all its attempts."""
 
     activity_id: str
     key: str
     is_cut_short: CutShort | None = None
-    """Whether it has to end; None is with the run."""
+    """Whether it has to end. None: when the run is interrupted."""
 
     @property
     def is_before_reasoning(self) -> bool:
@@ -132,22 +133,22 @@ class FailedCall(NamedTuple):
     error: str
     """One line: the kind of failure and its message."""
     is_unknown: bool = False
-    """It may have had its effect, and must not be repeated before somebody has found out."""
+    """It may have had its effect, and must not be repeated before somebody has checked."""
     was_run: bool = True
     may_have_acted: bool = False
     """It may have had its effect."""
     took_effect: bool = False
-    """It surely had it, and must not be repeated; what it answered cannot be read."""
+    """It had its effect for certain and must not be repeated, but its answer cannot be read."""
     goes_on: bool = False
-    """It was cut off, and what it began may still act."""
+    """It was cut off, and the work that it began may still act."""
 
     @property
     def unclear(self) -> str:
-        """What is to be said after the error of its effect, or nothing."""
+        """The text about its effect that follows the error, or ""."""
         return effect_text(took_effect=self.took_effect) if self.is_unknown else ""
 
     def outcome(self, call: ToolCall) -> Outcome:
-        """Return the outcome of the call that failed so, where nothing more is done about it."""
+        """Return the outcome of the failed call if no recovery follows."""
         if not self.was_run:
             outcome = answered_unrun_outcome(call, self.error)
         else:
@@ -155,7 +156,7 @@ class FailedCall(NamedTuple):
         return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
     def after(self, earlier: FailedCall) -> FailedCall:
-        """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
+        """Return this failure combined with an earlier one of the same call, whose possible effects remain."""
         told = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(
             error=told,
@@ -168,27 +169,27 @@ class FailedCall(NamedTuple):
 
 
 def task_outcome(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
-    """Return the outcome of a call that has ended, or was given up."""
+    """Return the outcome of a call that has ended or was given up."""
     if not task.done() or task.cancelled():
         return cancelled_outcome(permitted.call, permitted.spec)
     return task.result()
 
 
 def is_acting_step(permitted: AllowedCall) -> bool:
-    """Return whether the call may have to be taken back: not while it is still being done."""
+    """Return True if the call may have to be undone. That is only possible after it has ended."""
     return permitted.purpose in COMPENSATED_PURPOSES and permitted.spec.effect != "read_only"
 
 
 async def confirm_if_paused(
     run: Run, permitted: AllowedCall, activity_id: str, since_s: float
 ) -> AllowedCall | Outcome:
-    """Return the call as it may be carried out by now, or why not: one that people have held up is judged once more.
+    """Return the call as it may be carried out now, or why not. If people held up the run, it is judged once more.
 
     Args:
         run: The run.
-        permitted: What the gate allowed.
-        activity_id: Where it is carried out.
-        since_s: For how long people had held the run up when the call began to wait.
+        permitted: The allowed call.
+        activity_id: Activity id of the call.
+        since_s: Seconds that people had held up the run when the call began to wait.
     """
     if not run.was_held_up(since_s) or run.is_interrupted() or permitted.purpose in UNCONFIRMED_PURPOSES:
         return permitted
@@ -203,7 +204,7 @@ async def confirm_if_paused(
 
 
 async def execute_attempt(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
-    """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
+    """Carry out the call in one of the run's slots. Cancellation is an outcome too."""
     since_s = run.held_up_s()
     try:
         await run.slots.acquire()
@@ -253,7 +254,7 @@ async def _execute_in_slot(run: Run, permitted: AllowedCall, place: CallIdentity
 
 
 async def _execute_activity(run: Run, permitted: AllowedCall, place: CallIdentity) -> Any:
-    """Return the result as any JSON: the worker of another maker may send what it likes."""
+    """Return the result as any JSON, because workers of others may send anything."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
     is_awaited = (run.awaits_calls and not place.is_before_reasoning) or is_acting_step(permitted)
     optional = {"digest": spec.digest, "permit": _permit_header(permitted), "is_awaited": is_awaited}
@@ -266,7 +267,7 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: CallIdentit
     request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
     limit_s = options.timeout_s or run.config.tool_timeout_s
     if (step_s := run.state.step_timeout_s) is not None:
-        limit_s = min(limit_s, step_s)  # whatever a tool asks for, a step of a goal has no more
+        limit_s = min(limit_s, step_s)  # a step of a goal limits every tool
     if options.execution == "local":
         return await workflow.execute_local_activity(
             spec.name,

@@ -1,6 +1,6 @@
-"""Critique: what the gate let through is reviewed where the agent has critics; they only ever turn more down.
+"""Critique: critics review what the gate allowed. They can only reject more.
 
-One critic looks at one thing, by its model or by a person (`assess`); what follows is said of the whole reply.
+One critic reviews one subject, by a model or a person (`assess_subject`). The consequences apply to the whole reply.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ATTEMPTS = 10
-"""As many as a reasoning step has: a run that cannot be reviewed ends."""
+"""As many as a reasoning step has. A run that cannot be reviewed ends."""
 
 MAX_VERDICTS = 2
-"""Replies of the model that are read: one that is no verdict is asked for once more."""
+"""Replies of the critic's model that are read. If the first is no verdict, it is asked once more."""
 
 
 class ReviewSubject(NamedTuple):
-    """What a critic looks at."""
+    """The subject of a review."""
 
     critic: Critic
     call: ToolCall
-    """As a person is shown it: an answer stands where a call would stand."""
+    """The call that a person sees. For an answer it is a placeholder."""
     place: str
-    """The iteration of an answer, `<iteration>.<index>` of a call."""
+    """The iteration of an answer, or `<iteration>.<index>` of a call."""
     tool: str
-    """That is called; "" of an answer."""
+    """The tool of a call. "" for an answer."""
     text: str
 
     @property
     def target(self) -> str:
-        """What the journal calls it."""
+        """Its name in the journal."""
         return self.tool or "answer"
 
     @property
     def call_id(self) -> str:
-        """Which of the reply's calls it is; "" of an answer that is none."""
+        """The id of the reply's call. "" for an answer that is no call."""
         return "" if self.call.name == ANSWER else self.call.call_id
 
 
@@ -72,7 +72,7 @@ def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: cr
 
 
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
-    """Return what the critic says; `Interrupted` where the run is ended before, as of all that follow."""
+    """Return the critic's verdict. This and the functions below raise `Interrupted` if the run ends first."""
     critic = subject.critic
     if not critic.rubric:
         found = await ask_reviewer(run, subject)
@@ -89,7 +89,7 @@ async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
 
 
 async def ask_reviewer(run: Run, subject: ReviewSubject, why: str = "") -> Assessment:
-    """Return what a person says of it, as of a held call: in the inbox, outside the run's clock, decided once."""
+    """Return a person's verdict, asked for like a held call: in the inbox, outside the run's clock, decided once."""
     critic, terms = subject.critic, subject.critic.person
     if terms is None:
         return Assessment(approved=False, reviewer="person", failure="no person is named")
@@ -134,7 +134,7 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
 
 
 async def _ask_critic(run: Run, subject: ReviewSubject, number: int, problem: str) -> Reply | str:
-    """Return the model's reply, or why there is none."""
+    """Return the model's reply, or the reason why there is none."""
     while True:
         reply = await execute_model_call(run, _model_call(run, subject, number, problem))
         if isinstance(reply, Reply):
@@ -172,11 +172,11 @@ class _ReviewResult(NamedTuple):
 
 
 _TAKE_IN_TURNED_DOWN = {"ended": critique.with_unreviewed_answer, "revise": critique.with_rejected_answer}
-"""How an answer is taken in that a critic lets not through."""
+"""How an answer is added that a critic does not accept."""
 
 
 async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
-    """Ask the critics in their order; the first that lets the answer not through sends it back."""
+    """Ask the critics in order. The first one that does not accept the answer sends it back."""
     critics = tuple(critic for critic in run.setup.critics if critic.reviews(None))
     if gated.conclusion is not None or not critics:
         return gated
@@ -186,7 +186,7 @@ async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
 
 
 async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> AnswerConclusion:
-    """Return how the answer is taken in."""
+    """Return how the answer is added."""
     remarks: list[str] = []
     for critic in critics:
         concluded = await _conclude_review(run, _answer_subject(run, critic, reply))
@@ -199,9 +199,9 @@ async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) 
 
 
 async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
-    """Return the reply with a word of our own for each call that a critic turned down, which is not run.
+    """Return the reply with an outcome of our own for each call that a critic rejected. Those calls are not run.
 
-    What would not be started anyway is not reviewed, and not started either when a critic makes room for it.
+    Calls that would not be started are not reviewed, and are not started even if a rejection makes room for them.
     """
     if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed):
         return gated
@@ -223,7 +223,9 @@ def _without_unstarted_calls(run: Run, gated: GatedReply) -> GatedReply:
 
 
 async def call_objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
-    """Return what becomes of a call that a critic turns down, of none that the reply made: nobody could revise it."""
+    """Return the outcome if a critic rejects a call that is not one of the reply's, so that the model cannot
+    revise it.
+    """
     for critic in run.setup.critics:
         if critic.reviews(permitted.call):
             subject = _call_subject(critic, permitted.call, place)
@@ -258,9 +260,9 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
 async def _conclude_reviews(
     run: Run, critic: Critic, subjects: Mapping[int, ReviewSubject]
 ) -> dict[int, _ReviewResult]:
-    """Return what follows from each review; a person sees all calls at once, a model one after the other.
+    """Return the consequence of each review. A person sees all calls at once, a model one after the other.
 
-    So a budget is never overdrawn by more than one verdict.
+    So a budget is never exceeded by more than one review.
     """
     if not critic.rubric:
         found = await asyncio.gather(
@@ -280,7 +282,7 @@ async def _conclude_reviews(
 
 
 async def _conclude_review(run: Run, subject: ReviewSubject) -> _ReviewResult:
-    """Return what follows from the review of one thing."""
+    """Return the consequence of one review."""
     critic, found = subject.critic, await assess_subject(run, subject)
     then = critique.review_conclusion(run.state, critic, found)
     _note_critique(run, subject, found, then)

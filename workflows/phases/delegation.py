@@ -1,4 +1,6 @@
-"""Delegation: a run of another agent, watched over until it ends; it tells its parent when a person holds it up."""
+"""Delegation: starts a run of another agent and watches it until it ends. A run also reports its own pauses to its
+parent.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,16 @@ from orga.workflows.types.tool_calls.delegation import Ceiling, Child, child_id,
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
-"""A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
-was not let to its end by `orga rewind`."""
+"""A run that was reset makes the same call with the same id. An older delegate that still runs has lost its parent, and
+`orga rewind` did not let it finish.
+"""
 
 PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
-"""A delegate whose parent is gone ends as by an abort: what it has to take back it takes back to the end."""
+"""A delegate whose parent is gone ends as after an abort, and completes its compensations."""
 
 
 async def execute_delegate(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
-    """Carry the call out, in one of the run's slots: a delegate never waits for a slot of its parent's."""
+    """Carry out the call in one of the run's slots. A delegate never waits for a slot of its parent."""
     target, task = delegate_arguments(permitted.call.arguments)
     refusal = delegation.delegation_problem(run.state, target)
     if refusal:
@@ -54,7 +57,7 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: CallIdentity
     run.change(delegation.with_waiting_delegate, child)
     since_s = run.held_up_s()
     try:
-        await asyncio.sleep(0)  # by then all delegates of the reply are announced, and share alike
+        await asyncio.sleep(0)  # now all delegates of the reply are recorded, so that they get equal shares
         await run.slots.acquire()
     except asyncio.CancelledError:
         run.change(delegation.without_delegate, identity)
@@ -122,7 +125,7 @@ async def _start_child(
 async def _await_ending(
     run: Run, permitted: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
 ) -> Outcome | FailedCall:
-    """Settle what an ended delegate used, and say what came of it."""
+    """Count an ended delegate's usage, and return the call's outcome."""
     result, error = None, "its result cannot be read"
     try:
         result = AgentResult.model_validate(await run.event(handle))
@@ -143,7 +146,7 @@ async def _await_ending(
 
 
 async def _run_uncancelled(work: Coroutine[Any, Any, Outcome | FailedCall]) -> Outcome | FailedCall:
-    """Let work that sees an interruption by itself go on to its end when the call is cancelled."""
+    """Let work that handles interruptions itself finish when the call is cancelled."""
     task = asyncio.create_task(work)
     while True:
         try:
@@ -157,7 +160,7 @@ ChildHandle = workflow.ChildWorkflowHandle[Any, Any]
 
 
 async def watch_child(run: Run, child: ChildHandle) -> None:
-    """Wait until the child has ended; guidance, pauses and the parent's own ending are passed on meanwhile."""
+    """Wait until the child has ended. Guidance, pauses and the parent's own ending are passed on meanwhile."""
     relay = _InterventionRelay(run, child)
     while not child.done():
         await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.is_behind)
@@ -168,10 +171,11 @@ async def watch_child(run: Run, child: ChildHandle) -> None:
 
 
 async def _end_child(run: Run, child: ChildHandle) -> None:
-    """Abort the child and wait for what it has by then; one that says nothing within the grace is cancelled.
+    """Abort the child and wait for its result. If it does not end within the grace, it is cancelled.
 
-    Within a turn of a session it has the time of its own calls, and is cancelled once nobody waits for the turn either.
-    The call has its outcome then, and this goes on behind it: what the child used is settled whenever it has ended.
+    In a turn of a session it gets the time of its own calls, and is cancelled once nobody waits for the turn. The call
+    has
+    its outcome by then, and this continues after it: the child's usage is counted whenever it has ended.
     """
     await _signal_child(child, "abort", delegate_abort_reason(run.state))
     try:
@@ -188,7 +192,9 @@ async def _end_child(run: Run, child: ChildHandle) -> None:
 
 
 class _InterventionRelay:
-    """What a child was told so far of what its parent was told. What is unread when it starts is for it, too."""
+    """Passes the parent's interventions on to a child. Guidance that is unread at the child's start is for the child
+    too.
+    """
 
     def __init__(self, run: Run, child: ChildHandle) -> None:
         self._run = run
@@ -202,7 +208,9 @@ class _InterventionRelay:
         return state.paused != self._is_paused or len(state.inbox) > self._told
 
     async def pass_on(self) -> None:
-        """Pass one thing on: one after the other, since the server keeps no order among signals on their way."""
+        """Pass on one intervention. They are sent one after the other, since the server does not keep signals in
+        order.
+        """
         state = self._run.state
         if state.paused != self._is_paused:
             self._is_paused = state.paused
@@ -216,7 +224,7 @@ class _InterventionRelay:
 
 
 async def _signal_child(child: ChildHandle, signal: str, *arguments: str) -> None:
-    """Send a signal; one that comes after the child's end is no fault."""
+    """Send a signal. One that comes after the child's end is no error."""
     if child.done():
         return
     try:
@@ -229,7 +237,7 @@ DELEGATE_HELD_SIGNAL = "delegate_held"
 
 
 async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
-    """Tell the parent of each change, until the task is cancelled."""
+    """Report each change to the parent, until the task is cancelled."""
     own_id, parent = workflow.info().workflow_id, workflow.get_external_workflow_handle(parent_id)
     while True:
         await workflow.wait_condition(lambda: is_paused_by_people(run.state) != run.state.told_held)
@@ -240,4 +248,4 @@ async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
             return
         run.change(
             with_parent_notified, held
-        )  # behind it: what is cut off by continuing as new is told by the next run
+        )  # afterwards: if continue-as-new cuts this off, the next segment reports it

@@ -1,4 +1,4 @@
-"""What a failure of an activity means: for the run's time, for the tool's health, for an effect."""
+"""What a failure of an activity means for the run's time, the tool's health, and the effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orga.workflows.types.tool_calls.tools import (
 
 
 def is_out_of_time(error: BaseException) -> bool:
-    """Return whether the attempts used up the time that they were given, or the next would come too late."""
+    """Return True if the attempts used up their time, or the next one would come too late."""
     if isinstance(error, ActivityError) and error.retry_state == RetryState.TIMEOUT:
         return True
     cause = root_cause(error)
@@ -33,13 +33,14 @@ def is_out_of_time(error: BaseException) -> bool:
 
 
 def is_invalid_input(error: BaseException) -> bool:
-    """Return whether the starter of the run asked for something that cannot be had."""
+    """Return True if the run's starter asked for something that does not exist."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
 
 
 def is_infrastructure_failure(error: BaseException, final: Collection[str] = ()) -> bool:
-    """Return whether the failure speaks of the tool's health: a time-out, or what another attempt might have cured.
+    """Return True if the failure says something about the tool's health: a time-out, or an error that a retry might
+    cure.
 
     `final` are the error types that the tool's options call final.
     """
@@ -51,28 +52,28 @@ def is_infrastructure_failure(error: BaseException, final: Collection[str] = ())
 
 
 def is_turned_away_by_worker(error: BaseException) -> bool:
-    """Return whether a worker turned the call away before it started: by an open circuit, or for want of a permit."""
+    """Return True if a worker rejected the call before it started: by an open circuit, or without a permit."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type in {CIRCUIT_OPEN, NOT_PERMITTED}
 
 
 def is_context_overflow(error: BaseException) -> bool:
-    """Return whether the provider refused a model call because its context is too long."""
+    """Return True if the provider refused a model call because its context is too long."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
 
 
 def is_refused_content(error: BaseException) -> bool:
-    """Return whether a content filter of the provider refused what a model call sent."""
+    """Return True if a content filter of the provider refused the input of a model call."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "ContentRefused"
 
 
 def may_have_acted(error: BaseException, effect: Effect) -> bool:
-    """Return whether the call may have had its effect although it failed.
+    """Return True if the call may have had its effect although it failed.
 
-    Of an irreversible one nothing else is assumed, unless its failure says that nothing was done: what nobody knows
-    must not be told as known. Of others it is what a failure says.
+    An irreversible call is assumed to have acted unless its failure says that nothing was done: uncertainty must not be
+    reported as certainty. For other calls the failure decides.
     """
     cause = root_cause(error)
     if effect == "read_only":
@@ -87,17 +88,17 @@ def may_have_acted(error: BaseException, effect: Effect) -> bool:
 
 
 def had_effect(error: BaseException) -> bool:
-    """Return whether the call had its effect: only what it answered is no use."""
+    """Return True if the call had its effect, and only its answer is unusable."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and DONE in cause.details
 
 
 def may_still_act(error: BaseException) -> bool:
-    """Return whether what the call began may still act: its worker cut it off, and could not stop it."""
+    """Return True if the call's work may still act, because its worker cut it off and could not stop it."""
     cause = root_cause(error)
     return isinstance(cause, ApplicationError) and GOES_ON in cause.details
 
 
 def _text_details(error: ApplicationError) -> set[str]:
-    """Return the details that are words: another maker's worker may send any JSON."""
+    """Return the details that are text. Another maker's worker may send any JSON."""
     return {detail for detail in error.details if isinstance(detail, str)}

@@ -1,6 +1,6 @@
-"""Gate: a verdict for all that is proposed. Only this module makes an `AllowedCall`, and only that is carried out.
+"""Gate: a verdict for every proposal. Only this module makes an `AllowedCall`, and only allowed calls are carried out.
 
-The policy engine is asked once about all that is proposed at once. Whatever goes wrong is a denial.
+The policy engine is asked once about all proposals of a reply. Any failure is a denial.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
-"""Of an engine that is a server of its own: then the gate is an ordinary activity."""
+"""Seconds for an engine on a server of its own. Then the gate is an ordinary activity."""
 
 SERVER_CALL_S = 3.0
-"""More for each call of a reply beyond the first: a server may take them one after the other."""
+"""Additional seconds for each call of a reply after the first, because a server may judge them one after the other."""
 
 HEARTBEAT_S = 5.0
-"""Without a sign of life from the worker: then another one asks, however long the attempt may be."""
+"""Seconds without a heartbeat. Then another worker asks, however long the attempt may take."""
 
 MAX_ATTEMPTS = 3
 
 
 ENDING_TIMEOUT_S = 3.0
-"""For the gate's word on what an ending brings: the run's time may be up already."""
+"""Seconds for the gate's verdict on the text of an ending, because the run's time may be used up."""
 
 
 class AllowedCall(NamedTuple):
-    """A call that the gate allowed, exactly as it stands here."""
+    """A call that the gate allowed, exactly as it is here."""
 
     call: ToolCall
     spec: ToolSpec
     verdict: Verdict
     purpose: Purpose = "reply"
     approver: str = ""
-    """Who has approved it, where somebody had to."""
+    """The person who approved it, if approval was needed."""
 
 
 class GateResult(NamedTuple):
-    """A call and what the gate decided; `permitted` is set when it is allowed."""
+    """A call and the gate's decision. `permitted` is set if it is allowed."""
 
     call: ToolCall
-    """As the model proposed it."""
+    """The call as the model proposed it."""
     verdict: Verdict
     permitted: AllowedCall | None = None
     rejected: Outcome | None = None
-    """What became of a call that was allowed, and that a later stage turned down."""
+    """The outcome of an allowed call that a later stage rejected."""
     place: str = ""
-    """Where it is carried out: the id of its activity, which a permit is bound to; of an answer its iteration."""
+    """The call's activity id, which a permit is bound to. For an answer: its iteration."""
 
     @property
     def proposed(self) -> ToolCall:
-        """The call that the verdict is about: policy may have put other arguments in place of the model's."""
+        """The call that the verdict is about. Policy may have replaced the model's arguments."""
         arguments = self.verdict.arguments
         return self.call if arguments is None else self.call.with_arguments(arguments)
 
@@ -82,44 +82,43 @@ P = ParamSpec("P")
 def answer_conclusion(
     take_in: Callable[Concatenate[AgentState, P], AgentState], *args: P.args, **kwargs: P.kwargs
 ) -> AnswerConclusion:
-    """Return how a final answer is taken in: with these arguments."""
+    """Return a function that adds a final answer with these arguments."""
     return lambda state: take_in(state, *args, **kwargs)
 
 
 class GatedReply(NamedTuple):
-    """A reply whose every call, or whose answer, has its verdict."""
+    """A reply with a verdict on each call, or on its answer."""
 
     classified: ClassifiedReply
     results: tuple[GateResult, ...]
-    """Of the calls; of a final answer the one result on it."""
+    """Results of the calls, or the one result of a final answer."""
     held_up_s: float
-    """For how long people had held the run up when all of it was last put to the gate."""
+    """Seconds that people had held up the run when all of it was last judged."""
     is_answered: bool = False
-    """Whether people were asked about some of it: they have answered, and another run would ask them again."""
+    """Whether people were asked about it. They have answered, and another segment would ask them again."""
     conclusion: AnswerConclusion | None = None
-    """How a final answer is taken in, once a stage has found something wrong, or let it pass."""
+    """How a final answer is added, once a stage has found a problem or accepted it."""
 
     @property
     def reply(self) -> Reply:
-        """The reply."""
         return self.classified.reply
 
     @property
     def answer(self) -> Verdict | None:
-        """The verdict on a final answer."""
+        """The verdict on a final answer, or None."""
         return None if self.reply.calls else self.results[0].verdict
 
     @property
     def allowed(self) -> tuple[ToolCall, ...]:
-        """The calls that may be carried out, in call order: with the arguments that policy has put in, where it did."""
+        """The calls that may be carried out, in call order, with the arguments that policy changed."""
         return tuple(result.permitted.call for result in self.results if result.permitted is not None)
 
 
 async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
-    """Ask the policy engine. Whatever goes wrong is a denial.
+    """Ask the policy engine. Any failure is a denial.
 
     Raises:
-        Interrupted: The run is ended before it has decided.
+        Interrupted: The run ends before there is a decision.
     """
     reply = classified.reply
     if reply.calls:
@@ -134,7 +133,9 @@ async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
 
 
 async def is_text_allowed(run: Run, text: str) -> bool:
-    """Return whether a run that ends without an answer may bring this text: judged as one, in a few seconds."""
+    """Return True if a run without an answer may end with this text. It is judged like an answer, within a few
+    seconds.
+    """
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
     request = gate_request(run, (answer,), (ENDING,), "ending").without_schema()
     deadline = run.beside(run.event(workflow.sleep(ENDING_TIMEOUT_S, summary="to judge what was gathered")))
@@ -155,10 +156,15 @@ async def judge_calls(
 ) -> tuple[GateResult, ...]:
     """Return a result for each call, in call order.
 
-    `places` say where each is carried out: the ids of their activities.
+    Args:
+        run: The run.
+        calls: The calls to judge.
+        places: The activity ids of the calls.
+        purpose: The purpose of the calls.
+        is_cut_short: Whether judging has to end. None: when the run is interrupted.
 
     Raises:
-        Interrupted: It is cut short before, where nothing else is said by the end of the run.
+        Interrupted: It is cut short before there is a decision.
     """
     verdicts = await ask_for_verdicts(
         run, gate_request(run, calls, places, purpose), is_cut_short or run.is_interrupted
@@ -170,7 +176,7 @@ async def judge_calls(
 
 
 async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> tuple[GateResult, ...]:
-    """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
+    """Judge allowed calls once more after a person held up the reply, because policy may have changed."""
     calls, places = tuple(result.proposed for result in results), tuple(result.place for result in results)
     verdicts = await ask_for_verdicts(run, gate_request(run, calls, places, purpose), run.is_interrupted)
     return tuple(
@@ -180,7 +186,7 @@ async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpos
 
 
 async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
-    """Judge once more a call that a person has approved under the policy set of its latest verdict."""
+    """Judge a call once more that a person approved under the policy set of its latest verdict."""
     request = gate_request(run, (result.proposed,), (result.place,), purpose)
     request = request.with_approval(approver, result.verdict.version)
     (verdict,) = await ask_for_verdicts(run, request, run.is_interrupted)
@@ -190,10 +196,10 @@ async def judge_approved(run: Run, result: GateResult, approver: str, purpose: P
 
 
 async def confirm_call(run: Run, result: GateResult) -> GateResult:
-    """Judge a permitted call once more, just as it is.
+    """Judge a permitted call once more, unchanged.
 
     Raises:
-        Interrupted: The run is ended before: no earlier permission stands.
+        Interrupted: The run ends first. No earlier permission is valid then.
     """
     permitted = result.permitted
     if permitted is None:
@@ -208,19 +214,21 @@ async def confirm_call(run: Run, result: GateResult) -> GateResult:
 
 
 def with_denial(result: GateResult, reason: str) -> GateResult:
-    """Return the result on a call that is denied after all."""
+    """Return the result of a call that is denied after all."""
     return GateResult(result.call, gate_denial(reason), place=result.place)
 
 
 def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
-    """Return a later verdict with the arguments that policy put in the place of the model's: it has yet to be told."""
+    """Return a later verdict with the arguments that policy changed earlier, because the model has yet to learn of
+    them.
+    """
     if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
     return verdict.with_arguments(result.verdict.arguments)
 
 
 def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpose, approver: str = "") -> GateResult:
-    """Return the result on what was judged, by this verdict."""
+    """Return the result of this verdict."""
     call, spec = judged.call, run.setup.tool(judged.call.name)
     if spec is None and verdict.decision == "allow" and call.name != ANSWER:
         verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")
@@ -233,7 +241,7 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
 def gate_request(
     run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
 ) -> GateRequest:
-    """Return what the policy engine is asked about these calls, or about the answer that stands as one."""
+    """Return the request about these calls, or about an answer in the form of a call."""
     is_answer = any(call.name == ANSWER for call in calls)
     names = set[str]() if is_answer else {call.name for call in calls}
     return GateRequest(
@@ -257,7 +265,7 @@ def gate_request(
 
 
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
-    """Return a verdict for each place that was asked about, in their order."""
+    """Return a verdict for each place of the request, in order."""
     try:
         verdicts = (await run.result_of(asyncio.create_task(_ask_gate(run, request)), is_cut_short)).on(request.places)
         problem = "the gate did not give one verdict for each proposal"
@@ -288,8 +296,8 @@ async def _ask_gate(run: Run, request: GateRequest) -> Verdicts:
                 retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
             )
         )
-    # A local activity ends within its workflow task: an abort that arrives meanwhile is seen after the verdict.
-    # History has only its result, so the verdicts name what they are about.
+    # A local activity ends within its workflow task: an abort that arrives meanwhile is handled after the verdict.
+    # History has only its result, so the verdicts name their subjects.
     return await workflow.execute_local_activity(
         "gate",
         request,

@@ -1,6 +1,6 @@
-"""Knowledge: what may concern a reasoning step is recalled ahead of it; what was learnt is stored at the end.
+"""Knowledge: recalls items before a reasoning step, and stores learnings at the end.
 
-A store that is down changes nothing but that: a run goes on without, and says so in its journal.
+A run continues without a store that is down, and says so in its journal.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_i
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 ATTEMPT_S = 5.0
-"""More than the activity gives itself."""
+"""Seconds. More than the activity's own limit."""
 
 MAX_ATTEMPTS = 2
 
 LEARNING_TIMEOUT_S = 60.0
-"""For storing what was learnt, another worker's attempt behind one that died among it."""
+"""Seconds to store learnings, including a second attempt after a worker has died."""
 
 ABORTED_LEARNING_TIMEOUT_S = 20.0
-"""Of a run that was aborted."""
+"""Seconds for a run that was aborted."""
 
 
 async def recall_context(run: Run) -> None:
-    """Put what may concern the next step into the conversation, where other words or places are talked of.
+    """Add items that fit the next step to the conversation, if its words or paths have changed.
 
     A run without knowledge does nothing here.
 
@@ -66,10 +66,11 @@ async def _recall(request: RecallRequest) -> RecalledContext:
 
 
 async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: float | None = None) -> None:
-    """Store what the run has learnt, or a turn of a session, once, where the config asks for it and the gate allows it.
+    """Store the learnings of a run or a turn once, if the config asks for it and the gate allows it.
 
-    It is a call of `store_knowledge`, so a run that is not offered that tool stores nothing; nor is there anything
-    where somebody behind the gate would have to look at the call first: nobody is asked behind the end.
+    This is a call of `store_knowledge`, so a run without that tool stores nothing. It also stores nothing if a review
+    stage
+    would have to see the call, because nobody is asked after the end.
     """
     call = learnings.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):

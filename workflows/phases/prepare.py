@@ -1,6 +1,6 @@
-"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares.
+"""Before the first iteration: the setup, which a worker resolves once, and the past of a fork.
 
-Then what the task refers to is looked up by calls, which pass the gate like any.
+Then the task's references are looked up by calls, which pass the gate like any others.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 PAST_ATTEMPT_S = 120.0
-"""It replays a history of any length."""
+"""Seconds. It replays a history of any length."""
 
 HEARTBEAT_TIMEOUT_S = 10.0
 
 
 async def adopt_past(run: Run) -> None:
-    """Share the past of another run where this one is to.
+    """Take over the past of another run, if this run is a fork.
 
     Raises:
         Interrupted: The run was interrupted first.
-        ActivityError: `InvalidInput` where there is no such past, not retried; else nobody could read it in time.
-        ApplicationError: `InvalidInput` for a past that is none.
+        ActivityError: `InvalidInput`, not retried, if there is no such past. Otherwise nobody could read it in time.
+        ApplicationError: `InvalidInput` for an invalid past.
     """
     wish = run.state.fork
     if wish is None:
@@ -78,7 +78,7 @@ async def _read_past(wish: AnyForkInput, within_s: float) -> Any:
 
 
 ATTEMPT_S = 10.0
-"""It reads configuration; a worker that dies over it costs no more than one that dies over a model call."""
+"""Seconds. It reads configuration. A worker that dies then costs no more time than one that dies in a model call."""
 
 
 async def prepare_setup(run: Run) -> Setup:
@@ -86,9 +86,10 @@ async def prepare_setup(run: Run) -> Setup:
 
     Raises:
         Interrupted: The run was interrupted first.
-        ActivityError: `InvalidInput` for an unknown agent, tool or model, not retried; else nobody could tell in time.
-        ApplicationError: `InvalidInput` for a fact that a decision needs and the input does not give, and for more than
-            any run can carry on.
+        ActivityError: `InvalidInput`, not retried, for an unknown agent, tool or model. Otherwise nobody answered in
+            time.
+        ApplicationError: `InvalidInput` if the input lacks a fact that a decision needs, or is more than a run can
+            carry.
     """
     run.raise_if_interrupted()
     setup = await run.result_of(asyncio.create_task(run.event(_prepare(run))), run.is_interrupted)
@@ -134,7 +135,7 @@ async def _prepare(run: Run) -> Setup:
 
 
 async def hydrate(run: Run) -> None:
-    """Look up, once in a run or a turn, what its task refers to; one that refers to nothing leaves no trace."""
+    """Look up the task's references, once in a run or a turn. A task without references leaves no trace."""
     if run.state.hydrated or run.is_interrupted():
         return
     config = run.config.pre_hydration or PreHydration()
@@ -156,7 +157,7 @@ async def hydrate(run: Run) -> None:
 
 
 async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
-    """Return an outcome for each call that was judged; none when the run is ended before."""
+    """Return an outcome for each call that was judged. Empty if the run ends first."""
     places = tuple(f"{run.lookups_place}.{index}" for index in range(len(calls)))
     since_s = run.held_up_s()
     try:
@@ -176,7 +177,7 @@ async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: flo
 
 
 async def _settle_lookups(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: float) -> None:
-    """Wait for all of them, for the deadline, or for the end of the run; what is in by then is kept."""
+    """Wait for all of them, for the deadline, or for the end of the run. Results until then are kept."""
     if not tasks:
         return
     deadline = run.beside(run.event(workflow.sleep(timeout_s, summary="pre-hydration")))

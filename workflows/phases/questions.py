@@ -1,7 +1,7 @@
-"""What stages ask people: approvals of calls, and more tool calls where these are more than are left.
+"""Questions of the review stages: approvals of calls, and a larger budget of tool calls.
 
-Calls that need a yes are held until each has an answer; then they are judged once more, as is a call that was allowed
-before the run was paused.
+Calls that need approval are held until each has an answer. Then they are judged once more, and so are calls that were
+allowed before the run was paused.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from orga.workflows.types.questions import Item
 from orga.workflows.types.tool_calls.gate import Purpose
 
 MAX_ROUNDS = 5
-"""Times that one call is asked about anew because the policy set changed while a person decided."""
+"""How often one call is asked about because the policy set changed while a person decided."""
 
 
 async def approve_reply(run: Run, gated: GatedReply) -> GatedReply:
-    """Return the reply once nothing of it waits for a person any more; while it does, the run may continue as new."""
+    """Return the reply once none of it waits for a person. While it waits, the run may continue as new."""
     is_asked = any(result.verdict.decision == "approval" for result in gated.results)
     results = await ask_approval(run, gated.results, str(run.state.iteration), may_roll_over=True)
     return gated._replace(results=results, held_up_s=run.held_up_s(), is_answered=is_asked)
@@ -34,13 +34,15 @@ async def approve_reply(run: Run, gated: GatedReply) -> GatedReply:
 async def ask_approval(
     run: Run, results: tuple[GateResult, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
 ) -> tuple[GateResult, ...]:
-    """Return the results once no call waits for a person any more.
+    """Return the results once no call waits for a person.
 
-    An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the approver
-    named, and a set that has changed meanwhile asks anew. So are the calls beside it that needed no yes.
+    An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the
+    approver's
+    name. If the set has changed meanwhile, people are asked again. Allowed calls of the same reply are judged again
+    too.
 
     Raises:
-        Interrupted: The run is ended before; one that ends asks nobody any more.
+        Interrupted: The run ends first. A run that is ending asks nobody.
     """
     for round_number in range(MAX_ROUNDS):
         held = [index for index, result in enumerate(results) if result.verdict.decision == "approval"]
@@ -61,7 +63,7 @@ async def ask_approval(
 async def _ask_about(
     run: Run, results: tuple[GateResult, ...], held: list[int], place: str, may_roll_over: bool
 ) -> dict[int, Item]:
-    """Ask a person about the calls at these places, all in one question."""
+    """Ask a person about the calls at these indexes, all in one question."""
     items = [
         approvals.approval_item(
             run.state,
@@ -82,7 +84,9 @@ async def _ask_about(
 
 
 def occasion_id() -> str:
-    """Return what no other asking has: the server seeds chance anew with each reset, and a replay sees the same."""
+    """Return an id of this one request. The server reseeds the random generator with each reset, and a replay repeats
+    it.
+    """
     return f"{workflow.random().getrandbits(64):016x}"
 
 
@@ -101,7 +105,7 @@ async def _judge_decided(
 
 
 async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
-    """Judge the calls that waited beside the held ones: what was allowed days ago may be forbidden by now."""
+    """Judge the calls that waited with the held ones: calls that were allowed days ago may be forbidden now."""
     places = [index for index, result in enumerate(results) if result.permitted is not None]
     if not places:
         return {}
@@ -110,10 +114,10 @@ async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpos
 
 
 async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
-    """Return the result that holds once the run is paused no more.
+    """Return the result that applies once the run is no longer paused.
 
     Raises:
-        Interrupted: The run is ended before.
+        Interrupted: The run ends first.
     """
     if not run.state.paused:
         return result
@@ -122,7 +126,7 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
 
 
 async def ask_for_calls(run: Run, gated: GatedReply) -> GatedReply:
-    """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
+    """Ask for a larger budget if there are more tool calls than it allows. Otherwise the excess calls are not run."""
     calls = gated.allowed
     limit: Stop = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
     if dispatch.exceeds_call_budget(run.state, calls) and limits.can_ask_for_budget(run.state, limit):

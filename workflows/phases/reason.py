@@ -1,7 +1,8 @@
-"""Reason: one model call, its context handed over by reference, compacted first where it outgrew its budget.
+"""Reason: one model call. Its context is passed by reference, and compacted first if it exceeds its budget.
 
-A call beats, is retried, and gives way to whatever interrupts the run; one whose context was too long for the provider
-is made once more with half of it. One that a content filter refused is made again without what may be at fault.
+A call sends heartbeats, is retried, and ends if the run is interrupted. If its context was too long for the provider,
+it
+is repeated once with half of it. If a content filter refused it, it is repeated without the possible causes.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ MAX_RETRY_INTERVAL_S = 60
 
 
 class ModelCall(NamedTuple):
-    """An activity that answers with a `Reply`."""
+    """An activity that returns a `Reply`."""
 
     activity: str
     activity_id: str
     request: ReasonRequest | SummariseRequest
     limit_s: int
-    """For all attempts together."""
+    """Seconds for all attempts together."""
     max_attempts: int
     summary: str | None = None
-    """What the Temporal UI shows beside it."""
+    """The summary in the Temporal UI."""
     result: type[Reply] = Reply
 
 
 async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError:
-    """Return what the model says, or why it says nothing.
+    """Return the model's reply, or the error if there is none.
 
     Raises:
         Interrupted: The run was interrupted first.
@@ -68,7 +69,7 @@ async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError
     task = asyncio.create_task(run.event(_call_model(call)))
     try:
         return await run.result_of(task, run.is_interrupted)
-    except asyncio.CancelledError:  # of a review, when the tool calls beside it are cut short
+    except asyncio.CancelledError:  # in a review, when the tool calls of the same reply are cut short
         task.cancel()
         raise
     except ActivityError as error:
@@ -96,10 +97,10 @@ SUMMARY_ATTEMPTS = 3
 
 
 async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conversation]:
-    """Return what the model is to see, its messages within the budget, and the conversation once it has.
+    """Return the reference for a model call with its messages within the budget, and the conversation after it.
 
     Raises:
-        Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
+        Interrupted: The run is to end first, possibly at a limit that the summary has reached.
     """
     if is_within_budget(run.state.conversation, token_budget):
         return reference_and_sent(run.state.conversation)
@@ -114,7 +115,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
 
 
 async def _request_summary(run: Run, plan: Compaction) -> Reply | None:
-    """Return a model's summary of what goes, or None when it cannot be had: the run goes on without."""
+    """Return a model's summary of the dropped messages. None if it failed; the run continues without."""
     reply = await execute_model_call(run, _summary_call(run, plan))
     if isinstance(reply, Reply):
         return reply
@@ -145,7 +146,7 @@ MAX_ATTEMPTS = 10
 
 
 class ProposedReply(NamedTuple):
-    """What the model proposes, and the conversation once the model has seen all of it."""
+    """The model's proposal, and the conversation after the model has seen all of it."""
 
     classified: ClassifiedReply
     conversation: Conversation
@@ -156,11 +157,11 @@ class NoReply(NamedTuple):
 
     detail: str
     is_out_of_time: bool = False
-    """The server gave up at its limit, which knows nothing of pauses: with time left on the clock it is asked again."""
+    """The server gave up at its limit, which ignores pauses. If time is left on the clock, the model is asked again."""
     is_overflow: bool = False
     """The context was too long for the provider."""
     is_refused_content: bool = False
-    """A content filter of the provider refused something in the context."""
+    """A content filter of the provider refused part of the context."""
 
 
 def _reason_request(iteration: int, context: ContextRef) -> ReasonRequest:
@@ -168,7 +169,7 @@ def _reason_request(iteration: int, context: ContextRef) -> ReasonRequest:
 
 
 class ModelPrompt(NamedTuple):
-    """What the model is asked for: an activity, what its request begins with, and what it answers with."""
+    """A request to the model: its activity, the type of its request, and the type of its reply."""
 
     activity: str = "reason"
     request: Callable[[int, ContextRef], ReasonRequest] = _reason_request
@@ -179,7 +180,7 @@ NEXT_STEP_PROMPT = ModelPrompt()
 
 
 async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
-    """Ask the model for its next step; a context too long for it is halved, where it can be, and sent once more.
+    """Ask the model for its next step. A context that is too long for it is halved, if possible, and sent once more.
 
     Raises:
         Interrupted: The run is to end first.
@@ -199,7 +200,7 @@ async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> Propo
 async def _ask_without_refused(
     run: Run, turn: ModelPrompt, refused: ContextRef, why: NoReply
 ) -> ProposedReply | NoReply:
-    """Ask again without what the content filter may have refused; if nothing helps, replace what is new.
+    """Ask again without content that the filter may have refused. If nothing helps, replace the new content.
 
     Raises:
         Interrupted: The run is to end first.
@@ -222,7 +223,7 @@ async def _ask_without_refused(
 
 
 def carried_proposal(run: Run, reply: Reply) -> ProposedReply:
-    """Return what was proposed to the run before this one, which continued as new while people held it up."""
+    """Return the proposal of the previous segment, which continued as new while people held it up."""
     return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
 
 

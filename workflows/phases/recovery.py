@@ -1,4 +1,4 @@
-"""Recovery: what a tool's config says to do once a call's attempts are used up; what stands in for it is a call too."""
+"""Recovery: the strategies of a tool's config once a call's attempts are used up. An alternative is a call too."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recove
 
 
 async def execute_call_once(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
-    """Carry the call out once. A tool named `delegate` of an agent without delegates is a tool like others."""
+    """Carry out the call once. If the agent has no delegates, a tool named `delegate` is an ordinary tool."""
     if loop_tool(permitted.call.name).is_run and run.setup.delegates:
         return await execute_delegate(run, permitted, place)
     return await execute_attempt(run, permitted, place)
 
 
 class RecoveryCase(NamedTuple):
-    """A call whose attempts are used up, and what is to be done about it."""
+    """A call whose attempts are used up, and the recovery to apply."""
 
     permitted: AllowedCall
     place: CallIdentity
     failure: FailedCall
     settings: Recovery
     made: list[Alternative]
-    """The calls in place of it that were judged, as they end."""
+    """Alternatives that were judged, in the order in which they ended."""
 
 
 async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
-    """Call the alternatives in order, each through the gate; never after an effect that may have happened."""
+    """Call the alternatives in order, each through the gate, but never after a possible effect."""
     place, call = case.place, case.permitted.call
     if case.failure.is_unknown:
         return None
@@ -86,7 +86,7 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
 async def _gate_fallback(
     run: Run, call: ToolCall, place: CallIdentity, is_cut_short: CutShort
 ) -> AllowedCall | Outcome:
-    """Return the call as it may be made, or why it is not: gate, stages and `max_tool_calls` count for it, too."""
+    """Return the call if it may be made, or why not. Gate, review stages and `max_tool_calls` apply to it too."""
     if not can_begin_another_call(run.state):
         return over_budget_outcome(run.state, call)
     try:
@@ -104,7 +104,9 @@ async def _gate_fallback(
 
 
 async def _find_objection(run: Run, permitted: AllowedCall, place: CallIdentity) -> str:
-    """Return why it may not stand in, or ""; before the first reasoning step there are no stages: it must only read."""
+    """Return why the call may not be an alternative, or "". Before the first step there are no stages: it may only
+    read.
+    """
     if place.is_before_reasoning:
         return "" if permitted.spec.effect == "read_only" else "it is no lookup"
     return "it was turned down" if await review_stages.stage_objection(run, permitted, place.activity_id) else ""
@@ -116,7 +118,7 @@ def _record_alternative(run: Run, case: RecoveryCase, alternative: Alternative, 
 
 
 def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | FailedCall) -> Outcome | None:
-    """Return what the alternative made of the call; None where the next one may be tried."""
+    """Return the outcome of the original call after an alternative. None if the next one may be tried."""
     call, error = case.permitted.call, case.failure.error
     if isinstance(attempt, FailedCall):
         if not attempt.is_unknown:
@@ -171,13 +173,13 @@ async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
     left = recovery.tries_left(run.state, case.permitted.spec) or 0
     outcome = case.failure.outcome(case.permitted.call)
     if left and case.failure.is_unknown:
-        return outcome  # it must not be made again: nothing to correct
+        return outcome  # it must not be repeated, so there is nothing to correct
     told = given_up_text(case.permitted.spec.name) if left == 0 else tries_left_text(left)
     return outcome.with_words(after=f"\n{told}")
 
 
 async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
-    """Ask a person as often as a retry that the person wants fails."""
+    """Ask a person, again after each failed retry that the person wants."""
     permitted, failure, retries = case.permitted, case.failure, 0
     call = permitted.call
     try:
@@ -185,7 +187,7 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
             question_id = f"call-{case.place.activity_id}-{retries}"
             failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.unclear)
             asked = await ask_people(run, escalation_question(run.state, failed_call, case.settings))
-            decision = cast("Resolution", asked.resolution)  # what is never moot comes back decided
+            decision = cast("Resolution", asked.resolution)  # a question that is never moot is returned decided
             if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
@@ -235,14 +237,14 @@ _STRATEGIES: dict[RecoveryStrategy, _Strategy] = {
     "escalate": _escalate_to_person,
     "dead_letter": _dead_letter,
 }
-"""`retry` is an option of the activity; after it there is nothing more to do."""
+"""`retry` is missing because it is an option of the activity."""
 
 _PERSON_STRATEGIES: frozenset[RecoveryStrategy] = frozenset({"escalate", "dead_letter"})
-"""Not for what is only looked up before the first reasoning step: its failure is told, nobody has to act on it."""
+"""Not for lookups before the first reasoning step: their failures are reported, and nobody has to act on them."""
 
 
 async def resolve_stuck_steps(run: Run) -> None:
-    """Wait until a person has decided about every step that asks for one; an ended run closes all its questions."""
+    """Wait until a person has decided about every stopped step. A run that ends closes all its questions."""
     for question in [each for each in run.state.questions if each.kind == "escalation"]:
         with suppress(Interrupted):
             asked = await ask_people(run, question, may_roll_over=True)

@@ -1,4 +1,4 @@
-"""The stages between a reply and its effects, as the table has them; one more is a function in its file, and a row."""
+"""The functions of the review stages, in the order of their table. A new stage is a function here and a row there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 async def check_answer(run: Run, gated: GatedReply) -> GatedReply:
-    """Find the first thing that is wrong with the answer."""
+    """Find the first problem of the answer."""
     return gated._replace(conclusion=_answer_problem(run, gated))
 
 
@@ -37,10 +37,10 @@ def _answer_problem(run: Run, gated: GatedReply) -> AnswerConclusion | None:
 
 
 async def confirm_if_paused(run: Run, results: tuple[GateResult, ...], since_s: float) -> tuple[GateResult, ...]:
-    """Confirm what is permitted, where people have held the run up since then: policy may have changed.
+    """Confirm permitted calls if people have held up the run since then, because policy may have changed.
 
     Raises:
-        Interrupted: The run is ended before.
+        Interrupted: The run ends first.
     """
     if not run.was_held_up(since_s):
         return results
@@ -53,17 +53,17 @@ async def confirm_if_paused(run: Run, results: tuple[GateResult, ...], since_s: 
 
 
 async def confirm_calls(run: Run, gated: GatedReply) -> GatedReply:
-    """Judge once more what may be carried out, where people have held the run up since."""
+    """Judge permitted calls once more if people have held up the run since."""
     return gated._replace(results=await confirm_if_paused(run, gated.results, gated.held_up_s))
 
 
 def conclude_reply(run: Run, gated: GatedReply) -> None:
-    """Take a reply in that asks for no calls, or is to be repaired: an answer as the stages have it."""
+    """Add a reply without calls, or one to repair, as the stages have concluded."""
     run.change(gated.conclusion or answer_conclusion(observe.with_answer, gated.reply))
 
 
 StagePass = Callable[[Run, GatedReply], Awaitable[GatedReply]]
-"""Narrows what may be carried out, or how an answer is taken in; none makes a permission but by the gate."""
+"""Narrows the permitted calls, or the conclusion about an answer. Only the gate makes a permission."""
 
 CALL_STAGE_PASSES: Mapping[StageName, StagePass] = {
     "approval": approve_reply,
@@ -81,14 +81,14 @@ ANSWER_STAGE_PASSES: Mapping[StageName, StagePass] = {
 STAGE_OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable[Outcome | None]]] = {
     "critics": call_objection
 }
-"""Of a call that is none of the reply's: it stands in for another, or is sent again."""
+"""Stages for a call that is not one of the reply's: an alternative, or one that is sent again."""
 
 
 async def stage_objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
-    """Return what becomes of a call that is none of the reply's, by the first stage that turns it down, or None.
+    """Return the outcome if a stage rejects a call that is not one of the reply's, else None.
 
     Raises:
-        Interrupted: The run is ended before.
+        Interrupted: The run ends first.
     """
     for stage in CALL_STAGES:
         if stage.name in STAGE_OBJECTIONS and (found := await STAGE_OBJECTIONS[stage.name](run, permitted, place)):
@@ -100,21 +100,21 @@ ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
     "approval": lambda run, gated: any(each.verdict.decision == "approval" for each in gated.results),
     "budget": lambda run, gated: run.config.max_tool_calls is not None,
 }
-"""Of stages that only ask people: whether they may have something to ask."""
+"""Whether a stage that only asks people may have a question."""
 
 
 def _is_stage_idle(run: Run, stage: ReviewStage, gated: GatedReply) -> bool:
-    """Return whether a stage has nothing to do; what the run before this one asked may have to be withdrawn."""
+    """Return True if a stage has nothing to do. A question of the previous segment may have to be withdrawn."""
     if stage.needs:
         return not getattr(run.setup, stage.needs)
     return stage.name in ASKS_PEOPLE and not run.state.questions and not ASKS_PEOPLE[stage.name](run, gated)
 
 
 async def pass_review_stages(run: Run, gated: GatedReply) -> GatedReply:
-    """Let a reply pass its stages, one after the other.
+    """Pass a reply through its stages, one after the other.
 
     Raises:
-        Interrupted: The run is to end: nothing of the reply may be carried out.
+        Interrupted: The run is to end. No call of the reply may be carried out.
     """
     stages, passes = (CALL_STAGES, CALL_STAGE_PASSES) if gated.reply.calls else (ANSWER_STAGES, ANSWER_STAGE_PASSES)
     for number, stage in enumerate(stages):

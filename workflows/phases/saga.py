@@ -1,4 +1,4 @@
-"""A `saga` call: its steps in order, each through the gate; what was done is taken back when one of them fails."""
+"""A `saga` call: its steps in order, each through the gate. If one fails, the finished steps are compensated."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from orga.workflows.types.tool_calls.loop_tools import SagaStep
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 UNDO_GRACE_S = 60.0
-"""Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind.
+"""Seconds for compensations once the run is interrupted, because an abort must not leave half a saga.
 
-A step that ignores its cut has as many before, to end by itself.
+A step that ignores its cut first gets as many seconds to end by itself.
 """
 
 PartExecutor = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
-"""Carries one allowed call out at a place, to its outcome, until it is cut short."""
+"""Carries out one allowed call at a place, until it is cut short."""
 
 
 class _SagaPart(NamedTuple):
-    """A step, or the compensation of one."""
+    """A step, or its compensation."""
 
     place: str
-    """That of the saga, and `.s1` for its second step, `.c1` for the compensation of it."""
+    """The saga's place with `.s1` for its second step, or `.c1` for that step's compensation."""
     call: ToolCall
     purpose: Purpose
     kind: str
 
 
 class _RunningSaga(NamedTuple):
-    """One saga of a run. It holds no slot: its calls take theirs, one after the other."""
+    """One saga of a run. It holds no slot: its calls take slots one after the other."""
 
     run: Run
     call: ToolCall
@@ -64,9 +64,9 @@ class _RunningSaga(NamedTuple):
 
 
 async def execute_saga(run: Run, permitted: AllowedCall, place: str, carry: PartExecutor) -> Outcome:
-    """Return the one outcome of a saga. It sees by itself that the run is interrupted, and must not be cancelled.
+    """Return the single outcome of a saga. It handles interruptions itself, and must not be cancelled.
 
-    Its recovery is to take back what was done; those of its tools answer for its calls.
+    Its own recovery is compensation. Its tools' recoveries apply to its calls.
     """
     try:
         one = _RunningSaga(run, permitted.call, place, saga.saga_steps(permitted.call), carry)
@@ -93,9 +93,9 @@ async def _play_saga(one: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[
 
 
 async def _foreseen_problem(one: _RunningSaga) -> str:
-    """Return why the gate would stop the saga on its way, or "": what could not be taken back is not begun.
+    """Return why the gate would stop the saga on its way, or "". A saga that could not be undone does not begin.
 
-    Each call is judged again when its turn comes; what a person has to approve is asked only then.
+    Each call is judged again when its turn comes. People are asked for approval only then.
     """
     indexes = range(len(one.steps))
     back = [part for part in map(one.compensation, indexes) if part is not None]
@@ -115,7 +115,7 @@ async def _judge_parts(
 
 
 async def _execute_steps(one: _RunningSaga) -> tuple[Outcome, ...]:
-    """Return the outcomes of the steps that were begun: up to the first that did not succeed."""
+    """Return the outcomes of the steps that began: up to the first one without success."""
     run, outcomes = one.run, list[Outcome]()
     for index in range(len(one.steps)):
         if run.state.paused:
@@ -129,7 +129,7 @@ async def _execute_steps(one: _RunningSaga) -> tuple[Outcome, ...]:
 
 
 async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
-    """Return the outcomes of the compensations, by step. One that fails is no reason to leave the others out."""
+    """Return the outcomes of the compensations, by step. If one fails, the others are carried out all the same."""
     undone: dict[int, Outcome] = {}
     grace = one.run.beside(_wait_for_undo_grace(one.run))
     for index in saga.steps_to_compensate(one.steps, outcomes):
@@ -143,7 +143,7 @@ async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) ->
 
 
 async def _wait_for_undo_grace(run: Run) -> None:
-    """Last until compensations have to end: as long as they need, unless the run is interrupted and stays so."""
+    """Return when compensations have to end: only after an interruption that lasts for the whole grace."""
     while True:
         await workflow.wait_condition(run.is_interrupted)
         try:
@@ -156,7 +156,7 @@ async def _wait_for_undo_grace(run: Run) -> None:
 
 
 async def _execute_part(one: _RunningSaga, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
-    """Return the outcome of a part: judged, approved where it has to be, carried out."""
+    """Return the outcome of a part: judged, approved if necessary, carried out."""
     if is_cut_short():
         return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     try:
@@ -187,7 +187,7 @@ async def _execute_allowed(
 
 
 async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
-    """Return the outcome of a step that ignores its cut: what is still being done cannot be taken back yet."""
+    """Return the outcome of a step that ignores its cut, because running work cannot be undone yet."""
     try:
         await workflow.wait_condition(task.done, timeout=UNDO_GRACE_S, timeout_summary="for a step of a saga to end")
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What an activity's failure says, without Temporal's wrapping."""
+"""The text of an activity's failure, without Temporal's wrapping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUTS = {
 
 
 def failure_text(error: BaseException) -> str:
-    """Return one line: the kind of failure and its message, the innermost that says something."""
+    """Return one line: the kind and the message of the innermost failure with a text."""
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
         last = cause.last_heartbeat_details and cause.cause
@@ -31,7 +31,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def failure_kind(error: BaseException) -> str | None:
-    """Return the type of the failure, `Timeout` of one that took too long."""
+    """Return the type of the failure. It is `Timeout` if an attempt took too long."""
     cause = root_cause(error)
     return cause.type if isinstance(cause, ApplicationError) else type(cause).__name__.replace("Error", "")
 
@@ -43,7 +43,6 @@ def failure_message(error: BaseException) -> str:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Return the failure itself."""
     if isinstance(error, ActivityError) and error.cause is not None:
         return error.cause
     return error

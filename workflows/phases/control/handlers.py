@@ -1,4 +1,4 @@
-"""What clients may ask of any live run: signals that steer it, updates that decide a question. They only record."""
+"""Handlers of any run: signals that steer it, and updates that decide a question. They only record."""
 
 from __future__ import annotations
 
@@ -21,56 +21,58 @@ TOO_LATE_TEXT = "the ending stands, and only what follows from it is still done;
 
 
 def first_argument(arguments: tuple[Any, ...]) -> Any:
-    """Return the first argument, None where there is none."""
+    """Return the first argument, or None."""
     return arguments[0] if arguments else None
 
 
 class ControlHandlers(Generic[R]):
-    """A handler takes any arguments: one that could not be called would fail the workflow task again and again."""
+    """Signals and updates. Each handler accepts any arguments: one that raised would fail the workflow task for
+    ever.
+    """
 
     _run: R
     _resets: ResetWatch
 
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
-        """Guide what the run does next."""
+        """Guide the next reasoning step."""
         self._record("steer", guidance)
 
     @workflow.signal
     def add_context(self, *context: Any) -> None:
-        """Add to what the run knows."""
+        """Add to the run's knowledge of its task."""
         self._record("add_context", context)
 
     @workflow.signal
     def pause(self, *_: Any) -> None:
-        """Stop before the next phase; clocks and budgets stand still."""
+        """Stop before the next phase. Clocks and budgets stop too."""
         self._run.change(interventions.with_pause, self._run.heard())
         show_details(self._run)
 
     @workflow.signal
     def resume(self, *_: Any) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         self._run.change(interventions.with_resume, self._run.heard())
         show_details(self._run)
 
     @workflow.signal
     def abort(self, *why: Any) -> None:
-        """Cancel what is in flight and end."""
+        """Cancel running work and end."""
         self._resets.abort(interventions.signal_text(why))
 
     @workflow.signal
     def rewound(self, *rewind: Any) -> None:
-        """Go on from where a reset put the run: sent by `orga rewind` with the reset, by anybody else in vain."""
+        """Continue from a reset. `orga rewind` sends it with the reset. From any other sender it has no effect."""
         self._resets.claimed(first_argument(rewind))
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
-        """Count a signal that says nothing here: it takes room in the history all the same."""
+        """Count an unknown signal, because it takes room in the history."""
         self._run.heard()
 
     @workflow.update
     def resolve_escalation(self, *resolution: Any) -> str:
-        """Decide what waits for a person; return the choice."""
+        """Decide an open question. Returns the choice."""
         decision = questions.parsed_resolution(self._run.state, first_argument(resolution))
         self._run.change(questions.with_resolution, decision, self._run.heard())
         return decision.choice
@@ -82,7 +84,7 @@ class ControlHandlers(Generic[R]):
 
     @workflow.update
     def answer(self, *answer: Any) -> str:
-        """Answer the question that is open: a text, or `{question_id, text, by}`; return its id."""
+        """Answer the open question with a text, or `{question_id, text, by}`. Returns the question's id."""
         decision = questions.parsed_answer(self._run.state, first_argument(answer))
         self._run.change(questions.with_resolution, decision, self._run.heard())
         return decision.escalation_id
@@ -94,7 +96,7 @@ class ControlHandlers(Generic[R]):
 
     @workflow.signal(name="answer")
     def take_answer(self, *answer: Any) -> None:
-        """Answer as the update does; who sends a signal gets no word, so the journal tells what was of no use."""
+        """Answer as the update does. A signal has no reply, so the journal records why an answer was refused."""
         now = self._run.heard()
         try:
             self.refuse_when_over()
@@ -106,7 +108,7 @@ class ControlHandlers(Generic[R]):
 
     @workflow.update
     def approve(self, *decision: Any) -> None:
-        """Say yes to one held call; it is bound to exactly that call."""
+        """Approve one held call. The approval is bound to exactly that call."""
         self._record_decision(decision, approved=True)
 
     @approve.validator
@@ -116,7 +118,7 @@ class ControlHandlers(Generic[R]):
 
     @workflow.update
     def deny(self, *decision: Any) -> None:
-        """Say no to one held call; the reason reaches the model."""
+        """Deny one held call. The model reads the reason."""
         self._record_decision(decision, approved=False)
 
     @deny.validator
@@ -132,13 +134,13 @@ class ControlHandlers(Generic[R]):
             self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
 
     def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
-        """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""
+        """Record a decision that the validator accepted. In a replay the time may differ, and must not refuse it."""
         parsed = ApprovalDecision.model_validate(first_argument(decision))
         self._run.change(questions.with_answer, parsed, approved, self._run.heard())
         show_details(self._run)
 
     def refuse_when_over(self) -> None:
-        """Refuse a decision that would come too late.
+        """Refuse a decision that comes too late.
 
         Raises:
             ValueError: The run is ending.

@@ -1,7 +1,7 @@
-"""From a run's start to its end: resets, what is watched beside the loop, a cancellation, continuing as new.
+"""The lifetime of a run: resets, watches next to the loop, cancellation, continue-as-new.
 
-Ends that no phase looks out for are watched for: a full history, and the deadline, one timer that is started anew when
-need be. People outside are told what the run waits for; who cannot be reached holds nothing up.
+Watches end the run for reasons that no phase checks: a full history, and the deadline, whose single timer is restarted
+when necessary. Open questions are sent to people outside, and an unreachable receiver delays nothing.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from orga.workflows.types.questions import Notification, Question
 
 DELIVERY_ATTEMPT_S = 10.0
 DELIVERY_TIMEOUT_S = 3_600.0
-"""For all attempts to tell of a question; it waits on, and stands in the inbox."""
+"""Seconds for all attempts to send a question. The question stays open, and is in the inbox."""
 
 END_DELIVERY_TIMEOUT_S = 5.0
-"""For all attempts to tell of the end, which the result waits for."""
+"""Seconds for all attempts to report the end, which the result waits for."""
 
 MAX_RETRY_INTERVAL_S = 60.0
-"""Between two attempts; the first pause is a second, and each is twice the one before."""
+"""Seconds between two attempts. The first delay is a second, and each is twice the previous one."""
 
 
 class QuestionAnnouncer:
-    """Tells of each question as it opens; what is not delivered when the question closes is withdrawn."""
+    """Sends each question to people outside. Deliveries that are unfinished when the question closes are cancelled."""
 
     def __init__(self, run: ControlledRun[Any]) -> None:
         self._run = run
@@ -53,13 +53,13 @@ class QuestionAnnouncer:
         self._telling: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
+        """Begin to watch the questions, if the setup asks for notifications."""
         self._is_over = False
         if self._run.state.terms.notify:
             self._watch = self._run.beside(self._announce_new())
 
     async def stop(self) -> None:
-        """Withdraw what is under way, before the run ends or continues as new; the next run tells of it again."""
+        """Cancel running deliveries before the run ends or continues as new. The next segment sends them again."""
         self._is_over = True
         if self._watch is not None:
             await asyncio.gather(self._watch, *self._telling.values())
@@ -80,7 +80,7 @@ class QuestionAnnouncer:
 
 
 async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
-    """Tell of the end, where the setup asks for it, for a short time that is the same whatever the receiver does."""
+    """Report the end, if the setup asks for it, within a short time, whatever the receiver does."""
     if not run.state.is_end_told:
         return
     info = workflow.info()
@@ -115,31 +115,35 @@ async def _send_notification(message: Notification, about: str, within_s: float)
 
 
 ABORT_CONFIRMATION_S = 0.001
-"""Until an abort that came together with a claim counts after all. The reset is told in the same task, or never."""
+"""Seconds until an abort that came with a claim counts after all. The SDK reports a reset in the same task, or
+never.
+"""
 
 
 class _RewindClaim(NamedTuple):
-    """What the signals of one workflow task say of a reset."""
+    """The claim of a reset by the signals of one workflow task."""
 
     rewinds: tuple[Rewind, ...]
-    """Those of earlier rewinds, which are delivered again; the last is that of the reset itself."""
+    """Rewinds in order. Signals of earlier rewinds are delivered again, and the last one belongs to the reset
+    itself.
+    """
     task: float
     """The time of the task."""
     since: datetime
-    """When the run had its last event before this task."""
+    """The time of the run's last event before this task."""
     aborted: str | None = None
-    """Why the run was to be aborted, by what came in this task before the claim."""
+    """The reason of an abort that came in this task before the claim."""
 
 
 class ResetWatch:
-    """Takes the word of `rewound` only in the first task behind a reset; from any other sender it changes nothing.
+    """Accepts the signal `rewound` only in the first task after a reset. From any other sender it has no effect.
 
-    The server delivers signals again behind a reset, an abort among them, and the SDK tells of the reset behind all
-    signals of that task: so an abort that comes with a claim waits for that word.
+    After a reset the server delivers signals again, possibly an abort among them. The SDK reports the reset after all
+    signals of that task, so an abort that comes with a claim waits for this report.
     """
 
     def __init__(self, run: ControlledRun[Any]) -> None:
-        """Listen; to be made where the workflow is."""
+        """Register for resets. Call this inside the workflow."""
         self._run = run
         self._claim: _RewindClaim | None = None
         self._aborted_in = 0.0
@@ -148,14 +152,14 @@ class ResetWatch:
         workflow.register_random_seed_callback(self._record_reset)
 
     def abort(self, why: str) -> None:
-        """Take an abort in, and remember when it came."""
+        """Record an abort and its task."""
         self._run.heard()
         if self._run.state.aborted is None:
             self._aborted_in = self._task()
         self._run.change(interventions.with_abort, why)
 
     def claimed(self, raw: object) -> None:
-        """Take in what a signal says."""
+        """Record the claim of a signal."""
         self._run.heard()
         rewind = parse_rewind(raw)
         if rewind is None:
@@ -173,7 +177,7 @@ class ResetWatch:
         return self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
 
     def _record_reset(self, seed: int) -> None:
-        """Note the reset. The SDK calls this outside of the loop, and swallows what it raises: it only records."""
+        """Record the reset. The SDK calls this outside of the loop and swallows exceptions, so it only records."""
         self._reset_in = self._task()
         if self._claim is not None and self._claim.task == self._reset_in:
             self._confirm_rewind(self._claim)
@@ -195,11 +199,11 @@ class ResetWatch:
 T = TypeVar("T")
 
 Watch = Callable[[Any], Coroutine[Any, Any, None]]
-"""Looks after something of a run until it is cancelled."""
+"""A watch over some part of a run, until it is cancelled."""
 
 
 async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T]) -> T:
-    """Return what the loop comes to. Temporal's own cancellation ends a run as an abort does, with a result."""
+    """Return the result of the loop. Temporal's own cancellation ends a run as an abort does, with a result."""
     task = asyncio.create_task(loop)
     try:
         return await run.until_done(task)
@@ -211,8 +215,8 @@ async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T
 
 
 def continue_as_new(state: Control) -> NoReturn:
-    """End this run, and begin the next of the chain with the state; `@workflow.init` gets it behind the input."""
-    # Of the deployment's versions the current one goes on, where there are any.
+    """End this run, and begin the next segment. `@workflow.init` gets the state after the input."""
+    # With worker deployments, the current version continues the run.
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
     workflow.continue_as_new(
         args=[None, state], initial_versioning_behavior=current, search_attributes=_carried_attributes()
@@ -220,9 +224,9 @@ def continue_as_new(state: Control) -> NoReturn:
 
 
 def _carried_attributes() -> TypedSearchAttributes | None:
-    """Return the search attributes for the next run where one was unset in this; None lets the server carry all on.
+    """Return the search attributes for the next segment if one was unset in this one. None lets the server carry all.
 
-    It carries on what was unset, too, as null: no worker could read such a time, and none begin with that run.
+    The server also carries unset ones, as null. No worker could read a null time, so none would begin with that run.
     """
     info = workflow.info()
     is_one_unset = not all(info.search_attributes.values())
@@ -230,7 +234,7 @@ def _carried_attributes() -> TypedSearchAttributes | None:
 
 
 class RunWatches:
-    """All that goes on beside the loop: the deadline, the history's length, word to people outside, and `others`."""
+    """The watches next to the loop: the deadline, the history's length, notifications, and `others`."""
 
     def __init__(self, run: ControlledRun[Any], *others: Watch) -> None:
         self._run = run
@@ -239,12 +243,12 @@ class RunWatches:
         self._tasks = list[asyncio.Task[None]]()
 
     def start(self) -> None:
-        """Begin; an error in one of them fails the workflow task, see `ControlledRun.until_done`."""
+        """Start them. An error in one of them fails the workflow task, see `ControlledRun.until_done`."""
         self._tasks = [self._run.beside(watch(self._run)) for watch in self._watches]
         self._announcer.start()
 
     def stop(self) -> Awaitable[None]:
-        """End them, before the run ends or continues as new."""
+        """Stop them before the run ends or continues as new."""
         for task in self._tasks:
             task.cancel()
         return self._announcer.stop()
@@ -261,7 +265,7 @@ async def watch_clock(run: ControlledRun[Any]) -> None:
 
 
 async def _wait_for_clock_change(run: ControlledRun[Any], limit_s: float) -> None:
-    """Wait until the time is up as it looks now, or something about it changes."""
+    """Wait until the time is up, or the clock or the limit changes."""
     left = remaining_s(run.state, run.now)
     try:
         await workflow.wait_condition(

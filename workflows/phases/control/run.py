@@ -1,9 +1,9 @@
-"""Any run as one value, shared by its phases and its handlers: its state, its clock, what cuts its waits short.
+"""Any run as one value, shared by its phases and handlers: its state, its clock, and what interrupts its waits.
 
-Only here is Temporal asked for the time and the history's length, where a replay gets the same answer. A run goes by
-the time of the last event of its own: its start, a signal, an update, the end of an ordinary activity, a timer, a
-child. A replay takes those in where the run took them in. What follows a local activity is no such place: when a query
-ends the workflow task early it runs in the next task, and in this one when it is replayed.
+Only this file asks Temporal for the time and the history's length, at points where a replay gets the same answer. A run
+uses the time of its last own event: its start, a signal, an update, or the end of an ordinary activity, a timer or a
+child. A replay handles these at the same points. The point after a local activity is different: if a query ends the
+workflow task early, the code there runs in the next task, but in the same one during a replay.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from orga.workflows.types.text import can_be_typed, markdown_code
 
 
 def event_time() -> datetime:
-    """Return the time of the workflow task; to be asked only where the task has just brought an event of its own."""
+    """Return the time of the workflow task. Call this only right after an event of the run's own."""
     return workflow.now()
 
 
 def live_time() -> datetime:
-    """Return the time for what leaves no trace in the run: queries, and validators of updates."""
+    """Return the time for code without effect on the run: queries, and validators of updates."""
     return workflow.now()
 
 
 def workflow_task_clock() -> Callable[[], float]:
-    """Return what tells one workflow task from another, also where the SDK calls the run outside of its loop."""
+    """Return a clock that differs between workflow tasks, even when the SDK calls the run outside of its loop."""
     return asyncio.get_running_loop().time
 
 
 def wall_time() -> datetime:
-    """Return the time of the worker that answers a query: the run's own stands still between its tasks.
+    """Return the time of the worker that answers a query, because the run's own stops between its tasks.
 
-    For nothing but queries, which leave no trace.
+    Only queries may use it, since they have no effect on the run.
     """
     with workflow.unsafe.sandbox_unrestricted():
         return max(datetime.now(UTC), workflow.now())
 
 
 class HistoryLength(NamedTuple):
-    """Of the history of this run, so far."""
+    """The length of this run's history so far."""
 
     events: int = 0
     size: int = 0
@@ -61,23 +61,23 @@ class HistoryLength(NamedTuple):
 
 
 def history_length() -> HistoryLength:
-    """Return it; to be asked where the run's clock is moved on, never behind a local activity."""
+    """Return the length. Call this when the run's clock advances, never after a local activity."""
     info = workflow.info()
     events, size = info.get_current_history_length(), info.get_current_history_size()
     return HistoryLength(events, size, info.is_continue_as_new_suggested())
 
 
 CANCEL_GRACE_S = 5.0
-"""Seconds that a cancelled activity has to report how it ended; after that its outcome counts as unknown."""
+"""Seconds for a cancelled activity to report how it ended. After that its outcome counts as unknown."""
 
 CutShort = Callable[[], bool]
-"""Whether what is under way has to end."""
+"""Returns True if running work has to end."""
 
 T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The run is to end, or what was under way was cut short, before this came to anything."""
+    """The run is to end, or the work was cut short before it had a result."""
 
 
 S = TypeVar("S", bound=Control)
@@ -85,47 +85,47 @@ P = ParamSpec("P")
 
 
 class DefectBeside(Exception):
-    """An error in what goes on beside the loop."""
+    """An error in work next to the loop."""
 
 
 class ContinueAsNew(Exception):
-    """The history has grown enough while people were waited for: the run continues as new, and asks them on."""
+    """The history has grown enough: the run continues as new, and asks its open questions again."""
 
 
 class ControlledRun(Generic[S]):
-    """Holds the state, and changes it through pure functions only; what they note goes into the history at once.
+    """Holds the state, and changes it only by pure functions. Their notes are written to the history at once.
 
-    A workflow's own run says by overriding what it shows of itself, and whether its state can be carried on.
+    Each kind of run overrides its public views, and the check whether its state can be carried.
     """
 
     def __init__(self, state: S) -> None:
         self.state = state
-        # Not `workflow.now()`: a query or a local activity would move that clock at another point than in a replay.
+        # Not `workflow.now()`: a query or a local activity would advance that clock at other points than in a replay.
         self.now = event_time()
-        """Of the last event of the run's own."""
+        """The time of the run's last own event."""
         self.before = self.now
-        """The time before the clock was last moved on."""
+        """The time before the clock last advanced."""
         self.length = HistoryLength()
-        """Of the history, at that event."""
+        """The history's length at that event."""
         self.is_full = False
-        """Whether the history is so long that the server will soon end the run without a result."""
+        """Whether the history is so long that the server will soon terminate the run without a result."""
         self.is_final = False
-        """Whether the ending stands, and no guidance makes the run go on any more."""
+        """True once the result is final. Later guidance cannot resume the run."""
         self.given_up: list[asyncio.Task[Any]] = []
-        """What ignores its cancellation, and ends by itself; see `until_nothing_runs`."""
+        """Tasks that ignored their cancellation and end by themselves. See `until_nothing_runs`."""
         self.is_cancelled = False
-        """Whether Temporal has cancelled it, which is an abort that waits for nothing more."""
+        """Whether Temporal has cancelled it. This is an abort that waits for nothing."""
         self.doubts = 0
-        """How many aborts wait for word of a reset; see `lifetime.Resets`."""
+        """The number of aborts that wait for news of a reset. See `lifetime.ResetWatch`."""
         self._intervention_count = 0
         self._fault: BaseException | None = None
 
     def details(self) -> str:
-        """Return the current details, in Markdown, for the Temporal UI."""
+        """Return the current details in Markdown, for the Temporal UI."""
         return "\n".join([f"**{self.state.phase}**", "", *self.waits()])
 
     def waits(self) -> list[str]:
-        """Return in Markdown what the run waits for people for, and which commands decide it."""
+        """Return Markdown lines about the pause and the open questions, with the commands that decide them."""
         run_id = workflow.info().workflow_id
         resume = f": {markdown_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
         paused = [f"- paused{resume}"] if self.state.paused else []
@@ -136,18 +136,18 @@ class ControlledRun(Generic[S]):
         ]
 
     def progress(self) -> list[SearchAttributeUpdate[Any]]:
-        """Return the search attributes that tell how far the run is."""
+        """Return the search attributes for the run's progress."""
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
-        """Return the commands of which one decides what the run asks."""
+        """Return the commands that decide a question of the run."""
         return commands(run_id, wait)
 
     def watch_notes(self, notes: tuple[Note, ...]) -> None:
-        """Tell what the run has decided to who watches."""
+        """Report the run's decisions to observers, such as metrics."""
 
     def change(self, decide: Callable[Concatenate[S, P], S], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Set the state to what `decide` makes of it."""
+        """Set the state to the result of `decide`."""
         state = decide(self.state, *args, **kwargs)
         if state.notes:
             self.watch_notes(state.notes)
@@ -158,10 +158,11 @@ class ControlledRun(Generic[S]):
         self.state = state
 
     def tick(self) -> datetime:
-        """Move the clock on, now that an event of the run's own is taken in; return the time that holds from here on.
+        """Advance the clock after an event of the run's own, and return the new time.
 
-        To be called where a signal or an update is handled, and where an ordinary activity, a timer or a child has
-        ended: never behind a local activity.
+        Call this when a signal or an update is handled, and when an ordinary activity, a timer or a child has ended,
+        but never
+        after a local activity.
         """
         if (now := event_time()) > self.now:
             self.before, self.now = self.now, now
@@ -170,18 +171,18 @@ class ControlledRun(Generic[S]):
         return self.now
 
     async def event(self, ending: Awaitable[T]) -> T:
-        """Wait for an ordinary activity, a child or a signal to another run to end, and move the clock on."""
+        """Wait for an ordinary activity, a child or a signal to another run to end, and advance the clock."""
         try:
             ended = await ending
         except FailureError as error:
-            if not is_cancelled_exception(error):  # a cancellation may be told without an event
+            if not is_cancelled_exception(error):  # a cancellation may come without an event
                 self.tick()
             raise
         self.tick()
         return ended
 
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside the loop, which does not wait for it: an error in it is the run's, see `until_done`."""
+        """Run something next to the loop, which does not wait for it. An error in it is the run's, see `until_done`."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._record_fault)
         return task
@@ -194,8 +195,9 @@ class ControlledRun(Generic[S]):
         """Wait for the loop.
 
         Raises:
-            DefectBeside: What goes on beside it has failed. That fails the workflow task, which is tried again until it
-                is mended: a deadline that has died would let the run pass its limits, and nobody would hear of it.
+            DefectBeside: Work next to the loop has failed. This fails the workflow task, which is retried until it is
+                fixed:
+                without its deadline the run would exceed its limits, and nobody would notice.
         """
         await workflow.wait_condition(lambda: loop.done() or self._fault is not None)
         if self._fault is not None:
@@ -203,7 +205,7 @@ class ControlledRun(Generic[S]):
         return loop.result()
 
     def heard(self) -> datetime:
-        """Take in a signal or an update: by these alone does a history grow while people are waited for."""
+        """Record a signal or an update. Only these make a history grow while the run waits for people."""
         self._intervention_count += 1
         return self.tick()
 
@@ -215,16 +217,16 @@ class ControlledRun(Generic[S]):
         timeout_s: float | None = None,
         summary: str | None = None,
     ) -> None:
-        """Wait until it is over, as long as it takes.
+        """Wait until a condition is true, for any length of time.
 
         Args:
-            is_over: What is waited for.
-            may_roll_over: Whether the next run could begin this wait anew without doing anything twice.
-            timeout_s: After which a `TimeoutError` is raised.
-            summary: Of the timer, in the Temporal UI.
+            is_over: The condition.
+            may_roll_over: Whether the next segment could begin this wait again without doing anything twice.
+            timeout_s: Seconds until `TimeoutError`.
+            summary: The timer's summary in the Temporal UI.
 
         Raises:
-            RollOver: The history has grown enough, by messages that came meanwhile.
+            ContinueAsNew: The history has grown enough because of messages during the wait.
         """
         heard = self._intervention_count
         await workflow.wait_condition(
@@ -236,9 +238,9 @@ class ControlledRun(Generic[S]):
             raise ContinueAsNew
 
     async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
-        """Wait until all tasks are done, or until they are cut short: then cancel them and give them the grace.
+        """Wait until all tasks are done. If they are cut short, cancel them and wait for `CANCEL_GRACE_S`.
 
-        No timer is started unless something is interrupted, so waiting adds nothing to the history.
+        Unless something is interrupted there is no timer, so waiting adds nothing to the history.
         """
         await workflow.wait_condition(lambda: all(task.done() for task in tasks) or is_cut_short())
         running = [task for task in tasks if not task.done()]
@@ -256,10 +258,10 @@ class ControlledRun(Generic[S]):
                 self.given_up += [task for task in running if not task.done()]
 
     async def result_of(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
-        """Return what the task comes to; what has succeeded by then counts.
+        """Return the result of the task. If it is cut short, a success until then counts.
 
         Raises:
-            Interrupted: It was cut short before.
+            Interrupted: It was cut short before that.
         """
         await self.settle([task], is_cut_short)
         if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
@@ -267,7 +269,7 @@ class ControlledRun(Generic[S]):
         return task.result()
 
     async def until_nothing_runs(self) -> None:
-        """Wait for what was given up on to end by itself, unless the run is aborted: it could act on for longer."""
+        """Wait for the tasks that were given up, because they could still act. An abort ends the wait."""
         await workflow.wait_condition(
             lambda: self.state.aborted is not None or all(task.done() for task in self.given_up)
         )
@@ -275,27 +277,27 @@ class ControlledRun(Generic[S]):
 
     @property
     def is_due(self) -> bool:
-        """Whether to continue as new: never while an abort is in doubt."""
+        """Whether to continue as new. Never while an abort is in doubt."""
         return not self.doubts and self.can_be_carried(self.length)
 
     def can_be_carried(self, so_far: HistoryLength) -> bool:
-        """Return whether the history is long enough to be left behind, and the state can be carried on."""
+        """Return True if the history is long enough for continue-as-new, and the state can be carried."""
         return interventions.should_continue_as_new(self.state, so_far.events, so_far.size, so_far.is_long)
 
     def held_up_s(self) -> float:
-        """Return the seconds for which people have held the run up so far, by a pause or by what they were asked."""
+        """Return the seconds that people have held up the run so far, by a pause or by open questions."""
         return self.state.clock.stood_still_s(self.now)
 
     def was_held_up(self, since_s: float) -> bool:
-        """Return whether they have since it was so many: what was allowed by then is to be judged once more."""
+        """Return True if that number has changed since then. Earlier permissions then have to be judged again."""
         return self.held_up_s() != since_s
 
     def is_interrupted(self) -> bool:
-        """Return whether what is in flight has to be cut short: an abort, or the ending is decided."""
+        """Return True if running work has to be cut short, by an abort or another ending."""
         return self.state.aborted is not None or self.state.stop is not None
 
     def raise_if_interrupted(self) -> None:
-        """Do nothing.
+        """Raise if the run is to end.
 
         Raises:
             Interrupted: The run is to end.

@@ -1,7 +1,8 @@
-"""Where a run stands, for whoever looks: search attributes, current details, spans; and where it stands still.
+"""The visible state of a run: search attributes, current details, spans. And the places where it waits for people.
 
-A question is asked, waited for as long as it takes outside the run's clock, and closed on every path. Who asks makes
-the question, and acts by what it comes back with. Spans are opened once, and not ended by a replay.
+A question is asked, waited for outside the run's clock, and closed on every path. The caller makes the question and
+acts
+on the decision. Spans are opened once, and a replay does not end them.
 """
 
 from __future__ import annotations
@@ -28,35 +29,37 @@ from orga.workflows.types.names import PHASE, TERMINATION, WAITING, WAITING_SINC
 from orga.workflows.types.questions import Question, QuestionKind, Resolution
 
 EVERY_ITERATIONS = 10
-"""Progress is written this often: each upsert is an event, and histories stay as small as those of a bare loop."""
+"""Iterations between two writes. Each upsert is an event, and histories should stay as small as those of a bare
+loop.
+"""
 
 AnyRun = ControlledRun[Any]
 
 
 def upsert_attributes(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
-    """Write them, where the server knows them."""
+    """Write the attributes, if the server knows them."""
     if run.state.terms.search_attributes:
         workflow.upsert_search_attributes(list(updates))  # pyright: ignore[reportUnknownMemberType]
 
 
 def show_progress(run: AnyRun) -> None:
-    """Write how far the run is, at every tenth iteration."""
+    """Write the progress at every tenth iteration."""
     if run.state.iteration % EVERY_ITERATIONS == 0:
         upsert_attributes(run, *run.progress())
 
 
 def show_phase(run: AnyRun) -> None:
-    """Write the phase at once: for phases that last (paused)."""
+    """Write the phase at once, for phases that last (paused)."""
     upsert_attributes(run, PHASE.value_set(run.state.phase))
 
 
 def show_progress_now(run: AnyRun) -> None:
-    """Write how far the run is, now that a part of it has ended."""
+    """Write the progress now, after a part of the run has ended."""
     upsert_attributes(run, *run.progress())
 
 
 def show_waiting(run: AnyRun) -> None:
-    """Write what the run waits for a person for, the oldest question and since when or nothing, and how far it is."""
+    """Write the oldest open question and its time, or nothing, together with the progress."""
     oldest = next((question for question in run.state.questions if question.is_open), None)
     if oldest is None:
         waiting = (WAITING.value_unset(), WAITING_SINCE.value_unset())
@@ -71,28 +74,27 @@ def show_end(run: AnyRun, reason: StopReason) -> None:
 
 
 def show_reopened(run: AnyRun) -> None:
-    """Write that a run whose end was written goes on after all."""
+    """Write that a run whose end was written has resumed."""
     upsert_attributes(run, PHASE.value_set(run.state.phase), TERMINATION.value_unset())
 
 
 def show_details(run: AnyRun) -> None:
-    """Show where the run stands in the Temporal UI."""
+    """Show the current details in the Temporal UI."""
     workflow.set_current_details(run.details())
 
 
 def enter_phase(run: AnyRun, doing: str) -> None:
-    """Begin with a phase."""
     run.state = run.state.with_control(doing=doing)
     show_details(run)
 
 
 def never() -> bool:
-    """Return False: nothing else ends the wait."""
+    """Return False: no other condition ends the wait."""
     return False
 
 
 async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False, is_over: Callable[[], bool] = never) -> None:
-    """Stand still while paused; an abort goes through, as does what `is_over` says, and one in doubt is waited for."""
+    """Wait while paused. An abort or `is_over` ends the wait. An abort in doubt is waited for."""
     if run.doubts:
         await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
@@ -115,7 +117,7 @@ def _wait_while_paused(run: AnyRun, is_standing: bool) -> None:
 
 
 async def pause_checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
-    """Stand still while paused.
+    """Wait while paused.
 
     Raises:
         Interrupted: The run is to end.
@@ -125,7 +127,7 @@ async def pause_checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
 
 
 def show_closed(question: Question) -> None:
-    """Show a question from its asking to its closing as a span of its own; a replay makes it, too, and ends it not."""
+    """Record a question's wait as a span of its own. A replay makes the span too, but does not end it."""
     if get_current_span().is_recording():
         tracer = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL)
         since = int(question.since.timestamp() * 1e9)
@@ -136,7 +138,7 @@ def show_closed(question: Question) -> None:
 
 @contextmanager
 def phase_span(phase: str, iteration: int) -> Generator[None]:
-    """Time a phase, if the run has a span: only orga's own tracer provider, which is safe under replay, opens that."""
+    """Time a phase if the run has a span. Only orga's own tracer provider opens one, and it is safe in replays."""
     if not get_current_span().is_recording():
         yield
         return
@@ -146,13 +148,13 @@ def phase_span(phase: str, iteration: int) -> Generator[None]:
 
 @contextmanager
 def open_span(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Span]:
-    """Open a span in workflow code and make it current. The exception it may leave by is named, never quoted."""
+    """Open a span in workflow code and make it current. An exception is recorded by its type, never with its text."""
     span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, attributes=attributes)
     with use_span(span, record_exception=False, set_status_on_exception=False):
         try:
             yield span
         except Exception as error:
-            # Any other exception fails the workflow task only: the attempt that succeeds ends its own span.
+            # Any other exception only fails the workflow task. The attempt that succeeds ends its own span.
             if workflow.is_failure_exception(error):
                 span.set_attribute(names.ERROR, _exception_kind(error))
                 span.set_status(Status(StatusCode.ERROR))
@@ -171,7 +173,7 @@ def _exception_kind(error: Exception) -> str:
 S = TypeVar("S", bound=Control)
 
 MIN_TIMER_S = 0.001
-"""Of a timer: one of no time at all is none."""
+"""Seconds of the shortest timer. A timer of 0 s is none."""
 
 
 async def ask_people(
@@ -181,23 +183,23 @@ async def ask_people(
     is_moot: Callable[[], bool] = never,
     may_roll_over: bool = False,
 ) -> Question:
-    """Ask people, and return the question as they decided it.
+    """Ask people, and return the question with their decision.
 
     Args:
         run: The run.
-        question: One that is open already is asked on: the run before this one had asked it, or a decision of the loop.
-        is_moot: Whether nobody needs to decide it any more; it comes back undecided then.
-        may_roll_over: Whether the next run could ask it on without doing anything twice.
+        question: If it is open already, it stays open: the previous segment or a decision of the loop has asked it.
+        is_moot: Whether the question is no longer needed. It is then returned undecided.
+        may_roll_over: Whether the next segment could ask it again without doing anything twice.
 
     Raises:
-        Interrupted: The run is ended before it is decided.
-        RollOver: The history has grown enough meanwhile; the question stays open.
+        Interrupted: The run ends before it is decided.
+        ContinueAsNew: The history has grown enough meanwhile. The question stays open.
     """
     run.change(questions.with_question, question, run.now)
     _show_questions(run)
     try:
         await _wait_for_decision(run, question.question_id, is_moot, may_roll_over=may_roll_over)
-    except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
+    except asyncio.CancelledError:  # the waiting code was given up, and an open question would hold the clock
         _close_question(run, question)
         raise
     decided = questions.find_question(run.state, question.question_id) or question
@@ -214,11 +216,11 @@ async def ask_for_answer(
     is_moot: Callable[[], bool] = never,
     may_roll_over: bool = False,
 ) -> Resolution:
-    """Ask people what has a free answer, and return what they decided; `skip` where nobody needs to any more.
+    """Ask people a question with a free answer, and return their decision. `skip` if it is no longer needed.
 
     Raises:
-        Interrupted: The run is ended, before or by that.
-        RollOver: As `ask` does.
+        Interrupted: The run ends, before the answer or by it.
+        ContinueAsNew: As in `ask_people`.
     """
     decided = (await ask_people(run, question, is_moot=is_moot, may_roll_over=may_roll_over)).resolution
     if decided is None and is_moot():
@@ -232,7 +234,9 @@ async def ask_for_answer(
 async def _wait_for_decision(
     run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_roll_over: bool
 ) -> None:
-    """Wait for the decision. What expires is told by the timer alone, which runs from where the run's clock stood."""
+    """Wait for the decision. Only the timer decides on expiry. It starts from the time at which the run's clock
+    stopped.
+    """
 
     def is_decided() -> bool:
         return not questions.is_open(run.state, question_id) or is_moot() or run.is_interrupted()
@@ -256,9 +260,9 @@ def _timer_summary(state: Control, question_id: str) -> str | None:
 
 
 def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:
-    """Close what the run before this one had asked and this one does not: left open, it would hold the clock.
+    """Close questions of the previous segment that this one does not ask: open, they would hold the clock.
 
-    To be called where no other question of that kind is open.
+    Call this when no other question of that kind is open.
     """
     for question in run.state.questions:
         if question.kind == kind and question.question_id != asked_on:
@@ -266,7 +270,7 @@ def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str =
 
 
 def withdraw_all_questions(run: ControlledRun[Any]) -> None:
-    """Close whatever is asked: nobody waits for it any more."""
+    """Close all questions, because nobody waits for them any more."""
     for question in run.state.questions:
         _close_question(run, question)
 

@@ -1,6 +1,6 @@
-"""The delivery of a goal's answer, once its ending is final: to all channels side by side, each by its own attempts.
+"""The delivery of a goal's answer, once its ending is final: to all channels in parallel, each with its own attempts.
 
-A channel that fails changes nothing about the ending; the result and the journal tell of it.
+A channel that fails does not change the ending. The result and the journal report it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from orga.workflows.types.names import DELIVER
 MAX_ATTEMPTS = 5
 ATTEMPT_S = 40.0
 HEARTBEAT_TIMEOUT_S = 10.0
-"""After which an attempt of a worker that has died is made again."""
+"""Seconds until an attempt of a dead worker is repeated."""
 
 DELIVERY_TIMEOUT_S = 180.0
-"""For all attempts: the result waits for them."""
+"""Seconds for all attempts, which the result waits for."""
 
 ABORTED_DELIVERY_TIMEOUT_S = 20.0
-"""Of a goal that was aborted."""
+"""Seconds for a goal that was aborted."""
 
 MAX_RETRY_INTERVAL_S = 30.0
-"""Between two attempts, where the failed one told no pause: its worker died, or it ran out of time."""
+"""Seconds between two attempts, if the failure gave no delay: its worker died, or it ran out of time."""
 
 CUT_SHORT_TEXT = "the goal was aborted while it was delivered"
 
 
 async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
-    """Return the result with what became of its deliveries; an abort that comes meanwhile cuts them short."""
+    """Return the result with the outcomes of its deliveries. An abort meanwhile cuts them short."""
     channels = deliveries.chosen_channels(run.goal, is_in_vain=not has_done_step(ended))
     if not channels:
         return _with_deliveries(run, ended, deliveries.undelivered_without_setup(run.goal))

@@ -1,4 +1,4 @@
-"""The stages of a goal: plan, execute, evaluate, compress, decide, ask. Each leaves the next one in the state."""
+"""The phases of a goal: plan, execute, evaluate, compress, decide, ask, review. Each sets the next one in the state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from orga.workflows.types.tool_calls.gate import PLAN, ProposedStep, Verdict
 
 
 def _decide_by_rules(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
-    """Go by `decide`, and return whether it settles what is to be done: no model is asked then."""
+    """Apply `decide` if it has a result, and return True. Then no model is asked."""
     decided = decide(run.goal)
     if decided is not None:
         run.pursue(lambda _: decided)
@@ -45,7 +45,7 @@ async def _run_plan_phase(run: GoalRun) -> None:
 
 
 async def _run_execute_phase(run: GoalRun) -> None:
-    """Carry out all steps that can be: calls of one reply, through gate and stages like those of any agent."""
+    """Carry out all steps that are ready: calls of one reply, which pass gate and stages like those of any agent."""
     proposed = paused_reply(run)
     if proposed is None:
         guided = take_interventions(run)
@@ -65,7 +65,7 @@ async def _run_execute_phase(run: GoalRun) -> None:
 
 
 async def _prepare_steps(run: GoalRun) -> ProposedReply | None:
-    """Return the calls of the steps: the plan's as they are, and those that the model makes beside them."""
+    """Return the calls of the steps: the plan's unchanged, and those that the model makes."""
     due = run.goal.pursuit.due_steps
     unplanned = [step for step, call in zip(due, _planned_calls(run.goal), strict=True) if call is None]
     return await ask_goal_prompt(
@@ -77,7 +77,7 @@ async def _prepare_steps(run: GoalRun) -> ProposedReply | None:
 
 
 def _planned_calls(state: GoalState) -> Sequence[ToolCall | None]:
-    """Return the call of each step of the round as the plan has it; None if the model makes its arguments."""
+    """Return the plan's call for each step of the round, or None if the model makes its arguments."""
     return planner_for(state).calls(state)
 
 
@@ -97,11 +97,11 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
 
 
 async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
-    """Return the reply once it has passed the gate and its stages; one that people hold up is carried over.
+    """Return the reply after the gate and its stages. If people hold it up, it is carried over.
 
     Raises:
         Interrupted: The run is to end first.
-        RollOver: The next run judges the reply, and asks on.
+        ContinueAsNew: The next segment judges the reply, and asks people again.
     """
     try:
         await pause_checkpoint(run, may_roll_over=True)
@@ -115,7 +115,7 @@ async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
 
 
 def paused_reply(run: GoalRun) -> ProposedReply | None:
-    """Return what was proposed when the run before this one continued as new."""
+    """Return the proposal from before the run continued as new, or None."""
     reply = run.state.pending
     if reply is None:
         return None
@@ -135,7 +135,7 @@ async def _run_compress_phase(run: GoalRun) -> None:
 
 
 async def _run_decide_phase(run: GoalRun) -> None:
-    """Go by the rules where they say what is next, else ask the model."""
+    """Apply the rules if they decide, else ask the model."""
     take_interventions(run)
     if _decide_by_rules(run, planner_for(run.goal).next):
         return
@@ -144,7 +144,7 @@ async def _run_decide_phase(run: GoalRun) -> None:
 
 
 async def _run_ask_phase(run: GoalRun) -> None:
-    """Ask the person that the goal is for; the clock stands still meanwhile. What people say instead is an answer."""
+    """Ask a person a question of the model. The clock is stopped meanwhile. Guidance counts as an answer."""
     answer = ""
     if not run.state.inbox:
         decided = await ask_for_answer(
@@ -158,7 +158,9 @@ async def _run_ask_phase(run: GoalRun) -> None:
 
 
 async def _run_review_phase(run: GoalRun) -> None:
-    """Put the plan to the policy where that is wanted; hold it until a person has approved, changed or rejected it."""
+    """Ask policy about the plan if the config wants it, else hold it until a person has approved, changed or rejected
+    it.
+    """
     if review.is_for_policy(run.goal):
         await pause_checkpoint(run, may_roll_over=True)
         enter_phase(run, "gating")
@@ -172,7 +174,7 @@ async def _run_review_phase(run: GoalRun) -> None:
         return review.plan_question(run.goal) != asked
 
     decided = await ask_for_answer(run, _goal_question(run), may_roll_over=True, is_moot=is_moot)
-    if is_moot():  # also where it was answered just before: the answer was to another plan
+    if is_moot():  # even if it was answered just before, because the answer was to another plan
         return
     if decided.choice == "result":
         run.pursue(review.with_review_answer, decided.result, run.setup)
@@ -181,10 +183,10 @@ async def _run_review_phase(run: GoalRun) -> None:
 
 
 async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:
-    """Return the gate's word on the plan of a goal, before anything of it is done.
+    """Return the gate's verdict on a goal's plan, before any of it is carried out.
 
     Raises:
-        Interrupted: The run is ended before.
+        Interrupted: The run ends first.
     """
     tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
     specs = tuple(tool for tool in tools if tool is not None)
@@ -199,7 +201,7 @@ def _goal_question(run: GoalRun) -> Question:
 
 
 def _goal_reply(proposed: ProposedReply) -> GoalReply:
-    """Return the reply as one of a plan's turns, which may say what is wrong with its arguments."""
+    """Return the reply as a goal's, which may list problems of its arguments."""
     reply = proposed.classified.reply
     return reply if isinstance(reply, GoalReply) else GoalReply.model_validate(dict(reply))
 
@@ -213,4 +215,4 @@ GOAL_PHASES: Mapping[GoalPhase, Callable[[GoalRun], Awaitable[None]]] = {
     "ask": _run_ask_phase,
     "review": _run_review_phase,
 }
-"""All but the summary, which ends the goal: see `phases/goals/summary.py`."""
+"""All phases but the summary, which ends the goal: see `phases/goals/summary.py`."""

@@ -1,4 +1,4 @@
-"""The run of a goal: an agent's run that knows of a pursuit; its turns with the model."""
+"""The run of a goal: an agent's run with a pursuit, and its prompts to the model."""
 
 from __future__ import annotations
 
@@ -49,25 +49,26 @@ class GoalRun(Run):
 
     @property
     def goal(self) -> GoalState:
-        """The state, which is a goal's."""
+        """The state as a goal's."""
         if not isinstance(self.state, GoalState):
             raise TypeError(f"the state of a goal is no {type(self.state).__name__}")
         return self.state
 
     def pursue(self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Set the state to what `decide` makes of it."""
+        """Set the state to the result of `decide`."""
         self.change(lambda _: decide(self.goal, *args, **kwargs))
 
     def wants(self, request: PrepareRequest) -> PrepareRequest:
-        """Return the request for a setup with its pipeline, too."""
+        """Return the request for a setup that includes the goal's pipeline."""
         return request.with_pipeline(self.goal.pipeline) if self.goal.pipeline else request
 
     def prepare(self, setup: Setup) -> None:
-        """Take the setup.
+        """Set the setup.
 
         Raises:
-            ApplicationError: `InvalidInput`: its starter named a delivery that the worker does not have, or what does
-                not go with its pipeline.
+            ApplicationError: `InvalidInput`: the starter named a delivery that the worker does not have, or input that
+                does
+                not fit the pipeline.
         """
         known = tuple(channel.name for channel in setup.deliveries)
         if problem := unknown_deliveries(self.goal.deliver, known) or pipeline_problem(self.goal, setup):
@@ -75,23 +76,23 @@ class GoalRun(Run):
         super().prepare(setup)
 
     def limit_reached(self) -> Stop | None:
-        """Return which limit is reached: rounds count where another would begin."""
+        """Return the limit that is reached, or None. The limit of rounds counts only before another round."""
         return goal_stop(self.goal, self.now, counts_rounds=self.goal.pursuit.stage == "execute")
 
     def outputs(self) -> tuple[StepOutput, ...]:
-        """Return what its steps have brought."""
+        """Return the outputs of the goal's steps."""
         return step_outputs(self.goal)
 
     def details(self) -> str:
-        """Return where the goal stands, step by step."""
+        """Return the goal's details, step by step."""
         return goal_details(self.goal, self.waits())
 
     def can_be_carried(self, so_far: HistoryLength) -> bool:
-        """Return whether it is time, and all of the state with its plan fits into a payload."""
+        """Return True if it is time, and the whole state with its plan fits into a payload."""
         return super().can_be_carried(so_far) and self._fits
 
     def end_if_outgrown(self) -> None:
-        """End where the history is long and no payload holds the state with its plan."""
+        """End the goal if its history is long and no payload can hold the state with its plan."""
         super().end_if_outgrown()
         length = self.length
         is_time = should_continue_as_new(self.state, length.events, length.size, length.is_long)
@@ -105,7 +106,7 @@ class GoalRun(Run):
 
 
 def take_interventions(run: GoalRun) -> bool:
-    """Take in what people sent: the model is told, and decides with it. Return whether it was more than steps to do."""
+    """Move interventions into the conversation. Return True if they hold more than steps given by people."""
     if not (said := run.state.inbox):
         return False
     run.pursue(with_guidance_seen)
@@ -116,7 +117,7 @@ def take_interventions(run: GoalRun) -> bool:
 
 
 RequestBuilder = Callable[[GoalState, GoalRequest], GoalRequest]
-"""What goes with the request of a turn that no model may have to be asked for."""
+"""Adds the plan's part to the request of a prompt that may not need a model."""
 
 
 def _unchanged_request(_: GoalState, request: GoalRequest) -> GoalRequest:
@@ -129,17 +130,17 @@ async def ask_goal_prompt(
     prompt: Callable[[GoalState], str],
     with_given: RequestBuilder = _unchanged_request,
 ) -> ProposedReply | None:
-    """Return what the model says when it is asked for this turn; None where it comes to no reply.
+    """Return the model's reply to this prompt, or None if there is none.
 
     Args:
         run: The run.
-        name: Its activity.
-        prompt: What is asked, once all that people sent is taken in; a template that makes none is the end.
-        with_given: Puts in what the plan has in place of the model's words, once all that people sent is taken in.
+        name: The prompt's activity.
+        prompt: Makes the text after interventions are applied. A template that fails ends the goal.
+        with_given: Adds the plan's part in place of the model's, after interventions are applied.
 
     Raises:
         Interrupted: The run is to end.
-        RollOver: The history has grown enough while the run stood still.
+        ContinueAsNew: The history has grown enough while the run was paused.
     """
     await act.send_requeued_letters(run)
     await pause_checkpoint(run, may_roll_over=True)
@@ -148,10 +149,10 @@ async def ask_goal_prompt(
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateProblem as error:
-        workflow.logger.warning("no prompt: %s", error)  # a limit that is the ending already stays it
+        workflow.logger.warning("no prompt: %s", error)  # if a limit is the ending already, it remains
         run.change(observe.with_stop_reason, "error", str(error))
         return None
-    if not latest or latest[0].text != text:  # it was asked before, and not answered in time
+    if not latest or latest[0].text != text:  # otherwise it was asked before, and not answered in time
         run.pursue(with_message_to_model, text)
     with phase_span(name, run.state.iteration + 1):
         proposed = await propose_reply(run, _prompt_call(run, name, with_given))

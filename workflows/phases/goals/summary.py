@@ -1,4 +1,6 @@
-"""The end of a goal: a final answer by the model, through gate and stages like any answer, or what the steps found."""
+"""The end of a goal: a final answer by the model, through gate and stages like any answer, or the findings of its
+steps.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalRequest
 
 MAX_TRIES = 3
-"""To write an answer that gate and critics let through."""
+"""Attempts to write an answer that gate and critics accept."""
 
 
 async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
-    """Write the final answer, and return how the goal ends; None where people said something that it has to go by.
+    """Write the final answer, and return how the goal ends. None if there is new guidance that it has to follow.
 
-    A limit that they raised meanwhile ends it no longer.
+    If people raise the limit meanwhile, it no longer ends the goal.
 
     Raises:
-        RollOver: The next run writes it, or asks on about it.
+        ContinueAsNew: The next segment writes the answer, or asks about it again.
     """
     run.pursue(pursue.with_ending, ending)
     limits = run.state.extended
@@ -52,7 +54,7 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
 
 
 async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
-    """Take in an answer: that of the planner where it has made one, which is put to gate and critics once."""
+    """Add an answer. If the planner has made it, it goes through gate and critics only once."""
 
     def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
         return request.with_answer(planner_for(state).answer(state, ending)) if is_made else request
@@ -69,12 +71,12 @@ async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
 
 
 def _has_guidance(run: GoalRun) -> bool:
-    """Return whether guidance came before the end was told."""
+    """Return True if guidance has withdrawn the ending."""
     return run.goal.pursuit.ending is None
 
 
 def _has_news_before_end(run: GoalRun, ending: Stop) -> bool:
-    """Return whether people said something while an end was told that is no limit: it is not the end then."""
+    """Return True if there is guidance during an ending that is no limit. The ending is then withdrawn."""
     return ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
 
 
@@ -90,7 +92,7 @@ def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
 
 
 async def bring_best_effort(run: GoalRun, ending: Stop) -> None:
-    """Let a goal without a final answer bring what its steps have found, as far as the gate lets it."""
+    """Use the findings of the steps if there is no final answer and the gate allows them."""
     if run.state.output or is_in_question(run.setup):
         return
     text = best_effort_answer(run.goal, ending)

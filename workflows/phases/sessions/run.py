@@ -1,4 +1,4 @@
-"""The run of a session: an agent's run that knows of turns."""
+"""The run of a session: an agent's run with turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SessionRun(Run):
 
     @property
     def session_state(self) -> SessionState:
-        """The state, which is a session's."""
+        """The state as a session's."""
         if not isinstance(self.state, SessionState):
             raise TypeError(f"the state of a session is no {type(self.state).__name__}")
         return self.state
@@ -26,28 +26,28 @@ class SessionRun(Run):
     def change_session(
         self, decide: Callable[Concatenate[SessionState, P], SessionState], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Set the state to what `decide` makes of it."""
+        """Set the state to the result of `decide`."""
         self.change(lambda _: decide(self.session_state, *args, **kwargs))
 
     @property
     def awaits_calls(self) -> bool:
-        """The next turn begins once nothing of the one before it runs any more."""
+        """Always true: the next turn begins after all work of the previous one has ended."""
         return True
 
     @property
     def waits_no_more(self) -> bool:
-        """An abort ends the session, and nobody reads on."""
+        """Whether an abort ends the session, so that nothing follows."""
         return self.state.aborted is not None
 
     @property
     def lookups_place(self) -> str:
-        """Those of each turn have places of their own, so that no key comes twice."""
+        """Each turn has places of its own, so that no idempotency key occurs twice."""
         return f"{super().lookups_place}.{self.session_state.session.turn}"
 
     def spent(self) -> UsageTotals:
-        """Return what all turns have used."""
+        """Return the usage of all turns."""
         return self.session_state.total_usage
 
     def details(self) -> str:
-        """Return where the session stands, its turn with it."""
+        """Return the details of the session and its turn."""
         return session_details(self.session_state, self.waits())
