@@ -65,7 +65,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         self._is_leaving = False
         self._awaiting = 0
         self._has_ended_one = False
-        """Whether this segment has completed a turn. A waiting message begins before the next continue-as-new."""
+        """True if this segment has completed a turn. A waiting message begins before the next continue-as-new."""
         self.begin(self._session, problem)
 
     @workflow.run

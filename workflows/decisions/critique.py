@@ -56,13 +56,13 @@ class Assessment(NamedTuple):
     limit: StopReason | None = None
     """The budget that is used up, so that there is no review."""
     is_asked: bool = False
-    """Whether a person was asked in place of a model."""
+    """True if a person was asked in place of a model."""
     usage: Usage | None = None
     """Usage of the model calls for it."""
 
     @property
     def is_by_person(self) -> bool:
-        """Whether a person was asked."""
+        """True if a person was asked."""
         return self.reviewer.startswith("person")
 
 

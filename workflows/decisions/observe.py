@@ -58,7 +58,7 @@ class ClassifiedReply(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether the loop can continue with it without feedback."""
+        """True if the loop can continue with it without feedback."""
         return self.kind in {"calls", "answer"}
 
     @property

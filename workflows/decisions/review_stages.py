@@ -81,7 +81,7 @@ class ReviewStage(NamedTuple):
     """The reason for its place in the order."""
     follows: Transitions = {}
     concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
-    """Whether this stage may decide on a call or, for None, an answer that the gate allowed, in a run with this
+    """True if this stage may decide on a call or, for None, an answer that the gate allowed, in a run with this
     setup.
     """
     needs: str = ""
@@ -179,7 +179,7 @@ class ProposalStatuses(Generic[ProposalKey]):
             self._late.update(self.among(LET_THROUGH_STATUSES - REJECTED_STATUSES))
 
     def is_late(self, place: ProposalKey) -> bool:
-        """Whether the run was held up since the gate's last verdict on it."""
+        """True if the run was held up since the gate's last verdict on it."""
         return place in self._late
 
     def lacks(self, place: ProposalKey) -> str:

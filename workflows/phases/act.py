@@ -160,7 +160,7 @@ async def execute_call(
         run: The run.
         permitted: The allowed call.
         activity_id: `<iteration>.<index>`. Iteration 0 is before the first reasoning step.
-        is_cut_short: Whether the call has to end. None: when the run is interrupted.
+        is_cut_short: True if the call has to end. None: when the run is interrupted.
         key: Idempotency key, if the call has one already.
     """
     if by_the_loop := _ALL_LOOP_TOOL_HANDLERS.get(permitted.call.name):

@@ -119,11 +119,11 @@ class CallIdentity(NamedTuple):
     activity_id: str
     key: str
     is_cut_short: CutShort | None = None
-    """Whether it has to end. None: when the run is interrupted."""
+    """True if it has to end. None: when the run is interrupted."""
 
     @property
     def is_before_reasoning(self) -> bool:
-        """Whether it is a lookup of pre-hydration."""
+        """True if it is a lookup of pre-hydration."""
         return self.activity_id.startswith("0.")
 
 

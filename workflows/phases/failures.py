@@ -1,4 +1,4 @@
-"""What a failure of an activity means for the run's time, the tool's health, and the effect."""
+"""Meaning of an activity's failure for the run's time, the tool's health, and the effect."""
 
 from __future__ import annotations
 

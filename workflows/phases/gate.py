@@ -95,7 +95,7 @@ class GatedReply(NamedTuple):
     held_up_s: float
     """Seconds that people had held up the run when all of it was last judged."""
     is_answered: bool = False
-    """Whether people were asked about it. They have answered, and another segment would ask them again."""
+    """True if people were asked about it. They have answered, and another segment would ask them again."""
     conclusion: AnswerConclusion | None = None
     """How a final answer is added, once a stage has found a problem or accepted it."""
 
@@ -161,7 +161,7 @@ async def judge_calls(
         calls: The calls to judge.
         places: The activity ids of the calls.
         purpose: The purpose of the calls.
-        is_cut_short: Whether judging has to end. None: when the run is interrupted.
+        is_cut_short: True if judging has to end. None: when the run is interrupted.
 
     Raises:
         Interrupted: It is cut short before there is a decision.

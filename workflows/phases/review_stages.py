@@ -100,7 +100,7 @@ ASKS_PEOPLE: Mapping[StageName, Callable[[Run, GatedReply], bool]] = {
     "approval": lambda run, gated: any(each.verdict.decision == "approval" for each in gated.results),
     "budget": lambda run, gated: run.config.max_tool_calls is not None,
 }
-"""Whether a stage that only asks people may have a question."""
+"""True if a stage that only asks people may have a question."""
 
 
 def _is_stage_idle(run: Run, stage: ReviewStage, gated: GatedReply) -> bool:

@@ -67,7 +67,7 @@ class Run(ControlledRun[AgentState]):
     def __init__(self, state: AgentState) -> None:
         super().__init__(state)
         self.are_calls_shown = state.iteration > 0
-        """Whether the progress at the first calls was written. It is written once."""
+        """True if the progress at the first calls was written. It is written once."""
         self.slots = asyncio.Semaphore(state.config.max_concurrent_tools)
         """One slot for each tool call that may run at a time."""
         self.starts = asyncio.Semaphore(MAX_STARTS)
@@ -98,7 +98,7 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def awaits_calls(self) -> bool:
-        """Whether cut-short calls are waited for until they have ended. Only turns of sessions do, and their delegates.
+        """True if cut-short calls are waited for until they have ended. Only turns of sessions do, and their delegates.
 
         A fork of a delegate has no parent.
         """
@@ -106,7 +106,7 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def waits_no_more(self) -> bool:
-        """Whether that wait is over: the parent cancels this run after an abort."""
+        """True if that wait is over: the parent cancels this run after an abort."""
         return self.is_cancelled
 
     async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:

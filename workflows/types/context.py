@@ -139,7 +139,7 @@ class ContextRef(Record):
     """
 
     forget: bool = False
-    """Whether the block of recalled knowledge is left out from now on. It is removed before the ranges are counted."""
+    """True if the block of recalled knowledge is left out from now on. It is removed before the ranges are counted."""
     drop: Ranges = ()
     """Messages of the previous call that are left out from now on."""
     mask: Ranges = ()

@@ -35,7 +35,7 @@ class Intervention(Record):
     size: int = 0
     """UTF-8 bytes that were sent, if the text was cut. 0 if the text is complete."""
     is_for_delegates: bool = True
-    """Whether delegates that are running receive it too. Otherwise only this run's model reads it."""
+    """True if delegates that are running receive it too. Otherwise only this run's model reads it."""
 
     def with_cut(self, text: str, size: int) -> Self:
         """Return it with the kept part of its text, which had `size` bytes."""
@@ -114,7 +114,7 @@ class ControlTerms(NamedTuple):
     notify: tuple[NotifyEvent, ...] = ()
     """Events that are sent to people outside."""
     search_attributes: bool = False
-    """Whether the server knows the search attributes. Without them an upsert would fail every workflow task."""
+    """True if the server knows the search attributes. Without them an upsert would fail every workflow task."""
     roll_over_events: int = 3_500
     """Events of a history after which the run continues as new. The server suggests it at 4,096."""
     roll_over_bytes: int = 3_000_000
@@ -153,9 +153,9 @@ class Control(Record):
     doing: str = "preparing"
     """The run's activity, such as `reasoning` or `acting`, whatever holds it up."""
     is_standing: bool = False
-    """Whether a pause is holding the run at a checkpoint."""
+    """True if a pause is holding the run at a checkpoint."""
     is_over: bool = False
-    """Whether the run is ending. Nobody can decide anything any more."""
+    """True if the run is ending. Nobody can decide anything any more."""
     iteration: int = 0
     inbox: tuple[Intervention, ...] = ()
     """Guidance that the loop has not applied yet, in order of arrival."""
@@ -206,12 +206,12 @@ class Control(Record):
 
     @property
     def is_end_told(self) -> bool:
-        """Whether people are notified of the end."""
+        """True if people are notified of the end."""
         return "ended" in self.terms.notify
 
     @property
     def is_held_elsewhere(self) -> bool:
-        """Whether a person holds up a run that this one waits for."""
+        """True if a person holds up a run that this one waits for."""
         return False
 
     @property

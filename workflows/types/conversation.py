@@ -81,7 +81,7 @@ class Conversation(Record):
     ready: Summary | None = None
     """A summary that waits for the model call that it was written for."""
     forget: bool = False
-    """Whether the block of recalled knowledge, which the model has seen, is no longer among the messages."""
+    """True if the block of recalled knowledge, which the model has seen, is no longer among the messages."""
 
     def with_fields(self, **changes: Unpack[ConversationChanges]) -> Self:
         return replace_fields(self, changes)

@@ -36,9 +36,9 @@ class GivenMessage(CheckedInput):
     tool: str | None = None
     """The tool that was called, in a `tool` message. None takes it from the call."""
     is_error: bool = False
-    """Whether the call of a `tool` message failed."""
+    """True if the call of a `tool` message failed."""
     trusted: bool = False
-    """Whether the starter vouches for it. Then the run treats it as coming from those whom it obeys, and it taints
+    """True if the starter vouches for it. Then the run treats it as coming from those whom it obeys, and it taints
     nothing.
     """
 

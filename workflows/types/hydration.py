@@ -29,7 +29,7 @@ class PreHydration(CheckedInput):
     """`pre_hydration` of the config. Null takes these defaults."""
 
     enabled: bool = True
-    """Whether references in the task are looked up before the first step."""
+    """True if references in the task are looked up before the first step."""
     custom_patterns: tuple[CustomPattern, ...] = Field(default=(), max_length=20)
     resolution_tools: dict[str, str] = {}
     """Reference type to tool. It extends the defaults: `url` `fetch_url`, `file` `read_file`, `issue` `read_issue`,

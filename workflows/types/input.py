@@ -107,7 +107,7 @@ class Lineage(CheckedInput):
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content may have shaped the task: it inherits the parent's taint."""
     is_awaited: bool = False
-    """Whether the run waits for its calls that are cut short. True in a turn of a session, because other turns follow.
+    """True if the run waits for its calls that are cut short. True in a turn of a session, because other turns follow.
     """
 
     @property
@@ -183,13 +183,13 @@ class RunKnowledge(CheckedInput):
     """`knowledge` of the config: what a run recalls and learns."""
 
     enabled: bool = True
-    """Whether knowledge is recalled before each step and offered through tools."""
+    """True if knowledge is recalled before each step and offered through tools."""
     max_context_items: int = Field(default=5, ge=1, le=20)
     """Items that the context shows at a time."""
     relevance_threshold: float = Field(default=0.3, ge=0, le=1)
     """The lowest score of an item that is shown."""
     auto_persist: bool = True
-    """Whether the model's findings are stored when the run, or a turn of a session, ends."""
+    """True if the model's findings are stored when the run, or a turn of a session, ends."""
 
 
 class LoopConfig(CheckedInput):
@@ -236,7 +236,7 @@ class LoopConfig(CheckedInput):
 
     @property
     def uses_knowledge(self) -> bool:
-        """Whether the run recalls and learns."""
+        """True if the run recalls and learns."""
         return self.knowledge is not None and self.knowledge.enabled
 
     def with_raised(self, limits: Mapping[str, int | float]) -> Self:

@@ -78,7 +78,7 @@ class Behalf(Record):
     threshold: float = 0.3
     """The lowest score that is recalled."""
     is_learning: bool = False
-    """Whether the run stores this at its end."""
+    """True if the run stores this at its end."""
 
     outputs: tuple[StepOutput, ...] = ()
     """Step outputs of a goal, stored as evidence with its learnings. No run recalls them by itself."""

@@ -122,7 +122,7 @@ class Message(HasParts, Record):
 
     @property
     def is_error(self) -> bool:
-        """Whether the message reports that a call failed."""
+        """True if the message reports that a call failed."""
         return self.result.is_error if self.result else False
 
     @property

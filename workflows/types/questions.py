@@ -130,7 +130,7 @@ class Question(Record):
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody still has to decide something."""
+        """True if somebody still has to decide something."""
         return self.resolution is None and (not self.items or any(item.answer is None for item in self.items))
 
     def with_since(self, since: datetime) -> Self:

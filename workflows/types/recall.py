@@ -81,7 +81,7 @@ class RecalledContext(Record):
     text: str = ""
     """Text of the block. Empty if nothing fits, and if the block is already there."""
     same: bool = False
-    """Whether the existing block stays: it has the same content, or the recall failed."""
+    """True if the existing block stays: it has the same content, or the recall failed."""
     error: str = ""
     """The reason why the recall failed."""
 

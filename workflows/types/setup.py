@@ -82,7 +82,7 @@ class Setup(Record):
     gate_execution: Literal["local", "activity"] = "local"
     """An engine on a server of its own needs an ordinary activity."""
     search_attributes: bool = True
-    """Whether the server knows the Orga* attributes. Without them an upsert would fail every workflow task."""
+    """True if the server knows the Orga* attributes. Without them an upsert would fail every workflow task."""
     roll_over_events: int = 3_500
     """Events of a history after which the run continues as new. The server suggests it at 4,096."""
     roll_over_bytes: int = 3_000_000

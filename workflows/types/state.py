@@ -37,7 +37,7 @@ class Task(Record):
     input: AgentInput
     setup: Setup | None = None
     hydrated: bool = False
-    """Whether the references of the task have been looked up."""
+    """True if the references of the task have been looked up."""
     decided: dict[str, Decided] = {}
     """Decisions that were made. The last one of each name counts."""
     undecided: int = 0
@@ -250,7 +250,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def is_held_elsewhere(self) -> bool:
-        """Whether a person holds up one of its delegates."""
+        """True if a person holds up one of its delegates."""
         return any(child.held for child in self.children)
 
     @property

@@ -114,4 +114,4 @@ class Tier(Record):
     models: tuple[str, ...]
     """`provider:model`, in fallback order."""
     is_default: bool = False
-    """Whether it is the default model, because no tier is configured."""
+    """True if it is the default model, because no tier is configured."""

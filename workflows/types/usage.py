@@ -21,7 +21,7 @@ class Usage(Record):
     output_tokens: int = 0
     cached_input_tokens: int = 0
     estimated: bool = False
-    """Whether some numbers are estimates, because the provider reported none. Written only if true."""
+    """True if some numbers are estimates, because the provider reported none. Written only if true."""
 
     def with_differences(self, **changes: Unpack[UsageChanges]) -> Self:
         return replace_differing_fields(self, changes)

@@ -36,7 +36,7 @@ def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop |
     Args:
         state: State of the goal.
         now: Workflow time.
-        counts_rounds: Whether the limit of rounds applies. It only stops a goal before its next round.
+        counts_rounds: True if the limit of rounds applies. It only stops a goal before its next round.
     """
     config = state.config if counts_rounds else state.config.with_raised({"max_iterations": _NO_END})
     if (stop := stop_reason(state, config, now)) is not None:

@@ -42,7 +42,7 @@ class TemplateTag(NamedTuple):
     line: int
     names: tuple[str, ...]
     is_shown: bool
-    """Whether its value is inserted. Otherwise it is a condition."""
+    """True if its value is inserted. Otherwise it is a condition."""
 
 
 def parsed_tags(text: str) -> list[TemplateTag]:
@@ -119,7 +119,7 @@ class Placeholder(NamedTuple):
     sample: str | int = "x"
     """A sample value for the check of a template."""
     is_needed: bool = False
-    """Whether a model cannot answer the prompt without it."""
+    """True if a model cannot answer the prompt without it."""
 
 
 _GOAL = Placeholder("the goal, which stands at the head of the conversation in any case")

@@ -148,7 +148,7 @@ class JournalStart:
 
     @property
     def is_due(self) -> bool:
-        """Whether a fork has not read its past yet. Earlier events come after its start."""
+        """True if a fork has not read its past yet. Earlier events come after its start."""
         return self._awaiting is not None
 
     def begun(self, given: dict[str, Any]) -> EventList:
@@ -233,7 +233,7 @@ class JournalVerdicts:
 
     @property
     def is_final(self) -> bool:
-        """Whether no verdict is missing before the calls are carried out."""
+        """True if no verdict is missing before the calls are carried out."""
         if self._standings.among(UNDECIDED_STATUSES):
             return False
         return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)

@@ -150,12 +150,12 @@ class JournalIteration:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every call has succeeded. A failed one may still be recovered."""
+        """True if every call has succeeded. A failed one may still be recovered."""
         return self.is_open and all(self._outcomes.get(i, {}).get("outcome") == "ok" for i in self._expected or ())
 
     @property
     def is_open(self) -> bool:
-        """Whether there is an entry that calls are carried out, and none yet about their outcomes."""
+        """True if there is an entry that calls are carried out, and none yet about their outcomes."""
         return self._expected is not None and not self._is_collected
 
     def collected(self) -> dict[str, Any]:

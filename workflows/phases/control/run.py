@@ -57,7 +57,7 @@ class HistoryLength(NamedTuple):
     size: int = 0
     """In bytes."""
     is_long: bool = False
-    """Whether the server suggests to continue as new."""
+    """True if the server suggests to continue as new."""
 
 
 def history_length() -> HistoryLength:
@@ -108,13 +108,13 @@ class ControlledRun(Generic[S]):
         self.length = HistoryLength()
         """The history's length at that event."""
         self.is_full = False
-        """Whether the history is so long that the server will soon terminate the run without a result."""
+        """True if the history is so long that the server will soon terminate the run without a result."""
         self.is_final = False
         """True once the result is final. Later guidance cannot resume the run."""
         self.given_up: list[asyncio.Task[Any]] = []
         """Tasks that ignored their cancellation and end by themselves. See `until_nothing_runs`."""
         self.is_cancelled = False
-        """Whether Temporal has cancelled it. This is an abort that waits for nothing."""
+        """True if Temporal has cancelled it. This is an abort that waits for nothing."""
         self.doubts = 0
         """The number of aborts that wait for news of a reset. See `lifetime.ResetWatch`."""
         self._intervention_count = 0
@@ -221,7 +221,7 @@ class ControlledRun(Generic[S]):
 
         Args:
             is_over: The condition.
-            may_roll_over: Whether the next segment could begin this wait again without doing anything twice.
+            may_roll_over: True if the next segment could begin this wait again without doing anything twice.
             timeout_s: Seconds until `TimeoutError`.
             summary: The timer's summary in the Temporal UI.
 
@@ -277,7 +277,7 @@ class ControlledRun(Generic[S]):
 
     @property
     def is_due(self) -> bool:
-        """Whether to continue as new. Never while an abort is in doubt."""
+        """True if the run is to continue as new. Never while an abort is in doubt."""
         return not self.doubts and self.can_be_carried(self.length)
 
     def can_be_carried(self, so_far: HistoryLength) -> bool:

@@ -188,8 +188,8 @@ async def ask_people(
     Args:
         run: The run.
         question: If it is open already, it stays open: the previous segment or a decision of the loop has asked it.
-        is_moot: Whether the question is no longer needed. It is then returned undecided.
-        may_roll_over: Whether the next segment could ask it again without doing anything twice.
+        is_moot: True if the question is no longer needed. It is then returned undecided.
+        may_roll_over: True if the next segment could ask it again without doing anything twice.
 
     Raises:
         Interrupted: The run ends before it is decided.

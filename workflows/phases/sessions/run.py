@@ -36,7 +36,7 @@ class SessionRun(Run):
 
     @property
     def waits_no_more(self) -> bool:
-        """Whether an abort ends the session, so that nothing follows."""
+        """True if an abort ends the session, so that nothing follows."""
         return self.state.aborted is not None
 
     @property

@@ -42,7 +42,7 @@ class Channel(Record):
     name: str
     kind: DeliveryKind
     default: bool = False
-    """Whether it gets the answers of goals that name no channel."""
+    """True if it gets the answers of goals that name no channel."""
 
 
 class DeliveryRequest(Record):

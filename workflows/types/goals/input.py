@@ -51,7 +51,7 @@ class GoalConfig(CheckedInput):
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
     plan_review: Literal["never", "always", "policy"] = "never"
-    """Whether a person reviews each plan before any of it is carried out."""
+    """When a person reviews a plan before any of it is carried out."""
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)

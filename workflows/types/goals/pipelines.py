@@ -168,7 +168,7 @@ class Pipeline(CheckedInput):
 
     @property
     def takes_inputs(self) -> bool:
-        """Whether it handles each of a goal's inputs separately."""
+        """True if it handles each of a goal's inputs separately."""
         return self.map is not None
 
     @property

@@ -161,7 +161,7 @@ class Pursuit(Record):
     questions: int = 0
     """Questions so far. The number of the next one."""
     is_answered: bool = False
-    """Whether a person has answered a question of the model. The goal may need nothing else."""
+    """True if a person has answered a question of the model. The goal may need nothing else."""
     terms: ApprovalTerms | None = None
     """Who may approve the plan, and until when, if policy requires approval."""
     errors: int = 0
@@ -179,7 +179,7 @@ class Pursuit(Record):
     confidence: float | None = None
     """The model's confidence in its last decision."""
     is_guided: bool = False
-    """Whether there is guidance from people that no decision has seen yet."""
+    """True if there is guidance from people that no decision has seen yet."""
     ending: Stop | None = None
     """The goal's ending, decided before the final answer is written."""
     course: Course | None = None

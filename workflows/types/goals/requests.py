@@ -33,7 +33,7 @@ class GoalRequest(ReasonRequest):
 
     @property
     def asks_model(self) -> bool:
-        """Whether the model has to make a call of the round."""
+        """True if the model has to make a call of the round."""
         return not self.calls or bool(self.open_places)
 
     @property
@@ -61,7 +61,7 @@ class GoalReply(Reply):
 
     problems: tuple[str, ...] = ()
     repaired: bool = False
-    """Whether its text is JSON that had to be repaired."""
+    """True if its text is JSON that had to be repaired."""
     called: tuple[str, ...] = ()
     """Tools that the model called although the prompt asks for no calls. These calls are not made."""
 

@@ -62,4 +62,4 @@ class SessionStatus(AgentStatus):
     turn_usage: UsageTotals = UsageTotals()
     """Usage of the current turn."""
     closing: bool = False
-    """Whether the session ends after the current turn."""
+    """True if the session ends after the current turn."""

@@ -19,7 +19,7 @@ class QueuedMessage(Record):
     turn: int
     text: str
     cuts: bool = False
-    """Whether it interrupted the turn before it. Such messages come before those that only wait."""
+    """True if it interrupted the turn before it. Such messages come before those that only wait."""
 
 
 class TakenMessage(Record):
@@ -70,7 +70,7 @@ class Session(Record):
     tool_calls: ToolCallCounts = ToolCallCounts()
     duration_s: float = 0.0
     is_cut: bool = False
-    """Whether somebody has interrupted the current turn."""
+    """True if somebody has interrupted the current turn."""
     closing: bool = False
     last_end: datetime | None = None
     """When the last turn ended."""
@@ -110,7 +110,7 @@ class SessionState(AgentState):
 
     @property
     def is_held_elsewhere(self) -> bool:
-        """Whether the clock stops without a pause or a question. Between turns it does too."""
+        """True if the clock stops without a pause or a question. Between turns it does too."""
         return super().is_held_elsewhere or not self.session.turn
 
     @property

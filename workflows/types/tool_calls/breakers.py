@@ -28,7 +28,7 @@ class CircuitOptions(CheckedInput):
     """When a circuit opens and how it is tested. Only infrastructure failures count."""
 
     enabled: bool = True
-    """Whether failures are counted at all."""
+    """True if failures are counted at all."""
     failure_threshold: int = Field(default=3, ge=1, le=1_000)
     """Failures in a row at which the circuit opens."""
     recovery_s: float = Field(default=60.0, gt=0, le=86_400)
@@ -61,7 +61,7 @@ class Breaker(Record):
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to keep."""
+        """True if there is nothing to keep."""
         return self.state == "closed" and not self.failures
 
     def wait_s(self, options: CircuitOptions, now: datetime) -> float:

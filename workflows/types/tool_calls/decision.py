@@ -128,7 +128,7 @@ class GroundedDecision(CheckedInput):
     required: bool = False
     """Without it no answer ends the run."""
     revisable: bool = False
-    """Whether it may be made again. The last one counts."""
+    """True if it may be made again. The last one counts."""
     fields: dict[VariableName, ValueKind] = Field(default={}, max_length=20)
     """Fields that the model proposes."""
     facts: dict[VariableName, Fact] = Field(default={}, max_length=20)

@@ -59,7 +59,7 @@ class Child(Record):
     ceiling: Ceiling | None = None
     """Its reserved share. Null until its turn has come."""
     held: bool = False
-    """Whether a person holds it up."""
+    """True if a person holds it up."""
 
     def with_ceiling(self, ceiling: Ceiling) -> Self:
         """Return the delegate with its share."""

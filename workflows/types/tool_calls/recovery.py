@@ -33,7 +33,7 @@ class Outcome(Record):
 
     @property
     def was_run(self) -> bool:
-        """Whether the call was started."""
+        """True if the call was started."""
         return self.status in {"ok", "failed", "cancelled"}
 
     @property
@@ -125,7 +125,7 @@ class StepIteration(CheckedInput):
     """`step_iteration` of the config. A step is a tool with its arguments, and an attempt is a failed call of it."""
 
     enabled: bool = True
-    """Whether failed steps are compared at all."""
+    """True if failed steps are compared at all."""
     max_reattempts: int = Field(default=2, ge=1, le=100)
     """Failed calls of one step at which it is stopped (`>=`)."""
     similarity_threshold: float = Field(default=0.85, ge=0, le=1)

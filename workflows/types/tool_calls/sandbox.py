@@ -57,9 +57,9 @@ class Sandbox(CheckedInput):
     isolation: Isolation = "none"
     """`bubblewrap`: the command sees its folder and little else of the machine."""
     network: bool = False
-    """Whether the command has a network. Without isolation it always has one."""
+    """True if the command has a network. Without isolation it always has one."""
 
     @property
     def is_network_denied_in_vain(self) -> bool:
-        """Whether `network = false` is set without isolation, where it has no effect."""
+        """True if `network = false` is set without isolation, where it has no effect."""
         return self.isolation == "none" and "network" in self.model_fields_set and not self.network

@@ -82,7 +82,7 @@ class ToolSpec(Record):
     digest: str = ""
     """Digest of the maker's definition, if it may change during a run. A call is made only if it still matches."""
     pinned: bool = False
-    """Whether the operator has reviewed exactly this definition, which somebody else wrote."""
+    """True if the operator has reviewed exactly this definition, which somebody else wrote."""
 
     def with_effect(self, effect: Effect) -> Self:
         return replace_fields(self, {"effect": effect})
@@ -151,7 +151,7 @@ class ToolRequest(Record):
     left_s: float | None = None
     """Seconds left on the run's clock when the call was scheduled. Set only if the call may be retried."""
     is_awaited: bool = False
-    """Whether the run waits for the call's end after it cuts the call short, because its next work has to come
+    """True if the run waits for the call's end after it cuts the call short, because its next work has to come
     later.
     """
 
