@@ -1,4 +1,4 @@
-"""The body of a response in small pieces, decompressed as it is read, so that no sender can fill the memory at once."""
+"""Reads the body of a response in small decompressed pieces, so that no sender can fill the memory at once."""
 
 import asyncio
 import zlib
@@ -9,22 +9,22 @@ from orga.activities.adapters.http import DecodingError, Response
 ACCEPTED_ENCODINGS = "gzip"
 CHUNK_BYTES = 65_536
 _GZIP_MAGIC = b"\x1f\x8b"
-"""What each member of a gzip body begins with."""
+"""The first bytes of each member of a gzip body."""
 
 
 class UnsupportedEncoding(DecodingError):
-    """The body is encoded in a way that nobody asked for."""
+    """The body has an encoding that the request did not accept."""
 
 
 async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
-    """Yield at most `PIECE_BYTES` at a time; between two of them others have their turn.
+    """Yield at most `PIECE_BYTES` at a time. Between two pieces, other tasks can run.
 
-    httpx would decompress a whole chunk at once, a thousandfold if its sender wishes.
+    httpx would decompress a whole chunk at once, which a sender can make a thousand times larger.
 
     Raises:
-        DecodingError: The body is damaged or cut, or its encoding is none that was asked for.
+        DecodingError: The body is damaged or cut, or has an encoding that the request did not accept.
     """
-    if response.is_stream_consumed:  # it is in memory already
+    if response.is_stream_consumed:  # the body is in memory already
         yield response.content
         return
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
@@ -60,5 +60,5 @@ def _gzip_decompressor() -> "zlib._Decompress":
 
 
 def _begins_member(rest: bytes) -> bool:
-    """Return whether a gzip body goes on with another member; all else behind the end of one is padding."""
+    """Return whether a gzip body continues with another member. Anything else after a member's end is padding."""
     return rest[:2] == _GZIP_MAGIC[: len(rest)]

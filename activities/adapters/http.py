@@ -1,4 +1,4 @@
-"""HTTP for the adapters: the one module that names httpx, so that moving to its successor is one file."""
+"""HTTP for the adapters. Only this module imports httpx, so a change to its successor is one file."""
 
 import ipaddress
 import re
@@ -61,14 +61,14 @@ CONNECT_S = 10.0
 SILENCE_S = 120.0
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses that may be others later."""
+"""Statuses that a later attempt may not get."""
 
 REFUSAL_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429}
     | {431, 451}
 )
-"""Statuses that say: nothing was done. Not 408 and 409, which a request that is being carried out may get; nor any of
-5xx, which a proxy says, too, when it lost a server that was at work."""
+"""Statuses that mean: nothing was done. They exclude 408 and 409, which a request that is being carried out may get,
+and all of 5xx, which a proxy also sends after it has lost a server that was working."""
 
 
 def http_client(
@@ -82,7 +82,7 @@ def http_client(
 
     The environment's proxy and certificates are honoured, since many reach a provider only so; a loopback
     server is always reached directly. Addresses that a model may choose need a client with `trust_env=False`.
-    How many requests run at once is the worker's decision, so the pool sets no limit of its own.
+    The worker limits the number of concurrent requests, so the pool has no limit of its own.
     """
     return AsyncClient(
         headers=headers,
@@ -94,7 +94,7 @@ def http_client(
 
 
 def has_dot_segments(url: str) -> bool:
-    """Tell whether the path of a URL goes through `.` or `..`, encoded ones and `..;x` included.
+    """Return whether the path of a URL has a segment `.` or `..`, including encoded ones and `..;x`.
 
     Policies and patterns judge a URL as it is written, and `/public/../admin` begins with `/public/`.
     """
@@ -103,7 +103,7 @@ def has_dot_segments(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether `url` names this machine, by name or by literal address; nothing is resolved."""
+    """Return whether `url` names this machine, by name or by literal address. Names are not resolved."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -1,11 +1,11 @@
-"""What is wrong with what people wrote."""
+"""An error in something that people wrote."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, and how to mend it. `place` is a key, `file:line`, or a folder."""
+    """An error and its remedy. `place` is a key, `file:line`, or a folder."""
 
     place: str
     problem: str

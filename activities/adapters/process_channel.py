@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProcessChannel:
-    """The worker's end, and the other one until the process has it."""
+    """The worker's end, and the other end until the process has it."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -18,7 +18,7 @@ class ProcessChannel:
 
 @asynccontextmanager
 async def process_channel() -> AsyncGenerator[ProcessChannel]:
-    """Open both ends; ours is cut at the end, whatever is left in it."""
+    """Open both ends. On exit our end is aborted, without waiting for unsent data."""
     ours, theirs = socket.socketpair()
     with theirs:
         reader, writer = await asyncio.open_connection(sock=ours)

@@ -1,4 +1,4 @@
-"""Process groups: signalled and ended as a whole."""
+"""Signals and ends process groups as a whole."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from orga.activities.adapters.process_streams import ProcessStreams
 
 
 async def end_group(group: asyncio.SubprocessTransport, streams: ProcessStreams, grace_s: float) -> None:
-    """Kill what is left of a group; its first process, while it runs, is asked to end first."""
+    """Ask the group's first process to end, if it runs, and then kill the rest of the group."""
     if grace_s and not streams.exited.is_set():
         signal_group(group.get_pid(), signal.SIGTERM)
         await streams.has_exited(grace_s)
@@ -18,6 +18,6 @@ async def end_group(group: asyncio.SubprocessTransport, streams: ProcessStreams,
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal, if any of the group is left."""
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the second of one that has ended
+    """Send a signal if any process of the group is left."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises the second for a group that has ended
         os.killpg(group, number)

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 
 class HeadTail:
-    """Takes pieces; keeps the first and the last bytes and counts what falls between."""
+    """Collects pieces. It keeps the first and the last bytes and counts the bytes between them."""
 
     def __init__(self, head: int, tail: int) -> None:
         self._room = head
@@ -15,7 +15,7 @@ class HeadTail:
         self._left_out = 0
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         fits = self._room - len(self._head)
         self._head += piece[:fits]
         self._tail += piece[fits:]
@@ -26,16 +26,16 @@ class HeadTail:
 
     @property
     def is_cut(self) -> bool:
-        """Whether bytes are missing."""
+        """True if bytes are missing."""
         return self._left_out > 0
 
     def data(self) -> bytes:
-        """Return what was kept, with a mark where bytes are missing in between."""
+        """Return the kept bytes, with a mark in place of missing ones."""
         mark = b"\n[... %s bytes left out ...]\n" % f"{self._left_out:,}".encode()
         return bytes(self._head + (mark if self.is_cut and self._max_tail else b"") + self._tail)
 
     def text(self) -> str:
-        """Return it as text."""
+        """Return the kept bytes as text."""
         return self.data().decode(errors="replace")
 
 
@@ -43,10 +43,10 @@ _DRAIN_S = 1.0
 
 
 class ProcessStreams(asyncio.SubprocessProtocol):
-    """Unlike `Process.communicate`, tells the exit of a process from the end of its outputs, held open by others."""
+    """The outputs and the exit of a process. `Process.communicate` would wait for others who hold an output."""
 
     def __init__(self, head: int, tail: int, *, merged: bool) -> None:
-        """Keep a head and a tail of each; merged, there is one output."""
+        """Keep a head and a tail of each output. `merged` makes both outputs one."""
         self.stdout = HeadTail(head, tail)
         self.stderr = HeadTail(head, tail)
         self.merged = merged
@@ -59,7 +59,7 @@ class ProcessStreams(asyncio.SubprocessProtocol):
         (self.stdout if fd == 1 else self.stderr).add(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Note that nobody holds an output open any more."""
+        """Note that an output is closed in all processes."""
         self._open.discard(fd)
         if not self._open:
             self._drained.set()
@@ -69,12 +69,12 @@ class ProcessStreams(asyncio.SubprocessProtocol):
         self.exited.set()
 
     async def has_exited(self, within_s: float) -> bool:
-        """Wait that long, if it has to be, and return whether the process has ended."""
+        """Wait at most that long for the end of the process, and return whether it has ended."""
         await _wait_at_most(within_s, self.exited)
         return self.exited.is_set()
 
     async def close(self, process: asyncio.SubprocessTransport) -> None:
-        """Wait for the end of the process, read what is left of its outputs, and close them, whoever holds them."""
+        """Wait for the end of the process, read the rest of its outputs, and close them even if others hold them."""
         await self.exited.wait()
         await _wait_at_most(_DRAIN_S, self._drained)
         process.close()

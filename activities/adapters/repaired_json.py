@@ -1,6 +1,6 @@
-"""Replies that are nearly JSON: quotes, commas and comments that are wrong are put right; what was cut is not made up.
+"""Repairs replies that are almost JSON: wrong quotes, commas and comments. It never invents the rest of a cut text.
 
-Done where the reply is received and never in a workflow, whose histories outlive the versions of a library.
+Activities do this, never a workflow, because histories outlive the versions of a library.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from orga.workflows.types.json_text import find_json_object
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 50
-"""Lists and objects inside each other; the library is slow long before it gives up."""
+"""Nesting levels of lists and objects. The library gets slow long before it gives up."""
 
 PROCESS_TIMEOUT_S = 20.0
-"""For the process, whose own time ends after a second of work; a busy machine gives it little."""
+"""Seconds for the process. It may use one second of processor time, which takes longer on a busy machine."""
 
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _FENCE_END = re.compile(r"[`\s]+\Z")
 
 
 async def repaired_json(text: str) -> str:
-    """Return the JSON object that a text was meant to be, or "": it holds none, is one already, or cannot be repaired.
+    """Return the JSON object that a text was meant to be. Return "" if it has none, is valid, or cannot be repaired.
 
-    A text that is JSON and wrong otherwise (a key twice, NaN, too deep) is not touched, nor one that was cut: its end
-    would be made up.
+    JSON with other faults (a key twice, NaN, too deep) is not repaired. Neither is a cut text, whose end would be
+    invented.
     """
     start = text.find("{")
     body = _FENCE_END.sub("", text[start:]) if start >= 0 and len(text) - start <= MAX_CHARS else ""
@@ -43,7 +43,7 @@ async def repaired_json(text: str) -> str:
 
 
 def _is_complete(body: str) -> bool:
-    """Return whether a text ends where something was closed, or behind all that was opened, and is not too deep."""
+    """Return whether a text ends with a closing bracket, or all its brackets are closed, and it is not too deep."""
     depth = 0
     for character in body:
         depth += _BRACKETS.get(character, 0)
@@ -63,7 +63,7 @@ def _is_json(body: str) -> bool:
 
 
 def _single_object(found: Any) -> str:
-    """Return the one object among what was found, as text; words behind it do no harm."""
+    """Return the only object among the found values, as text. Text after it does no harm."""
     listed = cast("list[Any]", found) if isinstance(found, list) else []
     objects = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict) and each]
     if len(objects) != 1:
@@ -74,7 +74,7 @@ def _single_object(found: Any) -> str:
 
 
 async def _child_output(body: str) -> bytes:
-    """Return what the process writes; nothing where it was ended."""
+    """Return the output of the process, or nothing if it was killed."""
     program = held_program(repaired_json_child.__name__)
     process = await asyncio.create_subprocess_exec(
         *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)

@@ -6,21 +6,21 @@ import signal
 import sys
 
 WORK_S = 1.0
-"""Of processor time."""
+"""Seconds of processor time."""
 
 MEMORY_BYTES = 1_000_000_000
 
 
 def main() -> None:
-    """Read a text on standard input and write what it stands for, as a JSON list; nothing where that is a guess.
+    """Read a text from standard input and write the repaired values as a JSON list, or nothing if that is a guess.
 
-    The list stands around the text, too: outside of one the library takes the last of two equal keys, strict or not.
+    The text is also put into a list, because outside of one the library ignores a repeated key even in strict mode.
     """
     from json_repair import repair_json
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not take it
+    signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not handle it
     text = f"[{sys.stdin.buffer.read().decode()}\n]"
     found = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
     sys.stdout.write(json.dumps(found))

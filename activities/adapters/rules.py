@@ -1,4 +1,4 @@
-"""What no agent writes, wherever its tools may write: the rules that it is under, and what would run as a program."""
+"""The files that no agent may write: the rules that it is under, and everything that would run as a program."""
 
 import os
 import time
@@ -17,10 +17,10 @@ _IGNORED_BY_HFS = dict.fromkeys(
     map(ord, "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff")
 )
 _RULE_NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
-"""Wherever they lie, with their short names on DOS file systems: git runs what stands in the one, `orga` reads the
-other upwards from where somebody works."""
+"""Names that are rules in any folder, with their short names on DOS file systems. Git runs programs that `.git` names,
+and `orga` reads `orga.toml` from the current folder upwards."""
 MAX_FOLDERS = 50_000
-"""That are looked through before each isolated command: a second."""
+"""Folders that are searched before each isolated command. That takes a second."""
 _BYTECODE = "__pycache__"
 _GENERATED_FOLDERS = frozenset({"node_modules", _BYTECODE, "venv", ".venv", "site-packages"})
 _IMPORT_SUFFIXES = frozenset({".py", ".pyc", ".so", ".pyd"})
@@ -35,27 +35,27 @@ _Parts = tuple[str, ...]
 
 
 class TooManyFolders(ValueError):
-    """Rules may lie where nobody looked."""
+    """Not all folders were searched, so some rules may not have been found."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Files and folders, absolute; they need not exist. What counts is where they really lie."""
+    """Files and folders, absolute, which need not exist. Links are resolved before paths are compared."""
 
     files: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
-    """With all that is in them, or will be."""
+    """Folders with everything that is in them, or will be."""
     globs: tuple[str, ...] = ()
-    """Absolute patterns of files that would be read as rules, if they were there."""
+    """Absolute patterns of files that would be read as rules if they existed."""
     modules: tuple[Path, ...] = ()
-    """Python modules and packages, by their paths without an ending: all that would be imported under these names."""
+    """Paths of Python modules and packages without suffix: every file that Python would import under these names."""
     installed: tuple[Path, ...] = ()
-    """Folders as well, of programs and of our own state: too large to be looked into."""
+    """Further folders, of programs and of our own state, which are too large to be searched."""
     stores: tuple[Path, ...] = ()
-    """Files that the worker itself writes: one that comes while a command runs need not be the command's."""
+    """Files that the worker itself writes. One that appears while a command runs may not be the command's."""
 
     def forbid(self, path: Path, below: Path) -> bool:
-        """Say whether a path without links is one of them; as much of it as is `below` a folder counts by name, too."""
+        """Return whether a path without links is a rule. Its parts below the folder `below` also count by name."""
         if any(map(_is_rule_name, path.relative_to(below).parts)):
             return True
         wanted = _folded_parts(path)
@@ -66,19 +66,19 @@ class Rules:
         )
 
     def identities(self) -> frozenset[_Identity]:
-        """Return by what the file system knows those that exist, whatever they are called elsewhere."""
+        """Return the file system's identities of the existing rules, so that other names of them are found too."""
         every = (*self._real_paths(), *module_files(self.modules))
         return frozenset(found for rule in every if (found := file_identity(rule)))
 
     def inside(self, folder: Path, present: Iterable[Path] | None = None) -> list[Path]:
-        """Return what of them exists in a folder, or is above it, without links, each before what is in it.
+        """Return the existing rules in a folder or above it, without links. A folder comes before its content.
 
         Args:
-            folder: Without links.
-            present: What is present there, if that is known.
+            folder: A folder whose path has no links.
+            present: The result of `present` for the folder, if it is known.
 
         Raises:
-            TooManyFolders: It cannot be told.
+            TooManyFolders: Not all folders can be searched.
         """
         present = self.present(folder) if present is None else present
         every = (*self._real_paths(), *present, *self._hard_links(folder))
@@ -86,13 +86,13 @@ class Rules:
         return sorted(path for path in found if path.is_relative_to(folder) or folder.is_relative_to(path))
 
     def present(self, folder: Path, deadline: float | None = None) -> dict[Path, Path | None]:
-        """Return what of them is in a real folder, as it is spelled there, each with where it leads if it is a link.
+        """Return the rules in a real folder, with the path's spelling on disk. A link has its target as value.
 
-        Links on the way to them count, too. With a `deadline` all folders are looked through, however many; without
-        one not what is generated.
+        Links on the way to a rule count too. With a `deadline` all folders are searched, however many. Without one,
+        generated folders are skipped.
 
         Raises:
-            TooManyFolders: It cannot be told.
+            TooManyFolders: Not all folders can be searched.
         """
         every = (*self.files, *self.folders, *self.installed, *self._declared_paths(), *module_files(self.modules))
         spelled = {path for rule in every if (path := _path_within(folder, rule)) and os.path.lexists(path)}
@@ -104,7 +104,7 @@ class Rules:
         return [path.resolve() for path in (*self.files, *self.folders, *self.installed, *self.stores, *self._links())]
 
     def _real_modules(self) -> set[_Parts]:
-        """Return the modules by the parts of their paths. What lies in a package is its own, wherever a link leads."""
+        """Return the modules by the parts of their paths. A package's content belongs to it, wherever a link leads."""
         places = {parent: parent.resolve() for parent in {path.parent for path in self.modules}}
         named = {_folded_parts(places[path.parent] / path.name) for path in self.modules}
         return named | {_folded_parts(path.resolve()) for path in self.modules if path.is_symlink()}
@@ -113,13 +113,13 @@ class Rules:
         return (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
 
     def _links(self) -> Iterator[Path]:
-        """Yield the links among what is in the folders, or is meant by a pattern: rules are read where they lead."""
+        """Yield the links in the folders or matched by a pattern, because rules are read from their targets."""
         for path in (*(path for folder in self.folders for path in folder.rglob("*")), *self._declared_paths()):
             if path.is_symlink() and not path.is_relative_to(path.resolve()):
                 yield path
 
     def _hard_links(self, folder: Path) -> Iterator[Path]:
-        """Yield other names of the same files: what is written through those changes the rule."""
+        """Yield other names of the same files, because writing to those changes the rule."""
         linked = {file_identity(file) for file in self._each_file() if _has_other_names(file)}
         if linked:
             yield from (path for path in _files_below(folder) if file_identity(path) in linked)
@@ -135,7 +135,7 @@ NO_RULES = Rules()
 
 
 def file_identity(path: Path) -> _Identity | None:
-    """Return by what the file system knows it, or None where nothing is."""
+    """Return the file system's identity of a path, or None if nothing is there."""
     try:
         status = path.stat()
     except OSError:
@@ -144,12 +144,12 @@ def file_identity(path: Path) -> _Identity | None:
 
 
 def is_generated(path: PurePath) -> bool:
-    """Return whether a path lies in what is looked through only after a command."""
+    """Return whether a path is in a folder that is searched only after a command."""
     return not _GENERATED_FOLDERS.isdisjoint(path.parts)
 
 
 def _is_rule_name(name: str) -> bool:
-    """Whether some file system takes the name for one of them: other case, ignored characters, DOS names, streams."""
+    """Return whether some file system treats the name as a rule's: case, ignored characters, DOS names, streams."""
     plain = name if name.isascii() else normalize("NFKC", name).translate(_IGNORED_BY_HFS)
     return plain.casefold().partition(":")[0].rstrip(". ") in _RULE_NAMES
 
@@ -163,7 +163,7 @@ def _folded_name(name: str) -> str:
 
 
 def _matches_glob(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Say whether a path, or a folder above it, is what a glob means."""
+    """Return whether a path, or a folder above it, matches a glob."""
     if not pattern or not parts:
         return not pattern
     if pattern[0] == "**":
@@ -183,7 +183,7 @@ def module_files(modules: Iterable[Path]) -> Iterator[Path]:
 
 
 def _importable_modules(path: _Parts) -> Iterator[_Parts]:
-    """Yield the modules, without an ending, that Python may import from a file."""
+    """Yield the modules, without suffix, that Python may import from a file."""
     *above, file = path
     name = _module_name(file)
     if above[-1:] == [_BYTECODE]:
@@ -195,7 +195,7 @@ def _importable_modules(path: _Parts) -> Iterator[_Parts]:
 
 
 def _module_name(file: str) -> str | None:
-    """Return under which name Python imports a file, as `till.cpython-311-x86_64-linux-gnu.so` under `till`."""
+    """Return the module name of a file: `till` for `till.cpython-311-x86_64-linux-gnu.so`."""
     return _folded_name(file.partition(".")[0]) if PurePath(file).suffix.lower() in _IMPORT_SUFFIXES else None
 
 
@@ -207,7 +207,7 @@ def _folder_entries(folder: Path) -> list[Path]:
 
 
 def _path_within(folder: Path, path: Path) -> Path | None:
-    """Return a path as it is spelled from a real folder that it is in; None if it is not."""
+    """Return a path below a real folder, spelled from that folder, or None if it is outside."""
     up = [at for at, part in enumerate(path.parts) if part == ".."]
     if up:
         path = Path(*path.parts[: up[-1] + 1]).resolve().joinpath(*path.parts[up[-1] + 1 :])
@@ -235,7 +235,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _walk_folders(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, list[str], Iterable[str]]]:
-    """Walk through all but what is inside a `.git` or generated. Whoever makes folders must not make us stop early."""
+    """Walk through all folders except the inside of `.git` and generated ones. Too many folders raise an error."""
     for count, (here, folders, files) in enumerate(os.walk(folder)):
         if count == MAX_FOLDERS and deadline is None:
             raise TooManyFolders(f"{MAX_FOLDERS:,} folders and more are too many to look for rules in")
@@ -249,7 +249,7 @@ def _walk_folders(folder: Path, deadline: float | None = None) -> Iterator[tuple
 
 
 def _make_readable(here: str, folders: Iterable[str]) -> None:
-    """Open folders that their owner cannot list: what is in them can be read by those who know its name."""
+    """Make folders listable that their owner cannot list: files in them can still be read by name."""
     for path in (os.path.join(here, name) for name in folders):  # noqa: PTH118
         if not os.access(path, os.R_OK | os.X_OK):
             with suppress(OSError):  # a link that leads nowhere, say

@@ -1,4 +1,4 @@
-"""TOML that somebody else may have written. Dotted keys nest without an end, and cost the parser time and memory."""
+"""Reads TOML that anybody may have written. Endlessly nested dotted keys would cost the parser time and memory."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_DEP
 
 
 class TomlTooDeep(ValueError):
-    """Values that no code of ours looks into."""
+    """The values are nested too deeply for our code."""
 
     def __init__(self) -> None:
         super().__init__(f"its values are nested too deeply, in more than {MAX_DEPTH} levels")
@@ -21,8 +21,8 @@ def read_toml(text: str) -> dict[str, Any]:
     """Return the tables of a text.
 
     Raises:
-        NestedTooDeeply: They are.
-        TOMLDecodeError: A ValueError: it is no TOML.
+        TomlTooDeep: The values are nested too deeply.
+        TOMLDecodeError: The text is no TOML. This is a ValueError.
     """
     if _DEEP_KEY.search(text):
         raise TomlTooDeep

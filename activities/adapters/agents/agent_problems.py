@@ -1,4 +1,4 @@
-"""What is wrong between agents, their delegates, reviews, models and a worker's tools, found before any run."""
+"""Finds errors between agents, their delegates, reviews, models and a worker's tools before any run."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -22,12 +22,12 @@ def agent_problems(
     tools: Mapping[str, ToolSpec] | None,
     is_elsewhere: Callable[[str], bool] = lambda tool: False,
 ) -> Iterator[Problem]:
-    """Yield the problems of all agents; `agents` holds `default`, too.
+    """Yield the problems of all agents. `agents` includes `default`.
 
     Args:
-        agents: By name.
-        tools: Of the worker; None when they are not known.
-        is_elsewhere: Whether a name or a glob means tools that only show when the worker runs.
+        agents: Agents by name.
+        tools: The worker's tools, or None if they are unknown.
+        is_elsewhere: Returns whether a name or glob means tools that are known only when the worker runs.
     """
     for name, agent in agents.items():
         if tools is not None:
@@ -66,7 +66,7 @@ def _is_known_tool(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
 
 
 def agent_own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
-    """Yield what is wrong with one agent whatever tools there are."""
+    """Yield the problems of one agent that do not depend on the worker's tools."""
     yield from _delegate_problems(name, agent, agents)
     yield from _review_problems(name, agent)
 
@@ -83,7 +83,7 @@ def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, Agent
 
 
 def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
-    """Yield tools whose calls are to be reviewed and that the agent cannot call: by a slip others go unreviewed."""
+    """Yield reviewed tools that the agent does not list. A typing error would leave the real tool without review."""
     listed = agent_tool_names(agent)
     for key, tool in agent.reviewed_tools:
         if not any(matches_any_glob(own, [tool]) or matches_any_glob(tool, [own]) for own in listed):
@@ -92,7 +92,7 @@ def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
 
 
 def _idle_tool_problems(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
-    """Yield tools that would be left to an agent that doesn't have them."""
+    """Yield tools that a delegation allows, but that the other agent does not have."""
     own = agent_tool_names(target)
     for tool in delegate.tools or ():
         if not matches_any_glob(tool, own):
@@ -105,13 +105,13 @@ def _idle_tool_problems(place: str, delegate: Delegate, target: AgentConfig) -> 
 
 
 def agent_tool_names(agent: AgentConfig) -> list[str]:
-    """Return what an agent may call: tools, globs, and what the loop itself offers it."""
+    """Return what an agent may call: tools, globs, and the loop's own tools."""
     by_config = (tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and getattr(agent, tool.need.key))
     return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if agent.config.uses_knowledge else ())]
 
 
 def delegate_tool_names(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
-    """Return what an agent's delegates may call, and theirs: a starter who chooses tools may leave these to them."""
+    """Return the tools of an agent's delegates, and of theirs. A starter who chooses tools may also list these."""
     found: dict[str, AgentConfig] = {}
     waiting = [agent]
     while waiting:
@@ -123,7 +123,7 @@ def delegate_tool_names(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -
 
 
 def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
-    """Return why one of a run's models cannot be asked for what it is to do, or ""; `check_model` raises ValueError."""
+    """Return why one of a run's models cannot do its work, or "". `check_model` raises ValueError."""
     if chosen.misfit:
         return chosen.misfit
     for key, model in chosen.named():
@@ -135,7 +135,7 @@ def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> s
 
 
 def cost_refusal(chosen: ChosenModels, config: LoopConfig, is_priced: Callable[[str], bool]) -> str:
-    """Return why `max_cost_usd` could not hold for the models of a run, or "": a price that nobody knows."""
+    """Return why `max_cost_usd` cannot be enforced for the models of a run, or "". The reason is an unknown price."""
     if config.max_cost_usd is None:
         return ""
     unknown = [name for name in chosen.all if not is_priced(name)]
@@ -148,7 +148,7 @@ def cost_refusal(chosen: ChosenModels, config: LoopConfig, is_priced: Callable[[
 
 
 def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[Channel, ...], embedder: str) -> str:
-    """Return why a run that is bound to the local tier would show its texts to a provider all the same, or ""."""
+    """Return why a run that is bound to the local tier would still send texts to a provider, or ""."""
     if chosen.may_be_embedded_by(embedder):
         return ""
     remembers = next((f"goals.deliveries.{each.name}" for each in channels if each.kind == MEMORY and each.default), "")

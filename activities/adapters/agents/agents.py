@@ -38,10 +38,10 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> LoopConfig:
     """Return the effective config.
 
-    A setting that is an object (`recovery`, `tool_profile`, ...) is merged key by key; null takes it away.
+    A setting that is an object (`recovery`, `tool_profile`, ...) is merged key by key. null removes it.
 
     Raises:
-        InvalidInput: The keys do not go together, or the ceiling leaves nothing.
+        InvalidInput: The keys contradict each other, or the ceiling leaves nothing.
     """
     base = agent.model_dump()
     merged = {key: _merged_values(base.get(key), value) for key, value in given.items()}
@@ -77,7 +77,7 @@ _OBJECT_KEYWORDS = frozenset(
 
 
 def schema_refusal(schema: dict[str, Any] | None, model: str) -> str:
-    """Return why not, or "" when it can."""
+    """Return why a model cannot answer in the form of a schema, or "" if it can."""
     if schema is None:
         return ""
     if problem := schema_problem(schema):
@@ -88,12 +88,12 @@ def schema_refusal(schema: dict[str, Any] | None, model: str) -> str:
 
 
 def can_fill_schema(schema: dict[str, Any]) -> bool:
-    """Return whether the schema is a string, or an object of one string, and demands no form of it."""
+    """Return whether the schema is a string, or an object of one string, without a demand on its form."""
     return _string_schema(schema) is not None
 
 
 def filled_schema(schema: dict[str, Any], text: str) -> str:
-    """Return the JSON that holds `text`, cut to what the schema allows. Only for a schema that it can fill."""
+    """Return JSON that contains `text`, cut to the schema's limit. Only for a schema that `can_fill_schema` accepts."""
     string = _string_schema(schema) or {}
     cut = text[: int(string.get("maxLength", len(text)))]
     value: Any = cut if string is schema else dict.fromkeys(schema["properties"], cut)
@@ -113,7 +113,7 @@ def _string_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def with_default_agent(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
-    """Return the agents with the one that always exists."""
+    """Return the agents, with `default` added if it is missing."""
     return {"default": AgentConfig(), **agents}
 
 
@@ -137,25 +137,25 @@ class ConfiguredAgents:
         pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
         embedder: str = HASHING,
     ) -> None:
-        """Take what the worker has.
+        """Check delegates and pipelines.
 
         Args:
-            agents: By name.
+            agents: Agents by name.
             tools: Specs of all tools that the worker runs, by name.
-            default_model: For agents that name none.
-            check_model: Raises ValueError, with cause and remedy, for a model that cannot be called.
-            worker_facts: A setup whose policy, search attributes and roll-over limits are taken over.
-            source: Where there are more tools, which may differ from run to run.
-            is_priced: Whether the cost of a model's replies will be known, or nobody minds.
-            policy_version: Of the rules that judge now, "" where there are none.
-            tiers: What `tier:NAME` stands for.
-            goal_tiers: Which of them the turns of goals ask.
-            prompts: By which templates goals are asked, where not by the default ones.
-            pipelines: By name: plans that a goal may name.
-            embedder: Of what runs recall and store.
+            default_model: Model of agents that name none.
+            check_model: Raises ValueError with cause and remedy for a model that cannot be called.
+            worker_facts: A setup whose policy, search attributes and continue-as-new limits are copied.
+            source: Source of further tools, which may differ from run to run.
+            is_priced: Returns whether a model's cost will be known, or need not be.
+            policy_version: Returns the version of the current policies, or "" without policies.
+            tiers: The models of each `tier:NAME`.
+            goal_tiers: The tier of each goal prompt.
+            prompts: Templates of goal prompts that replace the default ones.
+            pipelines: Plans that a goal can name, by name.
+            embedder: Embedder of the knowledge that runs recall and store.
 
         Raises:
-            ValueError: Delegates, or steps of pipelines, that are no agents.
+            ValueError: A delegate, or a step of a pipeline, names no agent.
         """
         self.known = with_default_agent(agents)
         self._tools = tools
@@ -174,10 +174,10 @@ class ConfiguredAgents:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
-        """Return the setup of a run, or of a goal; the run's own settings win over the agent's.
+        """Return the setup of a run, or of a goal. The run's own settings win over the agent's.
 
         Raises:
-            InvalidInput: What the starter got wrong.
+            InvalidInput: An error of the starter.
             OtherPlace: The run was started for another folder, other models or another policy.
         """
         self._refuse_other_place(request.workplace)

@@ -1,4 +1,4 @@
-"""Tools that the loop itself carries out: to delegate, to end the run, for sagas. No activity stands behind them."""
+"""Tools that the loop itself carries out, without an activity: for delegation, the end of the run, sagas, questions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -73,7 +73,7 @@ SAGA_TOOL = ToolSpec(
     effect="irreversible",
     options=ToolOptions(verified=True, trusted_output=True),
 )
-"""Its result is trusted for what the saga itself says; the tools that it called leave their own taint."""
+"""The `saga` tool. Its own text is trusted. The tools that it called leave their own taint."""
 
 
 ASK_USER_TOOL = ToolSpec(
@@ -117,15 +117,15 @@ ASK_USER_TOOL = ToolSpec(
     options=ToolOptions(verified=True, trusted_output=True),
     main_argument="question",
 )
-"""Its result is what a person says, who may steer the run anyway."""
+"""The `ask_user` tool. Its result is trusted: the person who answers may steer the run anyway."""
 
 
 LISTED_TOOLS = (TERMINATE_TOOL, SAGA_TOOL, ASK_USER_TOOL)
-"""Offered to agents that list them; the others are offered for what the config says."""
+"""Tools for agents that list them. The config decides about the other tools of the loop."""
 
 
 def delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConfig]) -> tuple[DelegateSpec, ...]:
-    """Return the delegates that are agents, each once, with what they say of themselves."""
+    """Return the delegates that are agents, each once, with their descriptions."""
     first = {delegate.agent: delegate for delegate in reversed(delegates) if delegate.agent in agents}
     names = dict.fromkeys(delegate.agent for delegate in delegates if delegate.agent in first)
     return tuple(
@@ -134,7 +134,7 @@ def delegate_specs(delegates: Sequence[Delegate], agents: Mapping[str, AgentConf
 
 
 def delegate_tool(delegates: Sequence[DelegateSpec]) -> ToolSpec:
-    """Return the tool by which a model delegates to one of these."""
+    """Return the tool with which a model delegates to one of these agents."""
     listed = [f"- {spec.agent}: {spec.description}" if spec.description else f"- {spec.agent}" for spec in delegates]
     return ToolSpec(
         name=DELEGATE,

@@ -1,4 +1,4 @@
-"""Tools that settings name, one by one or by a glob: fallbacks of failed tools, and lookups for pre-hydration."""
+"""Tools that settings name, singly or by glob: fallbacks of failed tools, and lookups for pre-hydration."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def unknown_tool_lines(
     known: Mapping[str, ToolSpec],
     absent: Callable[[str], AbsentTool | None],
 ) -> Iterator[str]:
-    """Yield a line for each key that names no tool of the worker; one that is absent for now is none of them."""
+    """Yield a line for each key that names no tool of the worker. A tool that is absent for now is accepted."""
     named = [*config_tools(config), *option_tools(offered)]
     for place in named:
         missing = absent(place.tool)
@@ -33,9 +33,9 @@ def unknown_tool_lines(
 
 
 def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
-    """Yield key and fault of each tool that is to look references up, and does more than read.
+    """Yield the key and the error of each lookup tool that does more than read.
 
-    Nobody reviews a lookup, and the text of a task chooses what is looked up.
+    Nobody reviews a lookup, and the text of a task decides what is looked up.
     """
     for place in _resolver_tools(config):
         spec = known.get(place.tool)
@@ -68,13 +68,13 @@ def _alternative_tools(place: str, recovery: Recovery) -> Iterator[NamedTool]:
 
 
 IsServerTool = Callable[[str], bool]
-"""Tells whether a name or a glob begins as the names of one server's tools do."""
+"""Returns whether a name or glob begins like the tools of an MCP server."""
 
 
 def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool, *, is_own: bool) -> bool:
-    """Return whether a list has the tool; `is_own` says that it belongs to the worker or to the loop.
+    """Return whether a list includes the tool. `is_own` means that the tool belongs to the worker or the loop.
 
-    The worker's own `fetch_url` fits `fetch_*`, but who lists the tools of a server named `fetch` lists no others.
+    The worker's own `fetch_url` matches `fetch_*`, but a glob for the tools of a server `fetch` must not include it.
     """
     return any(
         matches_any_glob(tool, [each]) and not (is_own and is_glob(each) and is_of_server(each)) for each in listed

@@ -1,4 +1,4 @@
-"""The tools that a run is offered: all sources together, cut to what the run, its profile and its ceiling allow."""
+"""Collects a run's tools from all sources, narrowed by the run, its profile and its ceiling."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ from orga.workflows.types.tool_calls.loop_tools import DECIDE, loop_tool, needed
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec, is_glob, matches_any_glob
 
 _DECIDE_OPTIONS = ToolOptions(verified=True, trusted_output=True)
-"""Its result is the rules' own word."""
+"""The result comes from the rules, so it is trusted."""
 
 
 def decide_tool(decisions: Mapping[str, GroundedDecision]) -> ToolSpec:
-    """Return the tool by which a model proposes the fields of one of these."""
+    """Return the tool with which a model proposes the fields of one of these decisions."""
     shapes = [_decision_schema(decision) for decision in decisions.values()]
     return ToolSpec(
         name=DECIDE,
@@ -58,8 +58,8 @@ def _decision_line(name: str, decision: GroundedDecision) -> str:
     when = ["has to be made before you answer"] if decision.required else []
     when.append("may be made again" if decision.revisable else "is made once")
     fields = f"fields: {', '.join(decision.fields)}"
-    told = f" {decision.description}" if decision.description else ""
-    return f"- {name} ({'; '.join([fields, *when])}):{told}"
+    description = f" {decision.description}" if decision.description else ""
+    return f"- {name} ({'; '.join([fields, *when])}):{description}"
 
 
 def _decision_schema(decision: GroundedDecision) -> dict[str, Any]:
@@ -80,14 +80,14 @@ def _kind_schema(kind: ValueKind) -> dict[str, Any]:
 
 
 MAX_OFFERED_BYTES = 350_000
-"""Of all definitions together: they are part of the setup, which every run of a chain carries."""
+"""Bytes of all definitions together. They are part of the setup, which every segment of a run carries."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class OfferedTools:
-    """What a model is offered. There are delegates, or decisions, only where their tool is among the tools."""
+    """The tools of a run. It has delegates or decisions only if their tool is among the tools."""
 
     tools: tuple[ToolSpec, ...]
     delegates: tuple[DelegateSpec, ...]
@@ -101,12 +101,12 @@ def offered_tools(
     config: LoopConfig,
     absent: Callable[[str], AbsentTool | None],
 ) -> OfferedTools:
-    """Return what is left of the tools of the run's agent, which is one of `agents`; what is absent for now is not.
+    """Return the tools of the run's agent that the run may use. Tools that are absent for now are left out.
 
-    Those that recall and store are among them where the run's config has knowledge, and nowhere else.
+    The tools that recall and store knowledge are included if the run's config has knowledge, and only then.
 
     Raises:
-        InvalidInput: A tool that the agent does not list, or that nobody has; definitions that are too large together.
+        InvalidInput: The agent does not list a tool, or no worker has it; or the definitions together are too large.
     """
     agent = agents[request.agent]
     delegates = delegate_specs(agent.delegates, agents)
@@ -153,7 +153,7 @@ def offered_tools(
 
 
 def _matching_tools(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsServerTool) -> list[str]:
-    """Return the tools that a listed name means: of a glob those of the worker that fit it now."""
+    """Return the tools that a listed name or glob means. A glob matches the worker's tools of this moment."""
     if not is_glob(listed):
         return [listed]
     found = [

@@ -1,4 +1,4 @@
-"""Pipelines from configuration: that their steps are agents, and that a goal with one can delegate to them."""
+"""Checks configured pipelines: that their steps are agents, and that their goals can delegate to them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ NO_PIPELINES: Mapping[str, Pipeline] = {}
 
 
 def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
-    """Yield steps whose agents there are not; `agents` holds `default`, too."""
+    """Yield a problem for each step without an existing agent. `agents` includes `default`."""
     for name, pipeline in pipelines.items():
         for key, step in pipeline.parts.items():
             if step.agent not in agents:
@@ -27,7 +27,7 @@ def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -
     """Return the pipeline of that name, for a goal of that agent.
 
     Raises:
-        InvalidInput: There is none, or one of its steps is the goal's own agent.
+        InvalidInput: There is no such pipeline, or one of its steps is the goal's own agent.
     """
     pipeline = pipelines.get(name)
     if pipeline is None:
@@ -49,10 +49,10 @@ class ConfiguredPipelines:
         self._pipelines = pipelines
 
     def named(self, request: PrepareRequest) -> Pipeline | None:
-        """Return the pipeline that a goal names, None where it names none.
+        """Return the pipeline that a goal names, or None.
 
         Raises:
-            InvalidInput: As `require_pipeline` says it.
+            InvalidInput: See `require_pipeline`.
         """
         return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
 
@@ -60,7 +60,7 @@ class ConfiguredPipelines:
         """Refuse a goal that has a pipeline and cannot delegate.
 
         Raises:
-            InvalidInput: A tool profile leaves it no tool to delegate with, or a tool has the name of an agent.
+            InvalidInput: A tool profile leaves out the tool for delegation, or a tool has the name of an agent.
         """
         if pipeline is None:
             return

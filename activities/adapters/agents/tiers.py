@@ -1,4 +1,4 @@
-"""Which models a run asks, and in which order: those that its starter and its config name, tiers made out."""
+"""Resolves the models of a run and their order: those that the starter and the config name, tiers included."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,21 +28,21 @@ class ChosenModels:
     """The models of one run."""
 
     models: tuple[str, ...]
-    """Its own, in fallback order; without a tier just one."""
+    """The run's own models, in fallback order. Without a tier there is only one."""
     askers: tuple[ModelAsker, ...] = ()
-    """Who asks a model beside it."""
+    """Other parts of the run that ask a model, such as critics."""
     tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
-    """As a setup records them."""
+    """The tiers that the setup records."""
     local: tuple[str, ...] = ()
-    """The models of the local tier, where that binds the run."""
+    """The models of the local tier, if the run is bound to it."""
 
     def asked_by(self, asker: ModelAsker) -> tuple[str, ...]:
-        """Return the models that somebody beside the run asks, in fallback order."""
+        """Return the models that another part of the run asks, in fallback order."""
         tier = self.tiers.get(asker.tier_key)
         return tier.models if tier else (asker.model,) if asker.model else self.models
 
     def named(self) -> Iterator[tuple[str, str]]:
-        """Yield each model that may be asked, behind the key that named it."""
+        """Yield each model that may be asked, with the key that names it."""
         yield from (("model", model) for model in self.models)
         for asker in self.askers:
             if asker.model:
@@ -53,29 +53,29 @@ class ChosenModels:
 
     @property
     def misfit(self) -> str:
-        """Which of them cannot do what it is there for, or ""."""
+        """Return why one of the models cannot do its work, or ""."""
         for asker in self.askers:
             if EMBEDDED_MODEL in self.asked_by(asker):
                 return f"{asker.key}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
         return ""
 
     def may_be_embedded_by(self, embedder: str) -> bool:
-        """Return whether texts of the run may be shown to that: always to one in the worker's process."""
+        """Return whether an embedder may get texts of the run. An embedder in the worker's process always may."""
         provider, is_remote, _ = embedder.partition(":")
         return not (self.local and is_remote) or provider in {model.partition(":")[0] for model in self.local}
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every model that may be asked, once."""
+        """Every model that may be asked, each once."""
         return tuple(dict.fromkeys(model for _, model in self.named()))
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """What a worker's config says of models."""
+    """The settings of models in a worker's config."""
 
     default: str
-    """Of agents that name none; a tier only where that has models."""
+    """Model of agents that name none. A tier is the default only if it has models."""
     tiers: ModelTiers = NO_TIERS
     goals: GoalTiers = NO_GOAL_TIERS
 
@@ -85,13 +85,13 @@ class ModelChoice:
         """Return the models of a run.
 
         Args:
-            agent: Whose run it is.
-            named: By whoever starts it; all turns of a goal ask that.
-            is_goal: Whether the turns of a goal may have tiers of their own.
-            is_bound: Whether the run that delegates is bound to the local tier, so that this one is, too.
+            agent: The run's agent.
+            named: The model that the starter names. All prompts of a goal use it.
+            is_goal: Let goal prompts have their own tiers.
+            is_bound: The delegating run is bound to the local tier, so this run is too.
 
         Raises:
-            InvalidInput: A tier that there is not, or that has no models; a model outside of the tier that binds.
+            InvalidInput: A tier is unknown or has no models, or a model is outside the tier that the run is bound to.
         """
         own = named or agent.model or (f"{TIER_PREFIX}{LOCAL_TIER}" if is_bound else self.default)
         models, tier = self._resolve_name("model", own)
@@ -117,7 +117,7 @@ class ModelChoice:
         return tier
 
     def _resolve_name(self, key: str, name: str) -> tuple[tuple[str, ...], Tier | None]:
-        """Return the models that a name stands for, and the tier that it is, if it is one."""
+        """Return the models that a name means, and the tier if it names one."""
         wanted = tier_in_model_name(name)
         if wanted is None:
             return (name,), None

@@ -1,4 +1,4 @@
-"""Deliveries that stay on this machine: a file for each goal, and a memory in the knowledge store."""
+"""Deliveries on this machine: a file for each goal, and a memory in the knowledge store."""
 
 import re
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class FileDelivery:
-    """Writes the answer as it is, under the limits of all writing: never outside the root, never over a rule."""
+    """Writes the answer unchanged, with the limits of all writing: never outside the root, never over a rule."""
 
     root: FileRoot
     path: str
-    """Relative to the root, with the place of the goal's id."""
+    """The path relative to the root, with a placeholder for the goal's id."""
 
     @property
     def is_repeatable(self) -> bool:
-        """The file holds the same then."""
+        """True: a repetition writes the same file."""
         return True
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
@@ -39,25 +39,25 @@ class FileDelivery:
 
 
 def file_name_part(goal_id: str) -> str:
-    """Return the id as a part of a file's name: whoever starts a goal chooses its id, which may be a path."""
+    """Return the id as a part of a file name. The starter of a goal chooses its id, which may be a path."""
     if _SAFE_NAME.fullmatch(goal_id):
         return goal_id
     return f"goal-{sha256(goal_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 MAX_MEMORY_CHARS = 20_000
-"""Of an answer: what is recalled is shown in part anyway."""
+"""Characters of an answer. Recall shows only a part of it anyway."""
 
 
 @dataclass(frozen=True)
 class MemoryDelivery:
-    """Stores the answer as a memory, for the goal's user, or its tenant where it names none."""
+    """Stores the answer as a memory for the goal's user, or for its tenant if it names no user."""
 
     store: KnowledgeStore
 
     @property
     def is_repeatable(self) -> bool:
-        """The same key stores it once."""
+        """True: the store keeps one item for each key."""
         return True
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:

@@ -1,4 +1,4 @@
-"""E-mail: one message over SMTP, never sent again once a server may have taken it."""
+"""E-mail: one message over SMTP, never repeated after a server may have accepted it."""
 
 import asyncio
 import smtplib
@@ -16,13 +16,13 @@ from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.text import one_line
 
 SILENCE_S = 8.0
-"""Of the server, in each step of the exchange."""
+"""Seconds of silence by the server, in each step of the exchange."""
 
 ATTEMPT_S = 30.0
-"""For the whole exchange, and the wait for it."""
+"""Seconds for the whole exchange and the wait for a thread."""
 
 MAX_CONCURRENT_SENDS = 4
-"""Exchanges of one channel: each has a thread of the worker, and mail servers count connections."""
+"""Exchanges of one channel. Each needs a thread of the worker, and mail servers limit connections."""
 
 SUBJECT_CHARS = 150
 SERVER_TEXT = "the mail server"
@@ -32,7 +32,7 @@ Security = Literal["starttls", "tls", "none"]
 
 @dataclass(frozen=True)
 class MailSettings:
-    """Whose server, and who writes to whom."""
+    """The server, the sender and the recipients."""
 
     host: str
     port: int
@@ -42,7 +42,7 @@ class MailSettings:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     trust: ssl.SSLContext | None = field(default=None, repr=False)
-    """What certificates are checked against; None: what the system trusts."""
+    """The trusted certificates. None means those of the system."""
 
 
 class EmailDelivery:
@@ -54,11 +54,11 @@ class EmailDelivery:
 
     @property
     def is_repeatable(self) -> bool:
-        """Few mailboxes drop a second message of the same `Message-ID`."""
+        """False: few mailboxes drop a second message with the same `Message-ID`."""
         return False
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Send it; taken is what the server takes for all who are to get it."""
+        """Send the message. It counts as delivered if the server accepts it for all recipients."""
         content = _HandOver()
         try:
             async with asyncio.timeout(ATTEMPT_S), self._turns:
@@ -87,21 +87,21 @@ class EmailDelivery:
 
 
 class _MessageWithheld(Exception):
-    """Nobody waits for the exchange any more."""
+    """The exchange was abandoned before the message was sent."""
 
 
 class _HandOver:
-    """Whether a server has been given the message: nothing can stop the thread that does it but this."""
+    """Records if a server gets the message. Nothing else can stop the thread that sends it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._is_withheld = self._is_given = False
 
     def hand_over(self) -> None:
-        """Begin to give it, from where on it may have arrived.
+        """Record that the message is about to be sent. From now on it may have arrived.
 
         Raises:
-            _Withheld: Nobody waits for it any more.
+            _MessageWithheld: The exchange was abandoned.
         """
         with self._lock:
             if self._is_withheld:
@@ -109,29 +109,29 @@ class _HandOver:
             self._is_given = True
 
     def withhold(self) -> bool:
-        """Keep it from a server that has not been given it by now; return whether it has been."""
+        """Stop the message if it has not been sent yet, and return whether it has been."""
         with self._lock:
             self._is_withheld = True
             return self._is_given
 
 
 class _TrackedSmtp(smtplib.SMTP):
-    """An exchange that says so before the message itself leaves."""
+    """An exchange that records the moment before the message itself is sent."""
 
     content: _HandOver
 
     def data(self, msg: Any) -> Any:
-        """Give the message to the server."""
+        """Send the message to the server."""
         self.content.hand_over()
         return super().data(msg)
 
 
 class _TrackedSmtpTls(_TrackedSmtp, smtplib.SMTP_SSL):
-    """The same, private from its first byte."""
+    """The same, with TLS from the first byte."""
 
 
 def _send_message(settings: MailSettings, message: EmailMessage, content: _HandOver) -> int:
-    """Send, and return how many of the recipients were refused."""
+    """Send the message, and return how many recipients were refused."""
     name = settings.sender.partition("@")[2]
     trust = None if settings.security == "none" else settings.trust or ssl.create_default_context()
     if settings.security == "tls":
@@ -146,13 +146,13 @@ def _send_message(settings: MailSettings, message: EmailMessage, content: _HandO
             connection.login(settings.username, settings.password)
         return len(connection.send_message(message))
     finally:
-        with suppress(smtplib.SMTPException, OSError):  # what is said at the end changes nothing about the message
+        with suppress(smtplib.SMTPException, OSError):  # an error at the end changes nothing about the message
             connection.quit()
         connection.close()
 
 
 def mail_message(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
-    """Return the message; no word of the model or the starter begins a header."""
+    """Return the message. No text of the model or the starter can begin a header."""
     message = EmailMessage()
     message["Subject"] = _subject_line(request)
     message["From"] = settings.sender

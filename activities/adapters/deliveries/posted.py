@@ -1,4 +1,4 @@
-"""Channels that are one POST of JSON: a signed webhook, Telegram, Discord, Slack."""
+"""Channels that send one POST of JSON: a signed webhook, Telegram, Discord, Slack."""
 
 import json
 import time
@@ -18,17 +18,17 @@ from orga.workflows.types.goals.deliveries import DeliveryRequest
 TELEGRAM_CHARS = 3_000
 DISCORD_CHARS = 1_800
 SLACK_CHARS = 6_000
-"""Of the message as people read it. Where `&` is written as five characters Slack still takes it: 40,000 at most."""
+"""Characters of the message as people read it. Slack accepts 40,000, in which `&` counts as five."""
 
 SUPPRESS_EMBEDS = 4
-"""A flag of Discord: no preview of what an answer links to."""
+"""A flag of Discord: no previews of links in an answer."""
 
 MessageForm = Callable[[DeliveryRequest, RunKey], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class PostedDelivery:
-    """Sends an answer in the form of the receiver; signed where there is a key, by which a repetition is known."""
+    """Sends an answer in the receiver's form. With a key it is signed, so the receiver can recognise a repetition."""
 
     post: WebhookPost
     form: MessageForm
@@ -36,11 +36,11 @@ class PostedDelivery:
 
     @property
     def is_repeatable(self) -> bool:
-        """Chat systems show a message as often as they get it."""
+        """True if messages are signed. Chat systems show a message as often as they get it."""
         return self.key is not None
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Send it; whatever is not 2xx counts as not taken."""
+        """Send the answer. Any status except 2xx counts as refused."""
         content = to_json(self.form(request, run))
         headers: dict[str, str] = {}
         if self.key is not None:
@@ -53,14 +53,14 @@ class PostedDelivery:
 
 
 def webhook_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
-    """Return all that is known, the answer as it is."""
+    """Return all fields, with the answer unchanged."""
     said = request.model_dump(mode="json", exclude={"key", "name", "text"}, exclude_defaults=True)
     named = {"delivery": request.name, "goal_id": run.workflow_id, "run_id": run.run_id}
     return {"text": outcome_heading(request, run), "event": "goal_ended", **named, **said, "answer": request.text}
 
 
 def telegram_form(chat_id: int | str) -> MessageForm:
-    """Return the form of a message to a chat: without a `parse_mode`, so nothing in it is markup."""
+    """Return the form of a message to a chat. It has no `parse_mode`, so nothing in it is markup."""
 
     def form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
         text = shortened_text(without_mentions(_message_text(request, run)), TELEGRAM_CHARS, request.size, run)
@@ -70,7 +70,7 @@ def telegram_form(chat_id: int | str) -> MessageForm:
 
 
 def discord_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
-    """Return a message that calls nobody, whatever stands in it."""
+    """Return a message that mentions nobody, whatever its text contains."""
     text = shortened_text(without_links(_message_text(request, run)), DISCORD_CHARS, request.size, run)
     return {"content": text, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
 
@@ -86,7 +86,7 @@ def _message_text(request: DeliveryRequest, run: RunKey) -> str:
 
 
 def _with_retry_after(answer: ReceiverAnswer) -> ReceiverAnswer:
-    """Return the answer with the wish to be left alone that Telegram writes into its JSON."""
+    """Return the answer with the retry delay that Telegram writes into its JSON."""
     if answer.status != 429 or answer.retry_after_s is not None:
         return answer
     try:

@@ -1,7 +1,6 @@
-"""What people are shown of an answer where there is little room: who ended how, and as much as fits, with the rest's
-place.
+"""Shortens an answer for people: which goal ended how, as much of the answer as fits, and where the rest is.
 
-An answer is the model's words: nothing in it calls people, hides, or leads elsewhere than it says.
+A model writes an answer, so nothing in it may mention people, hide, or link elsewhere than it shows.
 """
 
 from orga.activities.ports import RunKey
@@ -11,24 +10,24 @@ from orga.workflows.types.text import one_line
 
 
 def outcome_heading(request: DeliveryRequest, run: RunKey) -> str:
-    """Return who ended how, on one line."""
+    """Return which goal ended how, on one line."""
     ended = f"{request.reason} ({request.detail})" if request.detail else request.reason
     return one_line(f"{request.goal}: {ended}, confidence {request.confidence:.2f} [{run.workflow_id}]", 600)
 
 
 def visible_answer(request: DeliveryRequest) -> str:
-    """Return the answer without what does not show."""
+    """Return the answer without invisible characters and markup."""
     return without_invisible(without_sequences(request.text)[0])[0]
 
 
 def shortened_text(text: str, most: int, size: int, run: RunKey) -> str:
-    """Return the text, or its beginning and where the whole is.
+    """Return the text, or its beginning with a note where the whole answer is.
 
     Args:
-        text: To be shown.
-        most: Characters, as UTF-16 counts them: so do chat systems.
+        text: The text to shorten.
+        most: Limit in UTF-16 characters, as chat systems count.
         size: Characters of the whole answer.
-        run: The goal's.
+        run: The goal's run.
     """
     if _utf16_length(text) <= most:
         return text

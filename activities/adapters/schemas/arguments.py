@@ -1,7 +1,7 @@
-"""Values against a JSON Schema of anybody: arguments of a call, final answers. Nothing here can take long.
+"""Checks values against any JSON Schema: arguments of a call, final answers. Nothing here can take long.
 
-A model, a starter and an MCP server each write schemas and values. What may cost more than a moment is done by a
-process that is killed when it has used up its time or its memory.
+Models, starters and MCP servers write schemas and values. A check that may take more than a moment runs in a process
+that is killed when it has used up its time or its memory.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from orga.activities.adapters.schemas.validation import schema_errors, schema_va
 from orga.activities.threads import Threads
 
 WAIT_S = 20.0
-"""For an answer: a busy machine gives little of it to the process, whose own time ends after a second of work."""
+"""Seconds for an answer. The process may use one second of processor time, which takes longer on a busy machine."""
 
 _MAX_IDLE_PROCESSES = 2
 _LENGTH = struct.Struct("!I")
@@ -33,14 +33,14 @@ _lock = threading.Lock()
 
 
 class CheckFailed(Exception):
-    """The process used up its time or its memory."""
+    """The process has used up its time or its memory."""
 
 
 def check_in_process(schema: str, value: bytes | None) -> list[str]:
-    """Return what is wrong with a value, given as JSON; without one the schema alone is read.
+    """Return the errors of a value, given as JSON. Without a value only the schema is checked.
 
     Raises:
-        CheckFailed: It was too much work.
+        CheckFailed: The check was too much work.
         ValueError: The schema cannot be used.
     """
     request = [schema, None if value is None else value.decode()]
@@ -113,14 +113,14 @@ def _end_idle_processes() -> None:
 
 
 MAX_PARTS = 50_000
-"""Of a schema with its references put in; an honest one of 50 kB has a few thousand."""
+"""Parts of a schema with resolved references. A real one of 50 kB has a few thousand."""
 
 MAX_DEPTH = 100
-"""Lists and objects inside each other, references put in."""
+"""Nesting levels of lists and objects, with resolved references."""
 
 _DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 _SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords whose object holds schemas by any name."""
+"""Keywords whose value maps any names to schemas."""
 
 _PLAIN_KEYWORDS = frozenset(
     {"$schema", "$ref", "$defs", "definitions", "$comment", "title", "description", "deprecated", "readOnly"}
@@ -128,31 +128,31 @@ _PLAIN_KEYWORDS = frozenset(
     | {"properties", "required", "additionalProperties", "items", "anyOf", "oneOf", "allOf"}
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"}
 )
-"""Keywords whose work grows with the parts of the schema times those of the value, and no faster."""
+"""Keywords that cost at most the parts of the schema times the parts of the value."""
 
 
 class SchemaTooLarge(ValueError):
-    """A schema that stands for more than can be looked at."""
+    """A schema with more parts than can be checked."""
 
 
 class SchemaSize:
-    """What is known of a schema before it is compiled."""
+    """The size of a schema, measured before it is compiled."""
 
     def __init__(self, schema: Any) -> None:
-        """Count.
+        """Measure the schema.
 
         Raises:
-            SchemaTooLarge: More than `MAX_PARTS`, or deeper than `MAX_DEPTH`.
+            SchemaTooLarge: It has more than `MAX_PARTS` parts, or is deeper than `MAX_DEPTH`.
         """
         self._root = schema
         self._referred: dict[str, tuple[int, int]] = {}
         self._open: set[str] = set()
         self.is_plain = True
-        """Whether no part stands inside itself, and only keywords are used that are known to be quick."""
+        """True if no part contains itself and all keywords are known to be quick."""
         self.parts, _ = self._size(schema, 0)
 
     def _size(self, schema: Any, depth: int, *, is_map: bool = False) -> tuple[int, int]:
-        """Return the parts of a schema, or of several, and how deep they stand inside each other."""
+        """Return the number of parts of a schema, or of a map of schemas, and their nesting depth."""
         if depth > MAX_DEPTH:
             raise SchemaTooLarge(f"its schema is nested deeper than {MAX_DEPTH} levels, references put in")
         parts, height = 1, 0
@@ -171,9 +171,9 @@ class SchemaSize:
         return parts, height
 
     def _referred_size(self, ref: str, depth: int) -> tuple[int, int]:
-        """Return the size of what a reference means, which is counted once."""
+        """Return the size of a reference's target, which is measured once."""
         if ref in self._open:
-            self.is_plain = False  # its work grows with the depth of the value
+            self.is_plain = False  # its cost grows with the depth of the value
             return 1, 0
         if ref not in self._referred:
             self._open.add(ref)
@@ -192,7 +192,7 @@ def _schema_items(schema: Any) -> list[tuple[Any, Any]]:
 
 
 def _resolve_ref(root: Any, ref: str) -> Any:
-    """Return what a reference within the document means; any other is left to the validator."""
+    """Return the target of a reference within the document. The validator handles other references."""
     if not ref.startswith("#"):
         return None
     here = root
@@ -206,29 +206,29 @@ def _resolve_ref(root: Any, ref: str) -> Any:
 
 
 _MAX_PAIRS = 5_000
-"""Parts of the schema times those of the value that are gone through here: at most some 30 ms."""
+"""Parts of the schema times parts of the value that are checked in this process: at most some 30 ms."""
 
 _MAX_BYTES = 2_000_000
-"""Parts of the schema times bytes of the value: each part may repeat the value in its error."""
+"""Parts of the schema times bytes of the value. Each part may repeat the value in its error."""
 
 _IN_THREAD = Threads("schemas", 2)
 _BY_PROCESS = Threads("schemas-by-process", 4)
-"""Apart: what takes a moment never stands behind what may take a second."""
+"""Threads of their own, so that a quick check never waits for one that takes a second."""
 
 
 async def find_argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
-    """Return what `argument_errors` does, from an event loop, in threads that nothing else can hold."""
+    """Return the result of `argument_errors` from an event loop, in threads that no other work uses."""
     found = await _IN_THREAD.run(_errors_in_thread, schema, arguments)
     return await _BY_PROCESS.run(_errors_by_process, schema, arguments) if found is None else found
 
 
 def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
-    """Return what is wrong with `arguments`, each with its JSON path (`$.limit: ...`); at most 10 of 200 characters.
+    """Return the errors of `arguments`, each with its JSON path (`$.limit: ...`): at most 10 of 200 characters.
 
-    It may wait for a process for a second or two: an event loop asks `find_argument_errors`.
+    It may wait a second or two for a process. In an event loop, use `find_argument_errors`.
 
     Raises:
-        ValueError: When the schema itself is invalid, refers to another document, stands for too much, or has a
+        ValueError: The schema itself is invalid, refers to another document, is too large, or has a
             pattern with look-around or back-references, which cannot be matched in linear time.
     """
     found = _errors_in_thread(schema, arguments)
@@ -236,7 +236,7 @@ def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
 
 
 def _errors_in_thread(schema: dict[str, Any], arguments: Any) -> list[str] | None:
-    """Return what is wrong, or None where that may cost more than a moment."""
+    """Return the errors, or None if the check may take more than a moment."""
     text = _schema_text(schema)
     size = _schema_size(text)
     try:
@@ -258,7 +258,7 @@ def _errors_by_process(schema: dict[str, Any], arguments: Any) -> list[str]:
 
 
 def schema_problem(schema: dict[str, Any]) -> str:
-    """Return why a schema cannot be used, or "" when it can."""
+    """Return why a schema cannot be used, or "" if it can."""
     try:
         text = _schema_text(schema)
         if not _schema_size(text).is_plain:
@@ -289,7 +289,7 @@ def _schema_size(schema: str) -> SchemaSize:
 
 
 def _is_small(value: Any, parts: int) -> bool:
-    """Return whether a value has at most so many parts, without looking at more of them."""
+    """Return whether a value has at most so many parts, without counting further."""
     level = [value]
     while level and parts >= 0:
         parts -= len(level)

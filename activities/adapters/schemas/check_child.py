@@ -1,4 +1,4 @@
-"""Program of a process that checks values against schemas, within limits that end it; it ends with its worker, too."""
+"""Program of a process that checks values against schemas. It ends at its limits, and when its worker ends."""
 
 import json
 import resource
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 WORK_S = 1.0
-"""Of processor time for one check."""
+"""Seconds of processor time for one check."""
 
 MEMORY_BYTES = 2_000_000_000
 
@@ -25,14 +25,14 @@ def _check_errors(schema: str, value: str | None) -> list[str]:
 
 
 def main() -> None:
-    """Answer one check after the other, until the worker closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker decides when it ends
+    """Answer checks one at a time until the worker closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but the worker decides when it ends
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     sys.path.append(str(Path(__file__).parents[4]))
     while head := sys.stdin.buffer.read(_LENGTH.size):
         schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
-        signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not take it
+        signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not handle it
         try:
             answer: dict[str, list[str] | str] = {"errors": _check_errors(schema, value)}
         except ValueError as error:

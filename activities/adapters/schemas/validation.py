@@ -1,4 +1,4 @@
-"""A value against a JSON Schema, offline: what it costs is not bounded here, see `arguments.py`."""
+"""Checks a value against a JSON Schema, offline. `arguments.py` bounds the cost."""
 
 import json
 from functools import lru_cache
@@ -12,7 +12,7 @@ MAX_CHARACTERS = 200
 
 @lru_cache(maxsize=256)
 def schema_validator(schema: str) -> Validator:
-    """Return the validator of a schema, given as JSON, of the draft that its `$schema` names, else of 2020-12.
+    """Return the validator of a schema, given as JSON. Its draft is the one of `$schema`, or else 2020-12.
 
     Raises:
         ValueError: When the schema is invalid, refers to another document, or has a pattern with look-around or
@@ -28,7 +28,7 @@ def schema_validator(schema: str) -> Validator:
 
 
 def schema_errors(schema: str, value: Any) -> list[str]:
-    """Return what is wrong with the value of a schema that it does not fit, each with its JSON path."""
+    """Return the errors of a value, each with its JSON path."""
     errors: list[str] = []
     for error in schema_validator(schema).iter_errors(value):
         if len(errors) == MAX_ERRORS:

@@ -1,4 +1,4 @@
-"""One POST to an address that the operator configured: what was answered, and what that means."""
+"""Sends one POST to an address that the operator configured, and interprets the answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from orga.activities.adapters.models.errors import retry_after_s
 from orga.activities.ports import NotifyError
 
 ATTEMPT_S = 8.0
-"""For the whole exchange: a receiver that trickles its answer ends here, too."""
+"""Seconds for the whole exchange, so that a receiver with a trickling answer ends too."""
 
 MAX_ANSWER_BYTES = 2_000
-"""That are read; more is of no use."""
+"""Bytes of an answer that are read. More is of no use."""
 
 WORDS_S = 1.0
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429})
-"""Statuses that may be others later, with every 5xx."""
+"""Statuses, with every 5xx, that a later attempt may not get."""
 
 TOO_MANY_REQUESTS = 429
 
@@ -27,7 +27,7 @@ _HEADERS = {"content-type": "application/json", "user-agent": "orga", "accept-en
 
 @dataclass(frozen=True)
 class ReceiverAnswer:
-    """What a receiver says; its words are no part of any history."""
+    """A receiver's answer. Its text must not reach a history."""
 
     status: int
     words: str = ""
@@ -35,16 +35,16 @@ class ReceiverAnswer:
 
 
 class WebhookPost:
-    """Sends to one address, which may hold a secret itself; its own retries are off: Temporal retries."""
+    """Sends to one address, which may contain a secret. It does not retry, because Temporal retries."""
 
     def __init__(self, url: str, receiver: str, transport: http.AsyncBaseTransport | None = None) -> None:
-        """Take the address, and what errors call whoever is there."""
+        """Keep the address, and the receiver's name for errors."""
         self._url = url
         self._receiver = receiver
         self._client = http.http_client(url, transport=transport, silence_s=ATTEMPT_S)
 
     async def sent(self, content: bytes, headers: Mapping[str, str]) -> ReceiverAnswer:
-        """Send JSON, and return what the receiver answered.
+        """Send JSON, and return the receiver's answer.
 
         Raises:
             NotifyError: It did not answer.
@@ -54,14 +54,14 @@ class WebhookPost:
                 return await self._post(content, {**_HEADERS, **headers})
         except TimeoutError:
             raise self._unanswered_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
-        except (http.HTTPError, http.InvalidURL) as error:  # its text names the address
+        except (http.HTTPError, http.InvalidURL) as error:  # its text, which is not shown, names the address
             is_sure = isinstance(error, (http.ConnectError, http.InvalidURL, http.UnsupportedProtocol))
             raise self._unanswered_error(
                 f"no connection ({type(error).__name__})", may_have_arrived=not is_sure
             ) from None
 
     def check(self, answer: ReceiverAnswer) -> None:
-        """Do nothing where the answer is 2xx.
+        """Accept an answer with status 2xx.
 
         Raises:
             NotifyError: It was not taken.
@@ -103,9 +103,9 @@ class WebhookPost:
 
 
 async def _answer_text(response: http.Response) -> str:
-    """Return the beginning of the answer; the status is what counts, so it is not waited for long."""
+    """Return the beginning of the answer, without a long wait, because only the status counts."""
     said = bytearray()
-    if "content-encoding" in response.headers:  # nobody asked for one, and a few bytes of it can be gigabytes
+    if "content-encoding" in response.headers:  # no request accepts one, and a few bytes can expand to gigabytes
         return ""
     try:
         async with asyncio.timeout(WORDS_S):

@@ -18,22 +18,22 @@ from orga.workflows.types.text import escaped_line, full_field_text
 WebhookFormat = Literal["json", "slack"]
 
 MAX_TEXT_CHARS = 12_000
-"""A longer text is not cut: it says less."""
+"""Characters of a message. A shorter message replaces a longer text, which is never cut."""
 
 TOO_LONG_TEXT = "something waits for a person, and is longer than a message may be; see orga inbox, run"
 ID_CHARS = 1_000
 
 _SLACK_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""What begins a link or calls a whole channel there; what the model wrote must not."""
+"""Characters that begin a link or mention a whole channel. The model's text must do neither."""
 
 _MENTION = re.compile(r"(?<![A-Za-z0-9])@(?=\w)")
-"""As Mattermost reads it, `@all` and `@here` included; an address of mail is none."""
+"""A mention in Mattermost, including `@all` and `@here`. A mail address is no mention."""
 
 _STRUCK = re.compile(r"~(?=~)")
 
 
 def webhook_body(notification: Notification, run: RunKey, link: str | None, form: WebhookFormat) -> bytes:
-    """Return the body, empty fields left out; for Slack the text alone."""
+    """Return the body without empty fields. Slack gets only the text."""
     text = notification_line(notification, run, link)
     if form == "slack":
         return to_json({"text": without_markup(text), "mrkdwn": False})
@@ -47,7 +47,7 @@ def webhook_body(notification: Notification, run: RunKey, link: str | None, form
 
 
 def notification_line(notification: Notification, run: RunKey, link: str | None) -> str:
-    """Return who waits for what, and what decides it."""
+    """Return which run waits for what, and how people decide it."""
     match notification.event:
         case "waiting":
             said = [f"{notification.agent} waits ({notification.kind}):", notification.question]
@@ -70,20 +70,20 @@ def notification_line(notification: Notification, run: RunKey, link: str | None)
 
 
 def without_markup(text: str) -> str:
-    """Return what calls nobody, leads nowhere else than it says, and strikes nothing out.
+    """Return the text without mentions, hidden link targets and strike-through.
 
-    Slack reads no markup in it, but for links; Mattermost reads its Markdown.
+    Slack interprets only links in it. Mattermost interprets Markdown.
     """
     return _STRUCK.sub("~ ", without_links(without_mentions(text))).translate(_SLACK_ESCAPES)
 
 
 def without_mentions(text: str) -> str:
-    """Return what calls nobody by a name behind an @."""
+    """Return the text without `@` mentions."""
     return _MENTION.sub("\N{FULLWIDTH COMMERCIAL AT}", text)
 
 
 def without_links(text: str) -> str:
-    """Return what shows no link of Markdown under another name."""
+    """Return the text without Markdown links that show another text than their target."""
     return text.replace("](", "] (")
 
 
@@ -102,7 +102,7 @@ RunLink = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """Where to, and how. The address may hold a secret itself."""
+    """The address and the form of a webhook. The address may contain a secret."""
 
     url: str = field(repr=False)
     key: SigningKey
@@ -110,12 +110,12 @@ class WebhookSettings:
 
 
 def no_link(workflow_id: str) -> str | None:
-    """Return no page: nobody knows where the UI is."""
+    """Return None, because the address of the UI is unknown."""
     return None
 
 
 class WebhookNotifier:
-    """Sends."""
+    """Sends notifications to a webhook."""
 
     def __init__(
         self, settings: WebhookSettings, link: RunLink = no_link, transport: http.AsyncBaseTransport | None = None
@@ -125,11 +125,11 @@ class WebhookNotifier:
         self._post = WebhookPost(settings.url, "the receiver of notifications", transport)
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Send it; whatever is not 2xx counts as not taken."""
+        """Send the notification. Any status except 2xx counts as refused."""
         self._post.check(await self.sent(notification, run))
 
     async def sent(self, notification: Notification, run: RunKey) -> ReceiverAnswer:
-        """Send it, and return what the receiver answered.
+        """Send the notification, and return the receiver's answer.
 
         Raises:
             NotifyError: It did not answer.

@@ -1,4 +1,4 @@
-"""Signatures after the Standard Webhooks convention: HMAC-SHA256 over id, time and body."""
+"""Signs messages by the Standard Webhooks convention: HMAC-SHA256 over id, time and body."""
 
 import hmac
 from base64 import b64decode, b64encode
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 PREFIX = "whsec_"
-"""Of a secret that is base64."""
+"""The prefix of a base64 secret."""
 
 MIN_KEY_BYTES = 24
-"""As the convention wants it: a shorter one could be guessed."""
+"""The convention's minimum. A shorter key could be guessed."""
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """What a receiver knows as well, and nobody else."""
+    """A key that only the sender and the receiver know."""
 
     key: bytes = field(repr=False)
 
     @classmethod
     def of(cls, secret: str) -> "SigningKey":
-        """Read a secret: `whsec_` and base64, else the text itself.
+        """Read a secret: `whsec_` and base64, or else the text itself.
 
         Raises:
-            ValueError: It is no base64, or too short. The text does not hold it.
+            ValueError: It is no base64, or too short. The message does not contain it.
         """
         key = _decoded_base64(secret.removeprefix(PREFIX)) if secret.startswith(PREFIX) else secret.encode()
         if len(key) < MIN_KEY_BYTES:
@@ -32,7 +32,7 @@ class SigningKey:
         return cls(key)
 
     def headers(self, message_id: str, at: int, body: bytes) -> dict[str, str]:
-        """Return what goes with a body that is sent at this second since the epoch."""
+        """Return the headers of a body that is sent at this second since the epoch."""
         signed = b".".join((message_id.encode(), str(at).encode(), body))
         signature = b64encode(hmac.new(self.key, signed, sha256).digest()).decode()
         return {
