@@ -1,4 +1,4 @@
-"""The worker: activities and workflows, over the parts that a config asks for."""
+"""A worker process: connects activities and workflows with the parts of a configuration."""
 
 import argparse
 import asyncio
@@ -51,7 +51,7 @@ from orga.start import worker as become_worker
 def build_worker(
     client: Client, parts: Parts, task_queue: str, *, version: WorkerDeploymentVersion | None = None, **options: Any
 ) -> Worker:
-    """Return a worker for agents and their tools, of that version if any; from now on none of our files is read."""
+    """Return a worker for agents and their tools, of that version if given. From now on none of our files is read."""
     options = worker_options(version, our_runner()) | options
     seal()
     made = registrations(client, parts)
@@ -76,14 +76,14 @@ async def serve(
     version: WorkerDeploymentVersion | None = None,
     queues: Sequence[str] = (),
 ) -> None:
-    """Work until `stopping`; what is in flight gets a grace to end.
+    """Work until `stopping`. Running activities then get some time to end.
 
     Args:
-        config: Of the worker.
-        root: Of file tools.
+        config: The worker's configuration.
+        root: The root of the file tools.
         stopping: Set when the worker has to end.
-        version: Of a deployment.
-        queues: That it polls; those of the folder and the shell without.
+        version: The worker's deployment version.
+        queues: The queues to poll. Without any, those of the folder and the shell.
     """
     if open_to_agents := writable_rules(config, root, os.environ):
         _report(f"worker: {open_to_agents}")
@@ -112,10 +112,10 @@ async def serve(
                 for worker in workers:
                     await at_work.enter_async_context(worker)
                 if version is not None:
-                    told = (
+                    hint = (
                         f"new runs come to it once it is current: {make_current_command(version, connected.endpoint)}"
                     )
-                    _report(f"version: {version.to_canonical_string()}; {told}")
+                    _report(f"version: {version.to_canonical_string()}; {hint}")
                 names = " and ".join(map(repr, polled))
                 _report(f"{POLLING_MESSAGE} {names} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
@@ -124,10 +124,10 @@ async def serve(
 
 
 async def _report_engine(config: OrgaConfig, parts: Parts, connected: Connection) -> None:
-    """Say who judges.
+    """Report the policy engine in use.
 
     Raises:
-        ConfigError: It would be less than who judged before, and nobody has said so.
+        ConfigError: The engine would check less than the previous one, and the configuration does not name it.
     """
     before = remembered_engine(config)
     if not connected.endpoint.embedded:
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _read_config(options: argparse.Namespace) -> OrgaConfig:
-    """Return the configuration; what the command line names wins."""
+    """Return the configuration. Command line options override it."""
     address = {"ORGA_TEMPORAL__ADDRESS": options.address} if options.address else {}
     config = load_config(options.config, env=os.environ | address).config
     queue = next(iter(options.task_queue), None)
@@ -188,16 +188,16 @@ def _read_config(options: argparse.Namespace) -> OrgaConfig:
 def _parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="orga-worker",
-        description="Run agents, their models and their tools. Stops on Ctrl-C, runs go on elsewhere.",
+        description="Run agents, their models and their tools. Ctrl-C stops the worker; its runs continue on others.",
     )
-    parser.add_argument("--config", type=Path, help="orga.toml; else it is looked for upwards from here")
-    parser.add_argument("--address", help="host:port of the Temporal server; else as orga.toml says")
+    parser.add_argument("--config", type=Path, help="path of orga.toml; by default it is searched from here upwards")
+    parser.add_argument("--address", help="host:port of the Temporal server; by default as in orga.toml")
     parser.add_argument("--namespace", help="Temporal namespace")
     parser.add_argument("--task-queue", action="append", default=[], help="task queue to poll; may be repeated")
     parser.add_argument(
-        "--deployment", help="be a version of this deployment: it keeps its runs, another takes new ones"
+        "--deployment", help="run as a version of this deployment, which keeps its runs while others take new ones"
     )
-    parser.add_argument("--json-logs", action="store_true", help="one JSON object a line on stderr")
+    parser.add_argument("--json-logs", action="store_true", help="write one JSON object per line to stderr")
     parser.add_argument("--check", action="store_true", help="print as JSON what this worker could run, and exit")
     return parser.parse_args(arguments)
 
@@ -210,7 +210,7 @@ def _report(line: str, level: int = logging.INFO) -> None:
 
 
 def _log_everything() -> None:
-    """Write each line of this process as a record of the log, in JSON: also what ends it."""
+    """Log each line of this process as a JSON record, including the error that ends it."""
     _json_logging[0] = True
     configure_logs(json=True)
     sys.excepthook = lambda _kind, error, _trace: _log.critical("the worker ended by a defect", exc_info=error)
@@ -221,7 +221,7 @@ _log = logging.getLogger("orga.worker")
 
 
 class _Module(ModuleType):
-    """This module. In the package it has the name of `orga.worker(...)`, too: where it is loaded, it can be called."""
+    """This module. The package exports it under the name of `orga.worker(...)`, so it can be called."""
 
     def __call__(self, **given: Any) -> AbstractAsyncContextManager[Client]:
         return worker_of_a_script(**given)

@@ -1,4 +1,4 @@
-"""The public API: what applications and modules of tools import, each loaded when it is first asked for.
+"""The public API for applications and modules of tools. Each name is loaded on first use.
 
 Nothing else is imported here, because every process imports this file.
 """
@@ -75,7 +75,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a name when it is first used, by the built-in import, which an application's sandbox replaces."""
+    """Load a name on first use, with the built-in import, which an application's sandbox replaces."""
     if name == "runs":
         return __import__("orga.runs", fromlist=[name])
     if name not in _MODULES:

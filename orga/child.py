@@ -1,4 +1,4 @@
-"""Children of a worker run the code that the worker holds, handed over in memory: what stands on disk is not read."""
+"""Children of a worker run the code that the worker holds. It is passed to them in memory, so no file is read."""
 
 import marshal
 import os
@@ -22,7 +22,7 @@ module.run(path, held, sys.argv[2:])
 
 @dataclass(frozen=True)
 class HeldProgram:
-    """How to start a child."""
+    """The command that starts a child."""
 
     argv: tuple[str, ...]
     number: int
@@ -30,21 +30,21 @@ class HeldProgram:
 
 
 def held_program(module: str, *arguments: str, site: bool = True) -> HeldProgram:
-    """Return how to run `main` of a module of ours; without `site` it starts sooner, with Python's own modules only."""
+    """Return how to run `main` of one of our modules. Without `site` it starts faster and has no installed packages."""
     number = _packed_modules.number(child_modules())
     flags = ("-I",) if site else ("-I", "-S")
     return HeldProgram((sys.executable, *flags, "-u", "-c", _LAUNCH, str(number), module, *arguments), number)
 
 
 class _PackedModules:
-    """What children are handed: packed when it is first needed, and again when there is more of it."""
+    """The modules for children, packed on first use, and again when there are more."""
 
     def __init__(self) -> None:
         self._content: tuple[dict[str, HeldLoader], list[str]] = ({}, [])
         self._number = -1
 
     def number(self, loaders: dict[str, HeldLoader]) -> int:
-        """Return the descriptor. An older one stays open: a child may be about to inherit it."""
+        """Return the descriptor. An older one stays open, because a child may be about to inherit it."""
         content = (loaders, [*sys.path])
         if content != self._content:
             held = {name: (each.path, marshal.dumps(each.get_code(name))) for name, each in loaders.items()}

@@ -1,4 +1,4 @@
-"""What the functions of `orga` raise, for `except`: each is told in one line, the cause, then the remedy."""
+"""The errors that functions of `orga` raise, for `except`. Each text is one line: the cause, then the remedy."""
 
 from orga.client.errors import (
     ConfigError,

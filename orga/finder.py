@@ -1,6 +1,6 @@
-"""A finder of modules whose code is kept: what stands in their files later is never run.
+"""A finder of modules whose code is held in memory, so that later content of their files never runs.
 
-It is all that a child process needs to begin with, so it imports next to nothing.
+A child process needs nothing else to start, so it imports almost nothing.
 """
 
 import sys
@@ -14,21 +14,21 @@ if TYPE_CHECKING:  # importing typing takes longer than all else here
 
 
 class HeldLoader(SourceFileLoader):
-    """Loads one module, whose code is kept. Code cannot be changed, so those who load it share nothing."""
+    """Loads one module from held code. Code objects are immutable, so several importers can use the same one."""
 
     def __init__(self, fullname: str, path: str, source: bytes | None = None, code: "CodeType | None" = None) -> None:
         super().__init__(fullname, path)
         self.source = source
-        """None: read when the code is first wanted."""
+        """The source. None: it is read when the code is first needed."""
         self._code = code
         self._is_package = super().is_package(fullname)
 
     def is_package(self, fullname: str) -> bool:
-        """Return whether modules lie below it."""
+        """Return whether the module is a package."""
         return self._is_package
 
     def get_code(self, fullname: str) -> "CodeType | None":
-        """Return the code, always the same."""
+        """Return the code, which is always the same."""
         if self._code is None:
             of_file = self.source is None
             self._code = super().get_code(fullname) if of_file else self.source_to_code(self.source, self.path)  # pyright: ignore
@@ -36,18 +36,19 @@ class HeldLoader(SourceFileLoader):
 
 
 class HeldCode:
-    """Finds the modules that it holds, before anything on `sys.path` is asked."""
+    """Finds the modules that it holds before anything on `sys.path` is searched."""
 
     def __init__(self, look: "Callable[[str], HeldLoader | None]") -> None:
-        """Ask `look`, once for each name, for the loader of a module that is not held yet.
+        """Use `look` to find a loader, once for each module that is not held yet.
 
-        It returns None for what others may find, and raises ModuleNotFoundError for what nobody may.
+        `look` returns None for modules that other finders may find, and raises ModuleNotFoundError for all that must
+        not be found.
         """
         self.loaders: dict[str, HeldLoader] = {}
         self._look = look
 
     def find_spec(self, fullname: str, path: "Any" = None, target: "Any" = None) -> ModuleSpec | None:
-        """Return where a module of ours is; None leaves it to others."""
+        """Return the spec of one of our modules, or None for others."""
         loader = self.loader(fullname)
         if loader is None:
             return None
@@ -68,22 +69,22 @@ class HeldCode:
 
 
 def installed_finder() -> HeldCode | None:
-    """Return the finder of this process, if it has one."""
+    """Return the finder of this process, or None."""
     return next((finder for finder in sys.meta_path if isinstance(finder, HeldCode)), None)
 
 
 def missing_module_error(fullname: str) -> ModuleNotFoundError:
-    """Return the error of a module that nobody may find."""
+    """Return the error for a module that must not be found."""
     return ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
 def run(path: list[str], held: "dict[str, tuple[str, bytes]]", arguments: list[str]) -> None:
-    """Run `main` of a module, in a process that was handed the code of all modules of ours and of tools.
+    """Run `main` of a module, in a process that was given the code of our modules and those of tools.
 
     Args:
-        path: What `sys.path` is to be.
+        path: The future `sys.path`.
         held: File and code by module.
-        arguments: The module, and what `sys.argv` holds behind it.
+        arguments: The module, followed by the rest of `sys.argv`.
     """
     import marshal
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def run(module: str, *arguments: str) -> None:
-    """Run the module's `main`; what `PYTHONPATH` names is searched last, and never the working folder."""
+    """Run the module's `main`. Entries of `PYTHONPATH` are searched last, and the working folder never."""
     _import_by_place()
     from orga.own_code import pin, remove_clone_from_path, remove_from_path
 
@@ -36,10 +36,10 @@ def _working_folder() -> Path:
 
 @contextmanager
 def loading() -> Generator[None]:
-    """Let Ctrl-C end the process at once, and nothing be said: its command is not there yet to say how it ends.
+    """Let Ctrl-C end the process at once and silently, because its command is not loaded yet and cannot report it.
 
-    Raised as an exception it could be lost in code that a library runs while it is loaded. What is loaded stays, so no
-    garbage is looked for in it, now or later.
+    An exception could get lost in a library's code that runs while it is loaded. The garbage collector is off meanwhile
+    and ignores the loaded objects later, because they stay.
     """
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
@@ -55,7 +55,7 @@ def loading() -> Generator[None]:
 
 
 def _import_by_place() -> None:
-    """Import the package that this file lies in, whatever else bears its name."""
+    """Import the package that this file lies in, even if another one has the same name."""
     folder = Path(__file__).absolute().parent
     spec = spec_from_file_location("orga", folder / "__init__.py", submodule_search_locations=[str(folder)])
     assert spec is not None

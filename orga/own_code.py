@@ -1,4 +1,4 @@
-"""Our own modules: found where our package lies, whatever `sys.path` says, and as they were when this process began."""
+"""Our own modules, found next to our package whatever `sys.path` says, with the code from the start of the process."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from orga.finder import HeldCode, HeldLoader, installed_finder, missing_module_e
 ROOT = Path(__file__).absolute().parents[1]
 PACKAGE = "orga"
 NOT_FOR_CHILDREN = ("orga.client", "orga.worker")
-"""What the processes that a worker starts do without."""
+"""Packages that the children of a worker do not need."""
 
 
 class _OwnCode:
@@ -23,7 +23,7 @@ class _OwnCode:
         self.is_sealed = False
 
     def look(self, fullname: str) -> HeldLoader | None:
-        """Return the loader of a module of ours; None for others' modules."""
+        """Return the loader of one of our modules, or None for others."""
         if not is_ours(fullname):
             return None
         file = None if self.is_sealed else _module_file(fullname)
@@ -34,16 +34,16 @@ class _OwnCode:
 
 _own = _OwnCode()
 set_aside: list[Path] = []
-"""Folders that stood on `sys.path` although runs may write there."""
+"""Folders that were removed from `sys.path` because runs may write there."""
 
 
 def is_ours(module: str) -> bool:
-    """Return whether a module of this name is one of ours, or none at all."""
+    """Return whether the name belongs to our package, even if there is no such module."""
     return module.partition(".")[0] == PACKAGE
 
 
 def pin() -> HeldCode:
-    """See to it that our names mean our modules, and that each keeps the code that it first had; return the finder."""
+    """Make our names mean our modules, each with the code that it had first, and return the finder."""
     finder = installed_finder()
     if finder is None:
         finder = HeldCode(_own.look)
@@ -52,14 +52,14 @@ def pin() -> HeldCode:
 
 
 def seal() -> None:
-    """Hold the code of all that workers and their children are made of: from now on none of our files is read."""
+    """Hold the code of all modules of workers and their children. From now on none of our files is read."""
     if not _own.is_sealed:
         _hold(_module_names())
         _own.is_sealed = True
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """Yield the source of each module that workers and their children are made of, by name, in order."""
+    """Yield the source of each module of workers and their children, sorted by name."""
     for name in sorted(_module_names()):
         if (file := _module_file(name)) is not None:
             yield name, Path(file).read_bytes()
@@ -85,9 +85,9 @@ def _hold(modules: Iterable[str]) -> None:
 
 
 def remove_from_path(*folders: Path) -> None:
-    """Take what lies in these folders off `sys.path`, Python's own and installed packages excepted.
+    """Remove entries in these folders from `sys.path`, except Python's own and installed packages.
 
-    What a run may write there is imported by nothing, then, whoever asks for a module of its name.
+    So nobody imports a module that a run has written there.
     """
     real = [folder.resolve() for folder in folders]
     for entry in list(sys.path):
@@ -98,7 +98,7 @@ def remove_from_path(*folders: Path) -> None:
 
 
 def remove_clone_from_path() -> None:
-    """Take a clone off `sys.path`: beside our package lie folders whose names others use, too."""
+    """Remove a clone from `sys.path`, because folders next to our package have common names such as `client`."""
     if not is_installed(ROOT):
         sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT.resolve()]
 
@@ -110,30 +110,30 @@ def is_installed(place: Path) -> bool:
 
 @cache
 def _installed_folders() -> tuple[Path, ...]:
-    """Return where Python and packages lie: that takes a while to find out, and is asked for thousands of modules."""
+    """Return the folders of Python and its packages. This is slow and needed for thousands of modules."""
     folders = {*map(get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *getsitepackages()}
     return tuple(Path(folder).resolve() for folder in folders)
 
 
 def bytecode_folder() -> str:
-    """Return where programs of Python that we start keep their compiled code.
+    """Return the folder for the compiled code of Python programs that we start.
 
-    It takes the place of each `__pycache__`, whose files Python runs instead of the source that lies beside them.
+    It replaces each `__pycache__`, whose files Python would run instead of the source next to them.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return os.path.abspath(os.path.join(cache, "orga", "bytecode"))  # noqa: PTH100, PTH118
 
 
 def installed_program(name: str) -> str | None:
-    """Return where a program is. Relative entries of `PATH` do not count: they lead into the folder that one is in."""
-    from shutil import which  # of use to few processes
+    """Return the path of a program. Relative entries of `PATH` are ignored: they depend on the working folder."""
+    from shutil import which  # few processes need it
 
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
     return which(name, path=os.pathsep.join(folders))
 
 
 def outside_module_path(name: str) -> str | None:
-    """Return where everybody finds a top-level module that we do not hold; None where there is none."""
+    """Return where everybody else finds a top-level module that we do not hold, or None if there is none."""
     if name in sys.builtin_module_names:
         return "Python itself"
     for finder in sys.meta_path:
@@ -144,14 +144,14 @@ def outside_module_path(name: str) -> str | None:
 
 
 def _module_file(fullname: str) -> str | None:
-    """Return the file of a module. Hundreds are looked for at the start of a worker, so no `Path` is made of any."""
+    """Return the file of a module. No `Path` is created, because a worker looks for hundreds at its start."""
     place = os.path.join(ROOT, *fullname.split("."))  # noqa: PTH118
     files = (os.path.join(place, "__init__.py"), f"{place}.py")  # noqa: PTH118
     return next(filter(os.path.isfile, files), None)
 
 
 def _module_names() -> Iterator[str]:
-    """Yield the modules of the package; in a clone, most of its folders are links."""
+    """Yield the modules of the package. In a clone, most of its folders are links."""
     for folder, below, files in os.walk(ROOT / PACKAGE, followlinks=True):
         below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]
         parts = Path(folder).relative_to(ROOT).parts

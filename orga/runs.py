@@ -1,6 +1,6 @@
-"""Runs from outside: lists, the inbox, journals, and what changes or checks a run's past. `orga.runs.list(client)`.
+"""Functions about existing runs: lists, the inbox, journals, and changes or checks of a run's past.
 
-A run is started by `orga.start_agent` and steered by its handle, `orga.AgentHandle(client, id)`.
+Use them as `orga.runs.list(client)`. `orga.start_agent` starts a run, and `orga.AgentHandle(client, id)` steers it.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -49,12 +49,12 @@ async def list(
 
     Args:
         client: From `connect`, `orga.worker` or your own.
-        running: Leave out those that have ended.
-        agent: Only those of this agent.
-        tenant: Only those for this tenant.
-        dead_letters: Only those with calls that were given up.
-        query: And this, in Temporal's visibility query language.
-        limit: At most so many.
+        running: Return only live runs.
+        agent: Return only runs of this agent.
+        tenant: Return only runs for this tenant.
+        dead_letters: Return only runs with calls that were given up.
+        query: A further condition in Temporal's visibility query language.
+        limit: The maximum number of runs.
 
     Raises:
         InvalidInput: The server does not understand the query.
@@ -64,26 +64,27 @@ async def list(
 
 
 async def journal(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:
-    """Yield the entries of a run's journal up to now, oldest first; `AgentHandle.events` follows it.
+    """Yield the entries of a run's journal so far, oldest first. `AgentHandle.events` also yields later ones.
 
-    No worker is needed. Where the server has forgotten the oldest runs, the first entry is `PastMissing`. The entries
-    of a delegated run come before the `DelegationEnded` of its parent; `run` in an entry's data says whose it is.
+    No worker is needed. If the server has deleted the run's oldest segments, the first entry is `PastMissing`. The
+    entries of a delegated run come before the `DelegationEnded` of its parent. `run` in an entry's data names the run
+    it is from.
 
     Args:
         client: From `connect`, `orga.worker` or your own.
-        workflow_id: The run.
+        workflow_id: The run's id.
 
     Raises:
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
-        ServerLost: The server cannot be reached for the moment.
+        ServerLost: The server cannot be reached at the moment.
     """
     async for entry in read_journal(client, workflow_id):
         yield entry
 
 
 async def timeline(client: Client, workflow_id: str) -> AsyncGenerator[str]:
-    """Yield the journal as lines for people, as `orga journal` prints them; the rest as for `journal`."""
+    """Yield the journal as text lines, as `orga journal` prints them. The rest is as for `journal`."""
     lines = Timeline()
     async for entry in read_journal(client, workflow_id):
         for line in lines.lines(entry):

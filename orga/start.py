@@ -1,7 +1,7 @@
-"""How every process of orga starts: isolated, so that no folder and no variable puts modules before ours.
+"""How every process of orga starts: isolated, so that no folder and no variable can replace our modules.
 
-The commands `orga` and `orga-worker` begin here and become another Python at once, `python -I`, which knows neither the
-working folder nor `PYTHONPATH`. Until then nothing is imported that Python itself has not imported already.
+The commands `orga` and `orga-worker` begin here and at once become another Python, `python -I`, which ignores the
+working folder and `PYTHONPATH`. Until then, nothing is imported that Python itself has not already imported.
 """
 
 import os
@@ -19,14 +19,14 @@ def worker() -> None:
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the argument vector of a process that runs `main` of one of our modules."""
+    """Return the command line of a process that runs `main` of one of our modules."""
     without_bytecode = ["-B"] if sys.dont_write_bytecode else []
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated.py")  # noqa: PTH100, PTH118, PTH120
     return [sys.executable, *without_bytecode, "-I", program, module, *arguments]
 
 
 def _open_streams() -> None:
-    """See to it that the three standard streams are there: what is opened first is none of them, then."""
+    """Open the standard streams that are closed, so that no file opened later takes their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -37,5 +37,7 @@ def _open_streams() -> None:
 def _exec_module(module: str, arguments: list[str]) -> None:
     _open_streams()
     signals = sys.modules["_signal"]
-    signals.pthread_sigmask(signals.SIG_BLOCK, [signals.SIGINT])  # `isolated.py` takes it; Python itself tells where
+    signals.pthread_sigmask(
+        signals.SIG_BLOCK, [signals.SIGINT]
+    )  # `isolated.py` unblocks it; Python itself would print where it was
     os.execv(sys.executable, module_command(module, *arguments))

@@ -1,4 +1,4 @@
-"""What tests of agents import, each loaded when it is first asked for: docs/testing.md."""
+"""The public API for tests of agents (docs/testing.md). Each name is loaded on first use."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

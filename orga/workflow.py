@@ -1,4 +1,4 @@
-"""What an application's workflows import: `run_agent` runs an agent as a child workflow."""
+"""The public API for an application's workflows: `run_agent` runs an agent as a child workflow."""
 
 from orga.workflows.children import run_agent
 

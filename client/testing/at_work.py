@@ -1,4 +1,4 @@
-"""Agents at work in a test: their runs are started, waited for, and looked at."""
+"""Agents at work in a test: starts their runs, waits for them, and shows their outcome."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,16 @@ from orga.workflows.types.input import AgentInput
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
 PATIENCE_S = 60.0
-"""Real seconds in which a run has to come to its end, or to its question."""
+"""Real seconds in which a run has to end, or to reach its question."""
 
 BETWEEN_LOOKS_S = 0.05
 
 TIMED_OUT = "Workflow timed out"
-"""How the test server ends a run that nothing but a person can bring on: its time, years, is skipped."""
+"""The test server's failure for a run that waits for a person: it skips the years until the run's timeout."""
 
 
 class NotEnded(AssertionError):
-    """A run did not come in time to where the test waits for it."""
+    """A run did not reach the point that the test waits for in time."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Ran:
     result: AgentResult
     journal: list[JournalEntry]
     histories: list[WorkflowHistory]
-    """Of its continue-as-new chain, oldest first."""
+    """The histories of its continue-as-new chain, oldest first."""
     handle: AgentHandle
 
     @property
     def history(self) -> WorkflowHistory:
-        """The last of the chain; `history.to_json()` is what a file of it holds."""
+        """The last history of the chain. `history.to_json()` gives the content of a history file."""
         return self.histories[-1]
 
     @property
     def events(self) -> list[str]:
-        """The journal's events by name."""
+        """The names of the journal's events."""
         return [entry.event for entry in self.journal]
 
 
 class AtWork:
-    """A worker, and the runs that it carries out."""
+    """A worker and its runs."""
 
     def __init__(self, temporal: WorkflowEnvironment, task_queue: str, models: ScriptedModels) -> None:
         self._temporal = temporal
@@ -73,10 +73,10 @@ class AtWork:
         settings: Mapping[str, Any] | None = None,
         workflow_id: str | None = None,
     ) -> AgentHandle:
-        """Start a run; the arguments are those of `Environment.run`.
+        """Start a run. The arguments are those of `Environment.run`.
 
         Raises:
-            InvalidInput: Naming each bad key.
+            InvalidInput: The text names each bad key.
         """
         given = dict(_as_mapping(task))
         if agent is not None:
@@ -88,7 +88,7 @@ class AtWork:
         return handle
 
     async def start_goal(self, goal: GoalInput | Mapping[str, Any] | str, **given: Any) -> GoalHandle:
-        """Start a goal; the arguments are those of `orga.start_goal`."""
+        """Start a goal. The arguments are those of `orga.start_goal`."""
         handle = await start_goal(self.client, goal, task_queue=self.task_queue, **given)
         self._started.append(handle)
         return handle
@@ -107,9 +107,9 @@ class AtWork:
         """Wait for the end of a run, and read its journal and its histories.
 
         Raises:
-            RunFailed: As `handle.result`.
-            ScriptExhausted: It asked for more than the script has.
-            NotEnded: It goes on, or waits for a person.
+            RunFailed: As for `handle.result`.
+            ScriptExhausted: The run asked for more replies than the script has.
+            NotEnded: The run is still live, or waits for a person.
         """
         try:
             async with asyncio.timeout(within_s):
@@ -126,10 +126,10 @@ class AtWork:
         return Ran(result, journal, [run.history for run in runs], handle)
 
     async def waits(self, handle: AgentHandle, within_s: float = PATIENCE_S) -> AgentStatus:
-        """Wait until a run waits for a person, and return where it stands: `question`, `pending_approvals`, `waiting`.
+        """Wait until a run waits for a person. Return its status with `question`, `pending_approvals` and `waiting`.
 
         Raises:
-            NotEnded: It does not come to that.
+            NotEnded: The run does not get there in time.
         """
         try:
             async with asyncio.timeout(within_s):
@@ -144,13 +144,13 @@ class AtWork:
         return status
 
     async def clear(self) -> None:
-        """Terminate what was started here and is still under way: a run without a worker lets no time be skipped."""
+        """Terminate the live runs that were started here, since a run without a worker prevents time skipping."""
         for handle in self._started:
             if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
                 await self.client.get_workflow_handle(handle.id).terminate("its test is over")
 
     async def _result(self, handle: AgentHandle) -> AgentResult:
-        """Return the result, with time skipped meanwhile; where the test server has ended the wait for it, wait on."""
+        """Return the result, and skip time meanwhile. If the test server ends the wait early, wait again."""
         async with _time_skipping(self._temporal):
             while True:
                 try:
@@ -174,7 +174,7 @@ class AtWork:
 
 
 def _refusal_line(journal: Sequence[JournalEntry]) -> str:
-    """Return the last refused proposal on a line of its own, if any was refused."""
+    """Return the last refused proposal on a line of its own, or ""."""
     refused = last_refusal(journal)
     return f"\nthe last refused proposal: {refused}" if refused else ""
 
@@ -186,7 +186,7 @@ def _as_mapping(task: AgentInput | Mapping[str, Any] | str) -> Mapping[str, Any]
 
 
 def _time_skipping(temporal: WorkflowEnvironment) -> AbstractAsyncContextManager[None]:
-    """Let time be skipped: the SDK does it for handles of its own alone, and has no public word for it."""
+    """Allow time skipping. The SDK does so only for its own handles, and has no public API for it."""
     unlocked = getattr(temporal, "time_skipping_unlocked", None)
     return nullcontext() if unlocked is None or not temporal.supports_time_skipping else unlocked()
 
@@ -195,10 +195,10 @@ async def _status(handle: AgentHandle) -> AgentStatus:
     while True:
         try:
             return await handle.status()
-        except NoAnswer:  # the worker has just begun
+        except NoAnswer:  # the worker has only just started
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
 
 async def _is_recorded(handle: AgentHandle) -> bool:
-    """Return whether what a query has shown is in the history: it may see what the server has not heard of."""
+    """Return whether the history has what a query has shown. A query may see state that is not recorded yet."""
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")

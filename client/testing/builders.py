@@ -1,4 +1,4 @@
-"""Builders of what a test gives: an input, a configuration, a folder of policies."""
+"""Builders for the values of a test: an input, a configuration, a folder of policies."""
 
 import tomllib
 from pathlib import Path
@@ -16,20 +16,20 @@ def agent_input(task: str = "do it", **given: Any) -> AgentInput:
     """Return the input of a run: `agent_input("tidy up", agent="clerk", config={"max_iterations": 3})`.
 
     Raises:
-        InvalidInput: Naming each bad key.
+        InvalidInput: The text names each bad key.
     """
     return parse_input({"task": task, **given})
 
 
 def orga_config(text: str = "", **sections: Any) -> OrgaConfig:
-    """Return a configuration from what would stand in `orga.toml`, without a file that anybody has to trust.
+    """Return a configuration from the content of an `orga.toml`, without a file that needs trust.
 
     Args:
-        text: TOML.
-        sections: The same as values: `orga_config(models={"default": "openai:gpt-5"})`; they win over the text's.
+        text: The content as TOML.
+        sections: The same as values: `orga_config(models={"default": "openai:gpt-5"})`. They override the text.
 
     Raises:
-        ConfigError: Naming each bad key.
+        ConfigError: The text names each bad key.
     """
     try:
         return OrgaConfig.model_validate({**tomllib.loads(text), **sections}, extra="forbid")
@@ -42,7 +42,7 @@ def orga_config(text: str = "", **sections: Any) -> OrgaConfig:
 
 
 def permits(*tools: str, rule: str = "permitted") -> str:
-    """Return a policy in Cedar that lets these tools be called, all where none is named, and answers be given."""
+    """Return a Cedar policy that allows calls of these tools (of all tools, if none is named) and all answers."""
     named = f" when {{ {_any_of(tools)} }}" if tools else ""
     answering = (
         f'@id("{rule}-answers") permit (principal, action in [Action::"respond", Action::"terminate"], resource);'
@@ -51,16 +51,18 @@ def permits(*tools: str, rule: str = "permitted") -> str:
 
 
 def forbids(*tools: str, rule: str = "forbidden") -> str:
-    """Return a policy in Cedar that denies calls of these tools."""
+    """Return a Cedar policy that denies calls of these tools."""
     return f'@id("{rule}") forbid (principal, action == Action::"tool_call", resource) when {{ {_any_of(tools)} }};\n'
 
 
 def policy_folder(folder: Path, *policies: str) -> Path:
-    """Write policies into a folder of this folder, and return it: `policy=policy_folder(tmp_path, permits(), ...)`.
+    """Write policies into the folder `policies` in `folder`, and return it.
+
+    Use it as `policy=policy_folder(tmp_path, permits(), ...)`.
 
     Args:
         folder: For instance pytest's `tmp_path`.
-        policies: In Cedar.
+        policies: Cedar policies.
     """
     place = folder / "policies"
     place.mkdir(parents=True, exist_ok=True)

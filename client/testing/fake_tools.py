@@ -1,4 +1,4 @@
-"""Tools that do nothing but record their calls, and say or fail as a test wrote down."""
+"""Tools that only record their calls, and answer or fail as the test specifies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolOutpu
 NO_OPTIONS = ToolOptions()
 
 Body = Callable[[dict[str, Any], ToolContext], Any]
-"""A function of a call's arguments and its context; what it returns becomes text as that of any tool."""
+"""A function of a call's arguments and its context. Its return value becomes text like that of any tool."""
 
 
 def permanent(text: str) -> ToolError:
-    """Return a failure that trying again cannot mend: the model reads the text."""
+    """Return a failure that a retry cannot fix. The model reads the text."""
     return ToolError(text, retryable=False)
 
 
 def transient(text: str) -> ToolError:
-    """Return a failure that may be gone at the next attempt, which Temporal makes as the tool's options say."""
+    """Return a failure that may not occur at the next attempt. Temporal retries it according to the tool's options."""
     return ToolError(text, retryable=True)
 
 
@@ -28,36 +28,36 @@ def transient(text: str) -> ToolError:
 class FakeTool:
     """A tool whose calls are recorded: `FakeTool("search", "two lamps")`.
 
-    In place of a tool that the worker has, it is offered to the model as that one is: same parameters, effect, options.
+    If the worker has a tool of that name, this one replaces it and has its parameters, effect and options.
     """
 
     name: str
     body: str | Exception | Sequence[str | Exception] | Body = "ok"
-    """What it says, how it fails (`permanent`, `transient`), these one attempt after another with the last again and
-    again, or a function."""
+    """A result, a failure (`permanent`, `transient`), or a function. A sequence gives one for each attempt, and then
+    repeats the last."""
     effect: Effect = "read_only"
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
-    """JSON Schema of its arguments; any unless given."""
+    """JSON Schema of its arguments. By default, any arguments are accepted."""
     options: ToolOptions | Mapping[str, Any] = NO_OPTIONS
-    """How its calls are carried out, as `[tools.options.NAME]` says it; what is set here wins."""
+    """Options of its calls, as in `[tools.options.NAME]`. They override those of the tool that it replaces."""
     description: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The arguments of each attempt, oldest first."""
     contexts: list[ToolContext] = field(default_factory=list[ToolContext])
-    """Ids, idempotency key and number of each attempt."""
+    """The ids, idempotency key and number of each attempt."""
 
     def __post_init__(self) -> None:
         """Check the options.
 
         Raises:
-            InvalidInput: There is no such option.
+            InvalidInput: An option is unknown.
         """
         if not isinstance(self.options, ToolOptions):
             self.options = ToolOptions(**self.options)
 
     @property
     def spec(self) -> ToolSpec:
-        """The definition."""
+        """The definition of the tool."""
         assert isinstance(self.options, ToolOptions)
         return ToolSpec(
             name=self.name,
@@ -68,7 +68,7 @@ class FakeTool:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Record the call and do what was written down."""
+        """Record the call, then answer or fail as specified."""
         self.calls.append(arguments)
         self.contexts.append(context)
         value = self._result_for(arguments, context)
@@ -77,7 +77,7 @@ class FakeTool:
         return await awaited_output(self.name, value)
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
-        """Return it as a tool of another definition, under its own options."""
+        """Return this tool under the definition of another, with its own options on top."""
         return _FakeInPlace(self, spec.with_options(spec.options.with_overrides(self.spec.options)))
 
     def _result_for(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -90,7 +90,7 @@ class FakeTool:
 
 @dataclass(frozen=True)
 class _FakeInPlace:
-    """A fake tool, offered as the one that it stands in for."""
+    """A fake tool under the definition of the tool that it replaces."""
 
     fake: FakeTool
     spec: ToolSpec

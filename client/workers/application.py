@@ -1,4 +1,4 @@
-"""The application that a worker of ours is part of: what of it fits beside our parts, and what is refused."""
+"""Checks that an application's own workflows, activities and converter fit next to ours in one worker."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -16,16 +16,16 @@ from orga.client.workers.registered import Registrations
 from orga.workflows.types.names import OWN_ACTIVITIES
 
 _PLAIN_CONVERTERS = (DefaultPayloadConverter, PydanticPayloadConverter)
-"""Converters whose values ours reads and writes, too."""
+"""Converters whose values ours can also read and write."""
 
 ON_THE_CLIENT = "Client.connect(..., plugins=[plugin])"
 
 
 def with_our_converter(converter: DataConverter) -> DataConverter:
-    """Return the converter, writing values as ours are written; its codec, and all else that it has, stays.
+    """Return the converter with our way of writing values. Its codec and other parts stay.
 
     Raises:
-        ConfigError: It writes values in a way of its own.
+        ConfigError: It has its own way of writing values.
     """
     own = converter.payload_converter_class
     if issubclass(own, FrugalPayloadConverter):
@@ -39,7 +39,7 @@ def with_our_converter(converter: DataConverter) -> DataConverter:
 
 
 def _is_plain(own: type[Any]) -> bool:
-    """Say whether it is the one of `pydantic_data_converter`, or of another such converter of the SDK itself."""
+    """Return whether it is the class of `pydantic_data_converter`, or another such converter of the SDK."""
     return issubclass(own, _PLAIN_CONVERTERS) and own.__module__.startswith("temporalio.")
 
 
@@ -47,8 +47,8 @@ def worker_client(config: WorkerConfig, plugin: Plugin) -> Client:
     """Return the client of a worker.
 
     Raises:
-        ConfigError: It writes values in another way than our runs do: it does not have the plugin, or another one
-            behind it has put its own converter in place of ours.
+        ConfigError: The client writes values in another way than our runs. Either it does not have the plugin, or a
+            later plugin has replaced our converter.
     """
     client = cast("dict[str, Client]", config)["client"]
     known = client.config(active_config=True)
@@ -69,16 +69,16 @@ def refuse_shared_names(
     ours: Registrations,
     in_code: Collection[str],
 ) -> None:
-    """Refuse what bears a name of ours, where the application would get ours, or we what is the application's.
+    """Refuse workflows and activities that have one of our names, since one would hide the other.
 
     Args:
-        workflows: Of the application.
-        activities: Of the application.
-        ours: What stands beside them.
-        in_code: Names of tools that the application gave itself.
+        workflows: The application's.
+        activities: The application's.
+        ours: Our registrations for the same worker.
+        in_code: Names of tools that the application gave in code.
 
     Raises:
-        ConfigError: Naming each, and what to do.
+        ConfigError: The text names each, and what to do.
     """
     if any(each in workflows for each in ours.workflows):
         raise ConfigError(
@@ -102,19 +102,19 @@ def _shared_activities(
 ) -> Iterator[str]:
     taken = {_activity_name(each) for each in ours.activities}
     for each in activities:
-        name, said = _activity_name(each), getattr(each, "__qualname__", each)
+        name, label = _activity_name(each), getattr(each, "__qualname__", each)
         if name not in taken:
             continue
         if name is None:
-            yield f"activity {said}: it is dynamic, and MCP servers need the one dynamic activity; give it a name"
+            yield f"activity {label}: it is dynamic, and MCP servers need the one dynamic activity; give it a name"
         elif name in in_code:
             yield (
-                f"activity {said}: it is registered as {name!r}, and a tool of that name is given to agents; name "
+                f"activity {label}: it is registered as {name!r}, and a tool of that name is given to agents; name "
                 'the tool differently, @tool(name="..."), or leave the activity to them'
             )
         else:
             what = "an activity" if name in OWN_ACTIVITIES else "a tool"
-            yield f'activity {said}: orga has {what} {name!r}; name yours differently, @activity.defn(name="...")'
+            yield f'activity {label}: orga has {what} {name!r}; name yours differently, @activity.defn(name="...")'
 
 
 def _workflow_name(kind: type[Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Keeping a worker at hand while a command needs one: ours when nobody else's polls, a new one when it dies."""
+"""Keeps a worker running while a command needs one. It starts one if no worker polls or the last one dies."""
 
 import asyncio
 import time
@@ -17,16 +17,16 @@ from orga.client.workers.routing import Routing, no_workers_text, routing
 
 CHECK_S = 1.0
 HEALTHY_S = 30.0
-"""A worker that lived as long is worth another."""
+"""Seconds. A worker that lived this long is worth replacing."""
 MAX_DEATHS = 3
-"""Deaths of young workers in a row, after which no other is started."""
+"""Early deaths in a row, after which no other worker is started."""
 
 Require = Callable[[], None]
-"""Raises what would keep a worker of ours from beginning."""
+"""Raises the reason why a worker of ours could not start."""
 
 
 class WorkerKeeper:
-    """Sees to it that some worker polls a task queue."""
+    """Makes sure that some worker polls a task queue."""
 
     def __init__(self, client: Client, order: WorkerOrder, report: Report, require_usable: Require) -> None:
         self._client = client
@@ -39,15 +39,15 @@ class WorkerKeeper:
 
     @property
     def is_at_it(self) -> bool:
-        """Whether a worker that is missing will be started here."""
+        """True if a missing worker will be started."""
         return self._deaths < MAX_DEATHS
 
     async def ensure(self) -> None:
         """Start a worker unless one polls.
 
         Raises:
-            ConfigError: Ours could not begin.
-            WorkerFailed: It did not start, or would get no run: they all go to a version of a deployment.
+            ConfigError: Our worker could not start with this configuration.
+            WorkerFailed: Our worker did not start, or would get no run because all go to a version of a deployment.
         """
         there = await routing(self._client, self._order.task_queue)
         if there is None or not there.is_served:
@@ -56,10 +56,10 @@ class WorkerKeeper:
             dismiss()
 
     async def keep(self) -> None:
-        """Replace a worker that dies, ours or another's, until cancelled or until it is hopeless."""
+        """Replace any worker that dies, until this is cancelled or three die early in a row."""
         while self._deaths < MAX_DEATHS:
             await asyncio.sleep(CHECK_S)
-            with suppress(RPCError):  # the server is away: its return is waited for
+            with suppress(RPCError):  # the server is away: wait until it returns
                 await self._replace()
 
     async def stop(self) -> None:
@@ -101,11 +101,11 @@ class WorkerKeeper:
 async def keep_worker(
     client: Client, order: WorkerOrder, report: Report, require_usable: Require
 ) -> AsyncGenerator[WorkerKeeper]:
-    """Have a worker polling from here to the end of the block; ours is stopped there.
+    """Keep a worker polling until the block ends. A worker of ours is then stopped.
 
     Raises:
-        ConfigError: None polled, and ours could not begin.
-        WorkerFailed: None polled, and ours did not start.
+        ConfigError: No worker polled, and ours could not start with this configuration.
+        WorkerFailed: No worker polled, and ours did not start.
     """
     keeper = WorkerKeeper(client, order, report, require_usable)
     await keeper.ensure()

@@ -1,4 +1,4 @@
-"""What a worker of a configuration could run, and what stands in the way; for `orga doctor`."""
+"""A report for `orga doctor`: what a worker of a configuration could run, and what prevents it."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -40,12 +40,12 @@ class _Problems:
     found: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def add(self, place: str, problem: object, remedy: str) -> None:
-        """Note something that a run would trip over."""
+        """Add a problem that would stop a run."""
         self.found.append({"place": place, "problem": str(problem), "remedy": remedy})
 
     @contextmanager
     def of(self, place: str, remedy: str) -> Generator[None]:
-        """Note what cannot be had."""
+        """Add a problem if the block raises ValueError."""
         try:
             yield
         except BrokenPolicies as error:
@@ -55,9 +55,9 @@ class _Problems:
 
 
 def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
-    """Return agents, tools, models, policy, problems and warnings, as JSON values.
+    """Return agents, tools, models, policy, problems and warnings as JSON values.
 
-    What nothing here looks at shows once all parts are made, as a worker makes them.
+    If no check here finds a problem, all parts are built as in a worker, which finds the rest.
     """
     problems, warnings = _Problems(), _Problems()
     tools: dict[str, ToolSpec] = {}
@@ -108,7 +108,7 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
 def _chosen_models(
     agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems
 ) -> dict[str, ChosenModels]:
-    """Return the models of each agent whose models can be made out."""
+    """Return the models of each agent, except agents whose models cannot be determined."""
     found: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
         with problems.of(f"agents.{name}", "correct the agent, or [models.tiers]"):
@@ -142,7 +142,7 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
 
 
 async def _model_problems(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
-    """Return why each model cannot be asked now, or ""; one that is not configured is left out."""
+    """Return why each model cannot be called now, or "". Models that are not configured are left out."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
         with suppress(ValueError):
@@ -163,7 +163,7 @@ def _check_costs(
 
 
 def _policy_text(settings: PolicySettings) -> str:
-    """Return who decides what may run, once it can."""
+    """Return which engine decides, after checking that it works."""
     policy_engine(settings)
     name = engine_name(settings)
     return f"{name}: {_POLICY_TEXTS[name](settings)}"

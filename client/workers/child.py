@@ -1,7 +1,6 @@
-"""A worker as a child process, which ends with its parent: when the other end of its standard input is closed.
+"""A worker as a child process. It ends when the other end of its standard input is closed, however the parent dies.
 
-However the parent died, that is so. Its order comes by that way, too, as one line of JSON, once it is known: what a
-worker is made of is loaded meanwhile.
+The order comes over the same pipe, as one line of JSON. The worker's code is loaded while it waits.
 """
 
 import json
@@ -16,18 +15,18 @@ from orga.isolated import loading
 
 
 def listen(orders: SimpleQueue[bytes]) -> None:
-    """Pass the order on, wait for the end of standard input, then ask this process to end."""
-    heard = b""
+    """Pass the order on, wait for the end of standard input, then terminate this process."""
+    received = b""
     while more := os.read(0, 65_536):
-        if b"\n" not in heard:
-            heard += more
-            if b"\n" in heard:
-                orders.put(heard)
+        if b"\n" not in received:
+            received += more
+            if b"\n" in received:
+                orders.put(received)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
-    """Run `worker.py` as `orga-worker` does: by the arguments of this process, else by the order that comes."""
+    """Run `worker.py` as `orga-worker` does, with this process's arguments, else with those of the order."""
     orders = SimpleQueue[bytes]()
     threading.Thread(target=listen, args=(orders,), daemon=True).start()
     with loading():

@@ -1,7 +1,7 @@
-"""Deployment versions: a run stays on the version of the worker that it began on until it continues as new.
+"""Deployment versions: a run stays on the worker version that it began on until it continues as new.
 
-Versions are Temporal's: a deployment by name, and the build of the worker's code in it. Which of them takes new runs is
-for whoever operates the server to say.
+The versions are Temporal's: the name of a deployment, and the build of the worker's code. The server's operator decides
+which version takes new runs.
 """
 
 import sys
@@ -22,21 +22,21 @@ from orga.client.workers.routing import deployment_name
 from orga.own_code import sources
 
 LIBRARIES = ("google-re2", "minijinja", "opentelemetry-api", "pydantic", "pydantic-core", "rapidfuzz", "temporalio")
-"""What workflow code imports besides ours: another version may answer otherwise."""
+"""Libraries that workflow code imports. Another version may decide differently."""
 
 BUILD_CHARS = 6
-"""Of base32, 30 bits: two of a hundred builds are the same once in 200,000 times. It stands in three events of every
-workflow and activity task, so it is short."""
+"""Characters in base32, 30 bits: among a hundred builds, two are equal once in 200,000 times. The build id is part of
+three events per workflow and activity task, so it is short."""
 
 
 @cache
 def build_id() -> str:
-    """Return the build of this process, the same wherever the same code is installed."""
+    """Return the build id of this process. It is the same wherever the same code is installed."""
     return digest_of(sources(), {"python": f"{sys.version_info[:2]}", **{name: version(name) for name in LIBRARIES}})
 
 
 def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> str:
-    """Return the build that this code is, with these libraries."""
+    """Return the build id of this code with these libraries."""
     found = sha256(repr(sorted(versions.items())).encode())
     for name, source in code:
         found.update(name.encode() + b"/" + sha256(source).digest())
@@ -44,16 +44,16 @@ def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> st
 
 
 def deployment_version(deployment: str) -> WorkerDeploymentVersion:
-    """Return the version that this process is in a deployment.
+    """Return the version of this process in a deployment.
 
     Raises:
-        ValueError: It cannot be the name of one.
+        ValueError: The name is invalid.
     """
     return WorkerDeploymentVersion(deployment_name(deployment), build_id())
 
 
 def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunner) -> dict[str, Any]:
-    """Return what makes a worker one of that version; without one it takes any run that no version has to itself."""
+    """Return the options that make a worker one of this version. Without a version, it takes runs that have none."""
     if version is None:
         return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
     pinned = VersioningBehavior.PINNED
@@ -62,14 +62,15 @@ def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunn
 
 
 class UnpinningRunner(WrappedRunner):
-    """Lets the last workflow task of a run that continues as new say that the run is pinned no more.
+    """Unpins a run in its last workflow task before it continues as new.
 
-    The command itself says so, too (`initial_versioning_behavior`), but servers up to 1.29 at least do not look there:
-    a run of theirs that is pinned hands its version on for ever.
+    The continue-as-new command itself says so too (`initial_versioning_behavior`), but servers up to at least 1.29
+    ignore
+    that: a pinned run would keep its version for ever.
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create the instance, which lets go of its version when its run continues as new."""
+        """Create an instance that gives up its version when its run continues as new."""
         return _UnpinningInstance(super().create_instance(det))
 
 

@@ -1,6 +1,6 @@
-"""A worker that is begun before its command knows what it is to do: what both are made of is loaded side by side.
+"""Starts a worker before its command knows the order, so that both load their code at the same time.
 
-It ends with the command if it gets no order, and loads nothing but our own code until it has one.
+The worker ends with the command if it gets no order. Until then it loads only our own code.
 """
 
 import json
@@ -22,42 +22,42 @@ KEPT_LOGS = 10
 
 @dataclass(frozen=True)
 class EarlyWorker:
-    """A worker without an order."""
+    """A worker that has no order yet."""
 
     process: subprocess.Popen[bytes]
     log: Path | None
 
     def give(self, order: WorkerOrder) -> None:
-        """Tell it what it is to do; one that is gone already is found so by who waits for it."""
-        told = {"arguments": order.arguments(), "environment": order.environment()}
+        """Send the order. If the worker has died, whoever waits for it notices."""
+        order_line = {"arguments": order.arguments(), "environment": order.environment()}
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(told).encode() + b"\n")
+            self.process.stdin.write(json.dumps(order_line).encode() + b"\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
-        """End it at once, without a trace."""
+        """End it at once and delete its log."""
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None:
-            with suppress(BrokenPipeError):  # of an order that it never read
+            with suppress(BrokenPipeError):  # it never read its order
                 self.process.stdin.close()
         if self.log is not None:
             self.log.unlink(missing_ok=True)
 
 
 _early_workers: list[tuple[EarlyWorker, int]] = []
-"""With the lock that keeps other commands from the same."""
+"""Each with the lock that keeps other commands from starting one too."""
 
 
 def begin_ahead() -> None:
-    """Begin a worker that this command will probably need, unless another command is at that point.
+    """Start a worker that this command will probably need, unless another command is doing the same.
 
-    Of two hundred commands that start at once, one has to find out that a worker is there.
+    If two hundred commands start at once, one of them is enough to find out that a worker is already running.
     """
     if _early_workers:
         return
-    with suppress(OSError, ServerUnavailable):  # whoever needs it is told
+    with suppress(OSError, ServerUnavailable):  # the command that needs it reports the error
         lock = try_lock(prepare_home().ahead_lock)
         if lock is None:
             return
@@ -68,7 +68,7 @@ def begin_ahead() -> None:
 
 
 def dismiss() -> None:
-    """End what was begun ahead and is not needed."""
+    """End the worker that was started early and is not needed."""
     while _early_workers:
         begun, lock = _early_workers.pop()
         begun.end()
@@ -76,7 +76,7 @@ def dismiss() -> None:
 
 
 def take_or_start() -> EarlyWorker:
-    """Return what was begun ahead, else one that begins now."""
+    """Return the worker that was started early, else start one now."""
     if not _early_workers:
         return start_without_order()
     begun, lock = _early_workers.pop()
@@ -85,7 +85,7 @@ def take_or_start() -> EarlyWorker:
 
 
 def start_without_order() -> EarlyWorker:
-    """Begin a worker in the working directory; its output goes to a file in orga's home."""
+    """Start a worker in the working directory. Its output goes to a file in orga's home."""
     folder = prepare_home().folder
     descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
     with os.fdopen(descriptor, "wb") as log:
@@ -96,25 +96,25 @@ def start_without_order() -> EarlyWorker:
 
 
 def start_writing_to(output: int | None) -> subprocess.Popen[bytes]:
-    """Begin a worker that writes there; None is where this command writes, each of its two streams."""
+    """Start a worker that writes to `output`. None means this command's own two streams."""
     return subprocess.Popen(
         module_command("orga.client.workers.child"),
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
-        start_new_session=True,  # a Ctrl-C is for the command, which then stops its worker
+        start_new_session=True,  # Ctrl-C reaches only the command, which then stops its worker
     )
 
 
 def _prune(folder: Path) -> None:
-    """Remove all but the newest logs of workers that have ended."""
+    """Delete the logs of ended workers, except the newest."""
     ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
     for old in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
         old.unlink(missing_ok=True)
 
 
 def _may_live(log: Path) -> bool:
-    """Return whether there is a process of the number in the log's name, the worker's or a later one's."""
+    """Return whether a process with the number in the log's name exists, be it the worker or a later process."""
     try:
         os.kill(int(log.stem.removeprefix("worker-")), 0)
     except (ValueError, OverflowError, ProcessLookupError):

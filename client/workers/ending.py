@@ -1,4 +1,4 @@
-"""A worker ends that is told to stop, or that never begins: by the SDK alone it would be waited for without end."""
+"""Bounds the end of a worker: with the SDK alone, one that stops or never starts could be waited for without end."""
 
 import asyncio
 import logging
@@ -10,12 +10,12 @@ from typing import Protocol, cast
 from temporalio.worker import Worker
 
 SHUTDOWN_GRACE = timedelta(seconds=10)
-"""What activities in flight get to end in, once the worker is told to stop: the SDK would cancel them at once."""
+"""Time for running activities to end after the worker is asked to stop. The SDK would cancel them at once."""
 
 LAST_S = 3.0
-"""For the last step of a shutdown, behind all polls and completions; it usually takes milliseconds.
+"""Seconds for the last step of a shutdown, after all polls and completions. It usually takes milliseconds.
 
-With what a worker gives its activities (`SHUTDOWN_GRACE`) it is less than what its command waits (`STOP_TIMEOUT_S`)."""
+Together with `SHUTDOWN_GRACE` it is less than the time that the command waits (`STOP_TIMEOUT_S`)."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ class _Bridge(Protocol):
 
 
 def bound_shutdown(worker: Worker) -> Worker:
-    """Return the worker, whose last step is bounded.
+    """Return the worker with a time limit for its last step.
 
-    The SDK's core (sdk-rust issue 1537) may wait forever there for the word of an activity that completed while the
-    shutdown began. The SDK for Python has no API for that step, and takes an error in it for its end.
+    In that step the SDK's core (sdk-rust issue 1537) may wait forever for an activity that completed while the shutdown
+    began. The Python SDK has no API for this step, and treats an error in it as its end.
     """
     bridge = cast("_Bridge", worker._bridge_worker)
     finalize = bridge.finalize_shutdown
@@ -39,7 +39,7 @@ def bound_shutdown(worker: Worker) -> Worker:
         try:
             await asyncio.wait_for(finalize(), LAST_S)
         except TimeoutError:
-            _log.warning("the worker of %r has ended, but for the SDK's own clean-up", worker.task_queue)
+            _log.warning("the worker of %r has ended, except for the SDK's own clean-up", worker.task_queue)
 
     bridge.finalize_shutdown = finalize_in_time
     return worker
@@ -47,10 +47,10 @@ def bound_shutdown(worker: Worker) -> Worker:
 
 @contextmanager
 def end_if_not_begun(worker: Worker) -> Generator[None]:
-    """Let a worker be one that has ended where what stands ahead of its begin fails.
+    """Mark a worker as ended if something fails before it starts to run.
 
-    `async with Worker(...)` waits for its end, which nothing but its run would tell, ahead of raising the failure; and
-    until it is told to stop, its client lets no other worker have its task queue.
+    Otherwise `async with Worker(...)` waits for an end that only a run would report, and does not raise the failure.
+    And its client allows no other worker on the task queue until this one is asked to stop.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which policy judges the runs of a task queue: none that is missing, and none of another folder, goes unnoticed."""
+"""Remembers which policy judges the runs of a task queue, so that a missing or another folder's policy is noticed."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -25,23 +25,23 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.gate import is_same_policy, is_weaker_engine, policy_text
 
 _MAX_RUNS_READ = 50
-"""Events: what a run works with stands at its beginning."""
+"""Events to read. A run's setup is near its beginning."""
 
 
 def remembered_engine(config: OrgaConfig) -> str:
-    """Return the engine of the latest worker of this configuration on this machine; empty where there was none."""
+    """Return the engine of this configuration's latest worker on this machine, or ""."""
     return read_table(server_home().engines).get(_memory_key(config), "")
 
 
 def remember_engine(config: OrgaConfig, engine: str) -> None:
-    """Keep it; where nothing can be kept, the runs themselves still say it."""
+    """Remember the engine. If nothing can be written, the runs themselves still record it."""
     with suppress(OSError, ServerUnavailable):
         write_table(server_home().engines, read_table(server_home().engines) | {_memory_key(config): engine})
 
 
 async def recorded_engine(client: Client, task_queue: str) -> str:
-    """Return the engine that the latest run of a task queue began under; empty where there is none."""
-    with suppress(RPCError):  # who may poll need not be allowed to list
+    """Return the engine under which the latest run of a task queue began, or ""."""
+    with suppress(RPCError):  # a worker may be allowed to poll but not to list runs
         for run in await newest_runs(client, _queue_query(task_queue), 1):
             setup = await _read_setup(client, run)
             return setup.policy if setup else ""
@@ -49,15 +49,15 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
 
 
 async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
-    """Refuse to join a task queue whose runs are judged by another policy: any of its workers may judge any of them.
+    """Refuse a task queue whose runs are judged by another policy, since any of its workers may judge any of them.
 
     Args:
-        client: Of the worker.
-        task_queue: That it is about to poll.
-        own: Its policy, as `policy_text` returns it.
+        client: The worker's client.
+        task_queue: The queue that it is about to poll.
+        own: The worker's policy, as `policy_text` returns it.
 
     Raises:
-        ConfigError: Naming the worker or the live run with another policy.
+        ConfigError: The text names the worker or the live run with another policy.
     """
     for identity in await poller_identities(client, task_queue) or ():
         if not is_same_policy(short_policy(own), identity_policy(identity)):
@@ -79,14 +79,14 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
 
 
 def worker_policy(config: OrgaConfig, engine: PolicyEngine) -> str:
-    """Return the policy of a worker, as `policy_text` does."""
+    """Return the policy of a worker, as `policy_text` formats it."""
     return policy_text(
         engine_name(policy_settings(config.policy, {})), policy_location_digest(config), policy_version(engine)
     )
 
 
 LIVE_RUNS = 20
-"""The newest live runs of a task queue, whose policies are looked at."""
+"""The newest live runs of a task queue, whose policies are checked."""
 
 
 def _queue_query(task_queue: str) -> str:
@@ -102,10 +102,10 @@ async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
 
 
 def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
-    """Return what to say of an engine in place of the one before; empty where it is the same.
+    """Return a message that one engine replaces another, or "" if it is the same.
 
     Raises:
-        ConfigError: It would decide less, and nobody has said so.
+        ConfigError: The new engine would check less, and the configuration does not name it.
     """
     if config.policy.engine is None and is_weaker_engine(engine, before):
         lost = config.policy.dir or "the policies folder, or [policy] opa"

@@ -1,4 +1,4 @@
-"""What the watchdogs of this machine's workers saw: kept for `orga doctor`, as long as the worker lives."""
+"""Records of blocked event loops in this machine's workers, kept for `orga doctor` while the worker lives."""
 
 import os
 from contextlib import suppress
@@ -10,15 +10,15 @@ from orga.client.server.pollers import MARK, may_live, own_identity
 
 
 def remember_blocked_loop(held: object) -> None:
-    """Keep what held this process; where nothing can be kept, its log and the metric still say it."""
+    """Record what blocked this process. If nothing can be written, its log and the metric still show it."""
     with suppress(OSError, ServerUnavailable, UnreadableTable):
-        there = {identity: told for identity, told in read_table(server_home().holds).items() if may_live(identity)}
-        told = f"{held}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        write_table(server_home().holds, there | {own_identity(os.getpid()): told})
+        there = {identity: text for identity, text in read_table(server_home().holds).items() if may_live(identity)}
+        text = f"{held}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        write_table(server_home().holds, there | {own_identity(os.getpid()): text})
 
 
 def longest_block_text(identity: str) -> str:
-    """Return the longest time that a worker's event loop was held, empty where nobody has told."""
+    """Return the longest block of a worker's event loop as a text, or "" if none is recorded."""
     try:
         return read_table(server_home().holds).get(identity.partition(MARK)[0], "")
     except UnreadableTable:

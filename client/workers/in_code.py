@@ -1,6 +1,6 @@
-"""Agents, tools, MCP servers and policies that an application gives in code, beside those of `orga.toml`.
+"""Agents, tools, MCP servers and policies that an application gives in code, in addition to `orga.toml`.
 
-They become entries of the configuration, and functions, so that they count like what a file says.
+They become entries of the configuration and tools, and so follow the same rules as the file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,35 +28,37 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Function = Callable[..., Any] | Tool
-"""A function for agents: plain, marked by `@tool`, or any `@activity.defn`, methods of objects too; or a whole tool."""
+"""A function for agents, or a whole tool. A function is plain, or marked by `@tool` or `@activity.defn`, or a
+method."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent, as `[agents.NAME]` of `orga.toml` describes one. What cannot be is refused where it is written."""
+    """An agent, as `[agents.NAME]` of `orga.toml` describes one. Invalid settings raise an error at once."""
 
     name: str
     description: str = ""
-    """What it is good for: told to the agents that may delegate to it."""
+    """What it is good for. Agents that may delegate to it are shown this text."""
     model: str | None = None
-    """`provider:model` or `tier:NAME`; None takes the worker's default."""
+    """`provider:model` or `tier:NAME`. None takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS
     tools: Sequence[str | Function] = READ_ONLY_TOOLS
-    """What it may call: names (of built-in tools, of MCP servers, of any other tool of the worker), and functions."""
+    """The tools that it may call: functions, or names of built-in tools, of MCP servers, or of the worker's other
+    tools."""
     delegates: Sequence[str | Delegate] = ()
     """Agents that it may delegate to, by name."""
     decisions: Mapping[str, CheckedDecision | Mapping[str, Any]] = field(default_factory=dict[str, CheckedDecision])
     critics: Sequence[Critic | Mapping[str, Any]] = ()
     config: LoopConfig | LoopSettings = field(default_factory=LoopConfig)
-    """Settings of its runs, where a run's own input says nothing else."""
+    """Settings of its runs. A run's own input overrides them."""
 
     def __post_init__(self) -> None:
-        """Check it.
+        """Check the settings.
 
         Raises:
-            ConfigError: Naming each key that cannot be used.
+            ConfigError: The text names each key that cannot be used.
         """
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
@@ -72,7 +74,7 @@ class Agent:
 
     @cached_property
     def settings(self) -> AgentConfig:
-        """The same as an entry of the configuration."""
+        """The same settings as an entry of the configuration."""
         given = {
             "description": self.description,
             "model": self.model,
@@ -87,7 +89,7 @@ class Agent:
 
 
 def _require_list(key: str, given: Any, place: str = "") -> None:
-    """Refuse one thing in place of a list, and a generator: what it has is there once, and is read again and again."""
+    """Refuse a single value instead of a list, and a generator, because the values are read repeatedly."""
     if not isinstance(given, (list, tuple)):
         raise ConfigError(f"{place}{key} takes a list; write {key}=[{_example_text(given)}]")
 
@@ -99,10 +101,10 @@ def _example_text(given: Any) -> str:
 
 
 def as_tool(function: Function) -> Tool:
-    """Return a function as a tool; what is one stays as it is.
+    """Return a function as a tool. A tool is returned unchanged.
 
     Raises:
-        ConfigError: It cannot be offered to a model; the text says what to change.
+        ConfigError: It cannot be offered to a model. The text says what to change.
     """
     if not callable(function):
         if hasattr(function, "spec"):
@@ -116,7 +118,7 @@ def as_tool(function: Function) -> Tool:
 
 @dataclass(frozen=True)
 class InCodeParts:
-    """All that an application gives in code."""
+    """Everything that an application gives in code."""
 
     agents: Sequence[Agent] = ()
     tools: Sequence[Function] = ()
@@ -124,21 +126,21 @@ class InCodeParts:
     policy: Path | None = None
 
     def __post_init__(self) -> None:
-        """Check it.
+        """Check the values.
 
         Raises:
-            ConfigError: One agent, or one function, stands where a list of them belongs.
+            ConfigError: A single agent or function was given instead of a list.
         """
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is: the file alone says what there is."""
+        """True if nothing is given in code, so that only the file counts."""
         return not (self.agents or self.tools or self.mcp_servers or self.policy)
 
     def functions(self) -> list[Tool]:
-        """Return each function once, as a tool, whoever names it."""
+        """Return each function once as a tool, whether it was given as a tool or to an agent."""
         named = [each for agent in self.agents for each in agent.tools if not isinstance(each, str)]
         found: list[Function] = []
         for each in (*self.tools, *named):
@@ -150,19 +152,21 @@ class InCodeParts:
         """Refuse agents that name a tool which the worker does not have.
 
         Raises:
-            ConfigError: One line an agent.
+            ConfigError: The text has one line per agent.
         """
         for agent in self.agents:
             listed = {agent.name: agent.settings}
             found = agent_problems(listed, tools, partial(is_server_tool, servers=servers))
-            if told := [each for each in found if each.place == f"agents.{agent.name}.tools"]:
-                raise ConfigError("\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in told))
+            if problems := [each for each in found if each.place == f"agents.{agent.name}.tools"]:
+                raise ConfigError(
+                    "\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in problems)
+                )
 
     def beside(self, config: OrgaConfig) -> OrgaConfig:
-        """Return the configuration with all of it.
+        """Return the configuration together with what is given in code.
 
         Raises:
-            ConfigError: Two things of one name, or two policies.
+            ConfigError: Two entries have the same name, or there are two policies.
         """
         file = str(config.file or "the configuration")
         agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
@@ -187,18 +191,16 @@ def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServe
     return given if isinstance(given, McpServer) else _validated(McpServer, dict(given), f"mcp_servers[{name!r}]")
 
 
-def _folder_policy(folder: Path, said: PolicyConfig, file: str) -> PolicyConfig:
-    """Return the policy of a folder; it takes the place of none, so that nobody is in doubt about what judges."""
+def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
+    """Return the policy of a folder given in code. It may not replace a configured policy, so that no doubt remains."""
     folder = folder.absolute()
-    says_other = said.engine not in (None, "cedar") or said.opa.url or said.opa.wasm
-    if says_other or (said.dir is not None and said.dir.resolve() != folder.resolve()):
-        raise ConfigError(
-            f"policy: {folder} is given in code, and {file} has a policy ({said.dir or said.engine or 'opa'}); "
-            "remove one of them"
-        )
+    says_other = configured.engine not in (None, "cedar") or configured.opa.url or configured.opa.wasm
+    if says_other or (configured.dir is not None and configured.dir.resolve() != folder.resolve()):
+        other = configured.dir or configured.engine or "opa"
+        raise ConfigError(f"policy: {folder} is given in code, and {file} has a policy ({other}); remove one of them")
     if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         raise ConfigError(f"policy: {folder} has no *.cedar files; name the folder that they lie in")
-    return said.with_dir(folder).with_engine("cedar")
+    return configured.with_dir(folder).with_engine("cedar")
 
 
 M = TypeVar("M", bound=Any)

@@ -1,4 +1,4 @@
-"""The store of knowledge that a configuration asks for; for workers and for the command line."""
+"""The configured store of knowledge, for workers and for the command line."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ MARK_CHARS = 10
 
 
 def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> KnowledgeStore:
-    """Return the store; nothing is opened before it is used, so that a worker without knowledge leaves no file.
+    """Return the store. It opens nothing before its first use, so that a worker without knowledge leaves no file.
 
     Args:
-        config: As it was read.
+        config: The configuration as read.
         env: Holds the address of a database and the keys of providers.
-        root: Where file tools work.
+        root: The root of the file tools.
 
     Raises:
-        ValueError: Something that it needs is not set or not installed; the text names it, and no secret.
+        ValueError: Something is not set or not installed. The text names it, but no secret.
     """
     embedder = configured_embedder(config.knowledge.embedder, env, config.models.base_urls)
     if config.knowledge.backend == "postgres":
@@ -35,8 +35,8 @@ def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> 
 def store_path(config: OrgaConfig, root: Path) -> Path:
     """Return the file of an embedded store.
 
-    Where no path is configured it lies in orga's own state, not in the folder that runs work in: what a folder brings
-    along must not become what agents are told, nor may they write it. Each folder has its own.
+    By default it lies in orga's own state, one file per folder. It does not lie in the folder that runs work in: the
+    content of a folder must not become what agents recall, and agents must not be able to write it.
     """
     if config.knowledge.path is not None:
         return user_path(config.knowledge.path).absolute()

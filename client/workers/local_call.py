@@ -1,4 +1,4 @@
-"""One call of a tool without a run: schema, policy, then the tool, as in a run; no denial is passed over."""
+"""One tool call without a run. As in a run, it passes the schema, then the policy, then the tool."""
 
 import asyncio
 import json
@@ -24,30 +24,30 @@ MAX_ERROR_BYTES = 4_000
 
 @dataclass(frozen=True)
 class LocalCall:
-    """Who calls what."""
+    """An agent's call."""
 
     agent: str
     listed: tuple[str, ...]
-    """Tools of the worker that the agent's config lists."""
+    """The worker's tools that the agent's configuration lists."""
     spec: ToolSpec
     arguments: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class LocalCallResult:
-    """What came of it."""
+    """The outcome of the call."""
 
     ok: bool
     text: str
     kind: str = ""
-    """Of the failure."""
+    """The kind of failure."""
 
 
 def read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `key=value` pairs as JSON of the types that the schema declares; a list is repeated, or JSON.
+    """Return `key=value` pairs as JSON values of the types in the schema. A list is repeated pairs, or JSON.
 
     Raises:
-        ValueError: A pair without `=`.
+        ValueError: A pair has no `=`.
     """
     properties: Mapping[str, Any] = parameters.get("properties", {})
     found: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[
 
 
 def _argument_value(text: str, schema: Mapping[str, Any]) -> Any:
-    """Return what the text stands for; what cannot be read stays a text, which the schema then refuses."""
+    """Return the value of a text. Text that cannot be parsed is kept, and the schema then refuses it."""
     kind = schema.get("type")
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
     if "string" in kinds:
@@ -76,7 +76,7 @@ def _argument_value(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "") -> Verdict:
-    """Return the gate's verdict; what needs a person's yes is judged once more where `approver` gives it."""
+    """Return the gate's verdict. A call that needs approval is judged again if `approver` approves it."""
     gate = GateActivities(engine, find_argument_errors)
     request = GateRequest(
         agent=asked.agent,
@@ -89,7 +89,7 @@ async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "")
     if verdict.decision != "approval" or not approver:
         return verdict
     request = request.with_approval(approver, verdict.version)
-    if verdict.arguments is not None:  # it is the changed call that is approved
+    if verdict.arguments is not None:  # the approval is for the changed call
         request = request.with_calls((request.calls[0].with_arguments(verdict.arguments),))
     (again,) = (await gate.gate(request)).verdicts
     changed = again.arguments if again.arguments is not None else verdict.arguments
@@ -97,7 +97,7 @@ async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "")
 
 
 async def execute_call(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> LocalCallResult:
-    """Return what the tool returned or how it failed, as a model would read it."""
+    """Return the tool's output or its failure, as a model would read it."""
     context = ToolContext(call_id="local", idempotency_key=uuid4().hex, workflow_id="local")
     limit_s = tool.spec.options.timeout_s or LoopConfig().tool_timeout_s
     try:
@@ -107,7 +107,7 @@ async def execute_call(tool: Tool, arguments: dict[str, Any], secrets: KnownSecr
         return LocalCallResult(False, _fit(str(error), secrets, MAX_ERROR_BYTES), error.kind)
     except TimeoutError:
         return LocalCallResult(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
-    except Exception as error:  # a run would report it, too
+    except Exception as error:  # a run would also report it
         return LocalCallResult(False, _fit(error_text(error), secrets, MAX_ERROR_BYTES), type(error).__name__)
     return LocalCallResult(True, _fit(output.content, secrets, tool.spec.max_result_bytes))
 

@@ -42,16 +42,16 @@ from orga.workflows.types.versions import LOOP_VERSION
 def configured_deliveries(
     config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
 ) -> dict[str, DeliveryChannel]:
-    """Return the channels that the config names; files are written under the limits of the file tools.
+    """Return the configured channels by name. The limits of the file tools apply to files that they write.
 
     Args:
-        config: As it was read.
-        root: Of the file tools.
+        config: The configuration as read.
+        root: The root of the file tools.
         env: Holds the secrets of channels.
-        store: That of the worker; the configured one without.
+        store: The worker's store. Without it, the configured one is opened.
 
     Raises:
-        ValueError: One cannot be used; the text names it.
+        ValueError: A channel cannot be used. The text names it.
     """
     return delivery_channels(
         config.goals.deliveries,
@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parts:
-    """What a worker is made of."""
+    """The parts that a worker is made of."""
 
     agents: Agents
     models: Models
@@ -77,21 +77,21 @@ class Parts:
     breakers: WorkerBreakers = field(default_factory=WorkerBreakers)
     """The circuits that all runs of the worker share."""
     source: ToolSource | None = None
-    """Tools that come and go: no activity is registered for them, one stands for all."""
+    """Tools that come and go. One activity serves all of them."""
     secrets: KnownSecrets = NO_SECRETS
-    """What no reply, no result and no verdict may bring into a history."""
+    """Secrets that are hidden in replies, results and verdicts before they reach a history."""
     permits: PermitKeys | None = None
-    """Signs what the gate allows; None where no key is set, and nothing is checked."""
+    """Keys that sign allowed calls. None if no key is set, and then nothing is checked."""
     notifier: Notifier | None = None
-    """Who tells people outside; None where nobody is to be told."""
+    """Sends notifications to people. None if none are configured."""
     deliveries: Mapping[str, DeliveryChannel] = field(default_factory=dict[str, DeliveryChannel])
-    """Where the answers of goals may go, by name."""
+    """Channels for the answers of goals, by name."""
     knowledge: KnowledgeStore | None = None
-    """What runs recall from; None where the worker has no store."""
+    """The store that runs recall from, or None."""
     root: Path | None = None
-    """Of the file tools: places that conventions hold for lie in it."""
+    """The root of the file tools. Conventions also apply to places in it."""
     engine: str = ""
-    """The name of the policy engine: a run that began under a stronger one is not judged by it."""
+    """The name of the policy engine. A run that began under a stronger engine is not judged by a weaker one."""
 
 
 def configured_tools(
@@ -103,10 +103,10 @@ def configured_tools(
     *,
     stand_ins: Sequence[Tool] = (),
 ) -> ToolCatalog:
-    """Return the tools of a worker, as `worker_tools` does.
+    """Return the worker's tools, as `worker_tools` does.
 
     Raises:
-        ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
+        ValueError: A function or manifest cannot be used, two tools have one name, or options name no tool.
     """
     found = worker_tools(config, root, env, store, in_code, stand_ins=stand_ins)
     for each in found:
@@ -126,13 +126,20 @@ def configured_parts(
     in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
 ) -> Parts:
-    """Return the parts that a config asks for; `link` knows the page of a run, `place` is where the worker is at home.
+    """Return the parts for a configuration.
 
-    Functions that an application gives in code are tools beside those of the config. In a test `stand_ins` are asked
-    and called instead.
+    Args:
+        config: The configuration as read.
+        env: Holds the secrets.
+        root: The root of the file tools.
+        knows_attributes: True if the server has our search attributes.
+        link: Returns the page of a run.
+        place: The workplace of the worker.
+        in_code: Tools that an application gives in code.
+        stand_ins: Models and tools that replace the real ones in a test.
 
     Raises:
-        ValueError: Something in the config cannot be had; the text names it.
+        ValueError: Something in the configuration is unavailable. The text names it.
     """
     store = configured_store(config, env, root)
     tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
@@ -199,7 +206,7 @@ def _registry(config: OrgaConfig, env: Mapping[str, str]) -> ModelRegistry:
 
 
 def secret_names(config: OrgaConfig) -> set[str]:
-    """Return the variables that hold secrets although their names do not say so."""
+    """Return the variables that hold secrets although their names do not show it."""
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
     return {
         *secret_variables(config.mcp.servers),

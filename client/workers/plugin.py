@@ -1,4 +1,4 @@
-"""`OrgaPlugin`: our workflows, activities and tools in the worker of somebody's own application."""
+"""`OrgaPlugin`: our workflows, activities and tools in the worker of an application."""
 
 import logging
 import os
@@ -51,23 +51,23 @@ _log = logging.getLogger(__name__)
 
 
 class _ServerAgents:
-    """Agents whose runs are on a server that is asked only when the worker starts, long after its parts were made."""
+    """The agents of a worker. Their server is only contacted when the worker starts, long after they were created."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
         self.knows_attributes = False
 
     async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
-        """Return the setup of a run there."""
+        """Return the setup of a run on that server."""
         setup = await self._agents.setup(request, is_goal=is_goal)
         return setup.with_search_attributes(self.knows_attributes)
 
 
 class _WorkerParts(NamedTuple):
-    """One worker's parts."""
+    """The parts of one worker."""
 
     interceptor: Interceptor
-    """By which the worker is known when it runs."""
+    """Identifies the worker when it runs."""
     parts: Parts
     agents: _ServerAgents
 
@@ -75,14 +75,14 @@ class _WorkerParts(NamedTuple):
 class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     """Adds agents to a Temporal client and its workers: `Client.connect(..., plugins=[OrgaPlugin(...)])`.
 
-    Each worker of that client runs `AgentWorkflow`, `GoalWorkflow`, `SessionWorkflow` and the tools of their agents,
-    beside the workflows and activities of the application.
+    Each worker of that client runs `AgentWorkflow`, `GoalWorkflow`, `SessionWorkflow` and the tools of their agents, in
+    addition to the workflows and activities of the application.
     """
 
     _stand_ins: StandIns | None = None
-    """For a worker under test."""
+    """Replacements for a worker under test."""
     _shutdown_grace = SHUTDOWN_GRACE
-    """Where the application says nothing."""
+    """The default, if the application sets none."""
 
     def __init__(
         self,
@@ -94,18 +94,18 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config: OrgaConfig | Path | str | None = None,
         root: Path | str | None = None,
     ) -> None:
-        """Read the configuration, and put beside it what is given here.
+        """Read the configuration and add what is given here.
 
         Args:
-            agents: Beside those of the configuration.
-            tools: Functions that agents may name: plain, marked by `@tool`, or any `@activity.defn`.
-            mcp_servers: By name, as `[mcp.servers.NAME]`.
+            agents: Agents in addition to those of the configuration.
+            tools: Functions that agents may name: plain, or marked by `@tool` or `@activity.defn`.
+            mcp_servers: Servers by name, as in `[mcp.servers.NAME]`.
             policy: Folder of Cedar files that judge every call.
-            config: A configuration, or its file; None for the `orga.toml` that is found from here upwards, if any is.
-            root: Folder that file tools stay under, where it is not the configuration's; else the working directory.
+            config: A configuration, or its file. None takes the `orga.toml` found from here upwards, if there is one.
+            root: Folder that file tools stay under. None takes the configuration's, else the working directory.
 
         Raises:
-            ConfigError: Something cannot be used, two things have one name, or nobody trusted the file.
+            ConfigError: Something cannot be used, two things have one name, or nobody has trusted the file.
         """
         in_code = InCodeParts(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
         has_config = isinstance(config, OrgaConfig)
@@ -120,13 +120,13 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     @property
     def names(self) -> list[str]:
-        """Of the agents, the tools and the MCP servers that it has, those of the configuration too."""
+        """The names of its agents, tools and MCP servers, including those of the configuration."""
         return [*self.config.agents, *(tool.spec.name for tool in self._functions), *self.config.mcp.servers]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """Let the client write values as ours are written, and say why a run refuses an update.
+        """Let the client write values in our way, and give the reason if a run refuses an update.
 
-        A codec, and all else that its converter has, stays.
+        Its codec and all other parts of its converter stay.
         """
         config["data_converter"] = with_our_converter(config.get("data_converter", DataConverter.default))
         config["interceptors"] = [*config.get("interceptors", ()), UpdateReasons()]
@@ -139,7 +139,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return await next(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """Add what agents need to what the application has.
+        """Add what agents need to the application's own registrations.
 
         Raises:
             ConfigError: The client does not have the plugin, the worker has it twice, or two things have one name.
@@ -170,10 +170,10 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        """Run the worker, with what agents need beside it.
+        """Run the worker together with the services that agents need.
 
         Raises:
-            ConfigError: Policies have judged the runs of the task queue, and there are none now.
+            ConfigError: The task queue's runs were judged by policies, and there are none now.
         """
         async with AsyncExitStack() as around:
             with end_if_not_begun(worker):
@@ -183,10 +183,10 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             await next(bound_shutdown(worker))
 
     async def _check_before_start(self, worker: Worker, made: _WorkerParts) -> None:
-        """Refuse what must not begin, and warn of what may surprise.
+        """Refuse what must not start, and warn about what may surprise.
 
         Raises:
-            ConfigError: As `run_worker`.
+            ConfigError: As for `run_worker`.
         """
         made.agents.knows_attributes = await are_usable(worker.client, _log.warning)
         await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, made.parts.policy))
@@ -197,7 +197,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             _log.warning("%s", open_to_agents)
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
-        """Let a replayer replay runs of ours, too."""
+        """Let a replayer also replay our runs."""
         converter = with_our_converter(config.get("data_converter", DataConverter.default))
         config["data_converter"] = converter
         config["workflows"] = [*config.get("workflows", []), *WORKFLOWS]
@@ -246,6 +246,6 @@ def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
 
 
 def _our_runner(deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
-    """Return the runner of our workflows; with deployment versions they go over as they continue as new."""
+    """Return the runner of our workflows. With deployment versions, runs change version when they continue as new."""
     runner = our_runner()
     return UnpinningRunner(runner) if deployment is not None and deployment.use_worker_versioning else runner

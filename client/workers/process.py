@@ -1,4 +1,4 @@
-"""Starting and stopping a worker beside a command."""
+"""Starts and stops a worker for a command."""
 
 import asyncio
 import signal
@@ -17,13 +17,13 @@ from orga.client.workers.early_start import EarlyWorker, start_writing_to, take_
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.05
-"""Between two questions to the server whether it sees a worker that starts."""
+"""Seconds between two queries whether the server sees the starting worker."""
 END_CHECK_S = 0.01
-"""Between two looks at one that ends, for which the command waits with nothing else to do."""
+"""Seconds between two checks of an ending worker. It is short, because the command does nothing but wait."""
 
 
 class WorkerFailed(OrgaError):
-    """A worker that did not start."""
+    """The worker did not start."""
 
 
 class WorkerProcess:
@@ -35,16 +35,16 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def output(self) -> IO[bytes] | None:
-        """What it writes, when it was spawned with a pipe."""
+        """Its output, if it was started with a pipe."""
         return self._process.stdout
 
     def exit_code(self) -> int | None:
-        """Return how it ended, or None while it runs."""
+        """Return its exit code, or None while it runs."""
         return self._process.poll()
 
     async def ended(self) -> int:
@@ -52,10 +52,10 @@ class WorkerProcess:
         return await asyncio.to_thread(self._process.wait)
 
     async def polls(self, client: Client, task_queue: str) -> None:
-        """Wait until the server sees it.
+        """Wait until the server sees the worker poll.
 
         Raises:
-            WorkerFailed: It ended, or took too long; with what it said last.
+            WorkerFailed: It ended, or took too long. The text has its last output.
         """
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
         while not await self._is_polling(client, task_queue):
@@ -66,14 +66,14 @@ class WorkerProcess:
             await asyncio.sleep(CHECK_S)
 
     async def _is_polling(self, client: Client, task_queue: str) -> bool:
-        """Ask the server, and where that does not tell who polls, go by the worker's own word."""
+        """Ask the server who polls. If the server does not report that, look into the worker's log."""
         there = await poller_identities(client, task_queue)
         if there is None:
             return POLLING_MESSAGE in self._log_text()
         return any(is_of_process(each, self.pid) for each in there)
 
     async def stop(self) -> None:
-        """Ask it to finish what it does, then end it."""
+        """Ask it to finish its work, then end it."""
         deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
         if self.exit_code() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -96,11 +96,11 @@ class WorkerProcess:
                     stream.close()
 
     def _last_log_line(self) -> str:
-        said = " | ".join([line.strip()[:300] for line in self._log_text().splitlines() if line.strip()][-3:])
-        return f"{said or 'it said nothing'}" + (f" (log: {self.log})" if self.log else "")
+        output = " | ".join([line.strip()[:300] for line in self._log_text().splitlines() if line.strip()][-3:])
+        return f"{output or 'it printed nothing'}" + (f" (log: {self.log})" if self.log else "")
 
     def _log_text(self) -> str:
-        """Return what stands in its log; "" without one, or where somebody has removed it."""
+        """Return the content of its log, or "" if there is none or somebody has removed it."""
         try:
             return self.log.read_text(errors="replace") if self.log else ""
         except FileNotFoundError:
@@ -108,14 +108,14 @@ class WorkerProcess:
 
 
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:
-    """Start a worker in the working directory; its output goes to a file in orga's home."""
+    """Start a worker in the working directory. Its output goes to a file in orga's home."""
     begun = take_or_start()
     begun.give(order)
     return WorkerProcess(begun.process, begun.log)
 
 
 def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProcess:
-    """Start a worker that writes where this command does, or into a pipe."""
+    """Start a worker that writes to this command's streams, or into a pipe."""
     begun = EarlyWorker(start_writing_to(subprocess.PIPE if pipe else None), None)
     begun.give(order)
     return WorkerProcess(begun.process, None)
@@ -125,7 +125,7 @@ async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
     """Start a worker and wait until it polls.
 
     Raises:
-        WorkerFailed: It did not.
+        WorkerFailed: It did not start.
     """
     worker = spawn_worker(order)
     try:

@@ -1,4 +1,4 @@
-"""What a worker registers with Temporal for its parts: workflows, activities, interceptors. There is no other list."""
+"""The workflows, activities and interceptors that a worker registers with Temporal. There is no other list."""
 
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -29,16 +29,16 @@ from orga.client.workers.held_loops import remember_blocked_loop
 from orga.client.workers.parts import Parts
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
-"""How old the live text of a model may be, and how soon an abort is heard."""
+"""The age that a model's live text may reach, and the delay until an abort takes effect."""
 
 WORKFLOW_TASKS = max(8, 2 * (os.cpu_count() or 1))
-"""In flight at once; the server keeps the others. They share this process's processor: each of a hundred takes a
-hundred times as long, and one that takes ten seconds is handed to somebody else and done again. Eight at least, since
-one that waits for a local tool holds its place."""
+"""Workflow tasks at a time. The server keeps the others. They share this process's processor, so each of a hundred
+would take a hundred times as long, and a task that takes ten seconds is given to another worker and repeated. The
+minimum is eight, because a task that waits for a local tool keeps its place."""
 
 
 class Registrations(NamedTuple):
-    """What a worker is given."""
+    """The registrations of a worker."""
 
     workflows: list[type[Any]]
     activities: list[Callable[..., Any]]
@@ -46,10 +46,10 @@ class Registrations(NamedTuple):
 
 
 def registrations(client: Client, parts: Parts) -> Registrations:
-    """Return it for these parts.
+    """Return the registrations for these parts.
 
     Raises:
-        ValueError: A tool has the name of an activity of ours.
+        ValueError: A tool has the name of one of our activities.
     """
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
     return Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
@@ -57,7 +57,7 @@ def registrations(client: Client, parts: Parts) -> Registrations:
 
 @asynccontextmanager
 async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
-    """Have at work what a worker needs besides: its source of tools, its store, and the watch over its event loop."""
+    """Run what a worker needs besides: its source of tools, its store, and the watchdog of its event loop."""
     try:
         async with Watchdog(report=remember_blocked_loop).watching(), parts.source or nullcontext():
             yield

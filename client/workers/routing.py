@@ -1,4 +1,4 @@
-"""Which deployment version takes the runs of a task queue, and which one a run is on."""
+"""The deployment version that takes the runs of a task queue, and the one that a run is on."""
 
 import re
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True)
 class Routing:
-    """Of the workflow tasks of a queue; None stands for workers without a version."""
+    """The versions of a queue's workflow tasks. None means workers without a version."""
 
     current: Version | None
-    """Takes new runs, and those that have no version yet."""
+    """The version that takes new runs, and runs that have no version yet."""
     polled: frozenset[Version | None]
-    """Of the workers that poll."""
+    """The versions of the workers that poll."""
 
     @property
     def is_served(self) -> bool:
-        """Whether a worker takes new runs."""
+        """True if a worker takes new runs."""
         return self.current in self.polled
 
     @property
     def waiting(self) -> list[Version]:
-        """Versions whose workers poll and take no new runs."""
+        """The versions whose workers poll but take no new runs."""
         found = [version for version in self.polled if version is not None and version != self.current]
         return sorted(found, key=Version.to_canonical_string)
 
 
 async def routing(client: Client, task_queue: str) -> Routing | None:
-    """Return where a queue's tasks go; None where the server does not tell."""
+    """Return the versions of a queue, or None if the server does not report them."""
     answer = await describe_queue(client, task_queue)
     if answer is None:
         return None
@@ -51,7 +51,7 @@ async def routing(client: Client, task_queue: str) -> Routing | None:
 
 
 async def is_version_missing(client: Client, task_queue: str, version: Version | None) -> bool:
-    """Return whether no worker polls of the version that a run is pinned to."""
+    """Return whether a run is pinned to a version of which no worker polls."""
     if version is None:
         return False
     there = await routing(client, task_queue)
@@ -62,7 +62,7 @@ def deployment_name(text: str) -> str:
     """Return the name of a deployment.
 
     Raises:
-        ValueError: It cannot be one; the server keeps `.` and `:` for itself.
+        ValueError: The name is invalid. The server reserves `.` and `:`.
     """
     if not _NAME.fullmatch(text):
         raise ValueError(f"--deployment {text!r}: 1 to 64 letters, digits, - and _, the first a letter or a digit")
@@ -70,14 +70,14 @@ def deployment_name(text: str) -> str:
 
 
 def make_current_command(version: Version, server: Endpoint) -> str:
-    """Return the command after which new runs come to a version."""
+    """Return the command that sends new runs to a version."""
     where = f"--address {server.address} --namespace {quote(server.namespace)}"
     named = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
     return f"temporal worker deployment set-current-version {where} {named}"
 
 
 def no_workers_text(current: Version, task_queue: str) -> str:
-    """Return what is said where new runs wait for a worker of the current version."""
+    """Return the message that new runs wait for a worker of the current version."""
     name = current.to_canonical_string()
     start = f"start one of that build with: orga worker --deployment {current.deployment_name}"
     return f"runs on task queue {task_queue!r} go to version {name}, of which no worker polls: {start}"

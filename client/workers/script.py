@@ -1,4 +1,4 @@
-"""`async with orga.worker(...) as client`: a worker beside the code of a script, on the server that is configured."""
+"""`async with orga.worker(...) as client`: a worker in the process of a script, on the configured server."""
 
 import hashlib
 import site
@@ -27,7 +27,7 @@ from orga.client.workers.plugin import OrgaPlugin
 from orga.workflows.types.tool_calls.mcp import McpServer
 
 GRACE_OF_A_SCRIPT = timedelta(seconds=5)
-"""What calls in flight get to end in when the block is left: somebody waits for the end of the script."""
+"""Time for running calls to end when the block ends. It is short, because somebody waits for the script."""
 
 MARK_CHARS = 10
 
@@ -45,27 +45,28 @@ async def worker(
     activities: Sequence[Callable[..., Any]] = (),
     task_queue: str | None = None,
 ) -> AsyncGenerator[Client]:
-    """Have a worker in this process, and yield a client whose runs it carries out, as long as the block lasts.
+    """Run a worker in this process until the block ends, and yield a client whose runs it carries out.
 
-    `async with orga.worker() as client: handle = await start_agent(client, "…")`. Without a configured server the
-    embedded one is started. Code that blocks holds the worker up: what takes long is awaited, or left to a thread.
+    Use it as `async with orga.worker() as client: handle = await start_agent(client, "…")`. Without a configured server
+    the embedded one is started. Blocking code stops the worker: await slow operations, or run them in a thread.
 
     Args:
-        agents: As `OrgaPlugin` takes them, and so the next five.
+        agents: As for `OrgaPlugin`, like the next five.
         tools: Functions for agents.
-        mcp_servers: By name.
+        mcp_servers: Servers by name.
         policy: Folder of Cedar files.
         config: A configuration, or its file.
-        root: Of file tools.
-        workflows: Of your own, beside agents and goals.
-        activities: Of your own.
-        task_queue: None for that of this folder and configuration; with anything given in code, for one of this program
-            alone, since no other worker of the folder has that. A notebook, and an application that another program
-            runs, is told apart by its folder and the names of what it is given: where two have the same, say it.
+        root: Root of the file tools.
+        workflows: Your own workflows, in addition to agents and goals.
+        activities: Your own activities.
+        task_queue: The queue to poll. None takes that of this folder and configuration. If anything is given in code,
+            None takes a queue of this program alone, because no other worker of the folder has that code. A notebook,
+            or an application that another program runs, is identified by its folder and the names of what it is given.
+            Name the queue if two of them have the same.
 
     Raises:
-        ConfigError: As `OrgaPlugin`.
-        ServerUnavailable: As `connect`.
+        ConfigError: As for `OrgaPlugin`.
+        ServerUnavailable: As for `connect`.
     """
     plugin = OrgaPlugin(agents=agents, tools=tools, mcp_servers=mcp_servers, policy=policy, config=config, root=root)
     has_own = plugin.has_more_than_the_file or bool(workflows or activities)
@@ -93,10 +94,10 @@ async def worker(
 
 
 def _program_mark(names: Iterable[str]) -> str:
-    """Return what sets the queue of this program apart: the same whenever it is started, so that its runs go on.
+    """Return a suffix for the queue of this program. It is the same at every start, so that its runs continue.
 
-    A program without a file of its own (a notebook, an application that `uvicorn` or `pytest` runs) is known by where
-    it is at work and by these names of what its worker has: another one there has others.
+    A program without a file of its own (a notebook, or an application that `uvicorn` or `pytest` runs) is identified by
+    its working folder and these names of its worker's parts. Another program there has other names.
     """
     program = [str(found)] if (found := _own_file()) else [str(Path.cwd()), *sorted(names)]
     place = "\0".join(program).encode(errors="surrogateescape")
@@ -112,7 +113,7 @@ def _names(
 
 
 def _own_file() -> Path | None:
-    """Return the file of the program that runs, unless it is one that Python or a package brought."""
+    """Return the file of the running program, unless it belongs to Python or a package."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main is None:
         return None

@@ -1,4 +1,4 @@
-"""What stands in for models and tools of a worker that is under test."""
+"""Replacements for the models and tools of a worker under test."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
 class KnownModels(Models, Protocol):
-    """Models by name, and what is known of each before it is asked."""
+    """Models by name, and the checks that need no call."""
 
     def check(self, name: str) -> None:
-        """Raise ValueError for one that cannot be called."""
+        """Raise ValueError for a model that cannot be called."""
         ...
 
     def is_priced(self, name: str) -> bool:
@@ -23,34 +23,34 @@ class KnownModels(Models, Protocol):
 
 
 class StandInModels(KnownModels, Protocol):
-    """Models that stand in for all others."""
+    """Models that replace all others."""
 
     @property
     def default(self) -> str:
-        """The name of the one that an agent has which names none."""
+        """The model of an agent that names none."""
         ...
 
 
 class StandInTool(Tool, Protocol):
-    """A tool that may stand in for another."""
+    """A tool that can replace another."""
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
-        """Return it as a tool of that definition."""
+        """Return this tool under the definition of another."""
         ...
 
 
 @dataclass(frozen=True)
 class StandIns:
-    """Models and tools in place of the configured ones."""
+    """Models and tools that replace the configured ones."""
 
     models: StandInModels
     tools: Sequence[StandInTool] = ()
 
     def among(self, tools: Mapping[str, Tool]) -> ToolCatalog:
-        """Return these tools, with a stand-in in the place of each that it is called as, and all others beside them.
+        """Return the tools, with each replaced that a stand-in is named after, and with the other stand-ins added.
 
         Raises:
-            ValueError: Two stand-ins have one name.
+            ValueError: Two stand-ins have the same name.
         """
         by_name = ToolCatalog(self.tools)
         kept = [tool for name, tool in tools.items() if name not in by_name]

@@ -1,4 +1,4 @@
-"""The tools that a worker has itself, those of MCP servers included, and the source of each."""
+"""The tools of a worker, including those of MCP servers, and the source of each."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ class WorkerTool:
     source: str
     """`built-in`, an import path, the file of a manifest, or `given in code`."""
     digest: str = ""
-    """Of the code of a Python function, with all modules that came with it."""
+    """Digest of a Python function's code, including all modules that came with it."""
 
 
 def worker_tools(
@@ -48,11 +48,11 @@ def worker_tools(
 ) -> list[WorkerTool]:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
-    With a `store` the tools that recall and store are among the built-in ones. Functions that an application gives in
-    code stand beside them, and in a test the `stand_ins` whose names no tool has.
+    With a `store`, the tools that recall and store knowledge are among the built-in ones. An application's functions
+    and a test's `stand_ins` are added, the latter only under names that no tool has.
 
     Raises:
-        ValueError: A function or a manifest that cannot be used, options for no tool.
+        ValueError: A function or manifest cannot be used, or options name no tool.
     """
     wanted = config.tools
     rules = rules_in_use(config, root, env)
@@ -83,7 +83,7 @@ def worker_tools(
 
 
 def manifest_secrets(config: OrgaConfig) -> list[str]:
-    """Return the variables of the environment that hold credentials, by the manifests that the config names."""
+    """Return the environment variables that hold credentials, according to the configured manifests."""
     return [name for file in configured_manifests(config) for name in secret_variables(file.manifest)]
 
 
@@ -98,10 +98,10 @@ def _manifest_tool(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapp
 async def available_tools(
     config: OrgaConfig, root: Path, env: Mapping[str, str], say: Callable[[str], None]
 ) -> AsyncGenerator[list[WorkerTool]]:
-    """Yield the tools, ready to be called; `say` is told of servers that cannot be reached.
+    """Yield the tools, ready to be called. `say` is called with each server that cannot be reached.
 
     Raises:
-        ValueError: Something in the config cannot be had, or two tools have one name.
+        ValueError: Something in the configuration is unavailable, or two tools have one name.
     """
     own = worker_tools(config, root, env, configured_store(config, env, root))
     configured = configured_servers(config, ToolCatalog(each.tool for each in own), env)
@@ -122,7 +122,7 @@ async def available_tools(
 
 
 class _OfferedTool:
-    """A server's tool with the definition that it has now."""
+    """A server's tool with its current definition."""
 
     def __init__(self, spec: ToolSpec, tool: Tool) -> None:
         self.spec = spec

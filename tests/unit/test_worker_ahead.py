@@ -138,7 +138,7 @@ def test_the_end_of_a_worker_whose_log_is_gone_is_told_all_the_same(home: Path) 
     begun = a_dead_one()
     assert begun.log is not None
     begun.log.unlink()
-    with pytest.raises(WorkerFailed, match=r"the worker ended at its start.*it said nothing"):
+    with pytest.raises(WorkerFailed, match=r"the worker ended at its start.*it printed nothing"):
         asyncio.run(WorkerProcess(begun.process, begun.log).polls(cast(Client, Untold()), "q"))
     begun.end()
 
