@@ -1,4 +1,4 @@
-"""Where in a chain of histories an iteration ended: the workflow task that schedules the next model call."""
+"""Finds the end of an iteration in a chain of histories: the workflow task that schedules the next model call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from orga.workflows.types.names import PROMPT_ACTIVITIES
 
 @dataclass(frozen=True)
 class Boundary:
-    """The end of an iteration; that of iteration 0 is when the run was prepared."""
+    """The end of an iteration. Iteration 0 ends when the run is prepared."""
 
     workflow_id: str
     run_id: str
     iteration: int
     event_id: int
-    """Completion of the workflow task that saw all of the iteration."""
+    """Completion of the workflow task that has processed the whole iteration."""
     at: datetime
     """Workflow time in that task."""
 
@@ -47,7 +47,7 @@ def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) ->
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
                 return boundary_at(workflow_id, run, iteration, task)
-    raise NoSuchIteration(workflow_id, iteration, begun, max(first - 1, 0))  # a fork has no end of what it shares
+    raise NoSuchIteration(workflow_id, iteration, begun, max(first - 1, 0))
 
 
 def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:
@@ -58,7 +58,7 @@ def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int
 
 
 def _model_call_iteration(event: HistoryEvent) -> int:
-    """Return the iteration whose model call this event schedules, else 0."""
+    """Return the iteration whose model call this event schedules, or 0."""
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return 0
     attributes = event.activity_task_scheduled_event_attributes

@@ -1,7 +1,7 @@
-"""What others send to a live run: an argument that says nothing here, and takes long to read, is not read.
+"""Limits what others send to a live run: an argument that is too large to be valid and slow to read is not read.
 
-All signals that came since the last workflow task are read in one, which the SDK gives two seconds; what takes longer
-is tried again for ever. Who replays a run, or folds its history, leaves out the same.
+One workflow task reads all signals that arrived since the last one, and the SDK gives it two seconds. A task that takes
+longer is repeated for ever. Replays, and folds of the history, leave out the same arguments.
 """
 
 import json
@@ -14,29 +14,30 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation, Work
 from orga.workflows.types.json_text import has_more_parts, without_strings
 
 MAX_OBJECT_BYTES = 700_000
-"""Of an argument that is no text. The largest that says something is the result which a person gives to go on with."""
+"""Limit for an argument that is no text. The largest valid one is the result that a person gives a run to use."""
 
 MAX_PARTS = 1_000
-"""Of an argument that is no text: its lists, objects and commas."""
+"""Limit for an argument that is no text: its lists, objects and commas together."""
 
 MAX_DIGITS = 400
-"""Of a number; longer ones take a time that is quadratic in their length."""
+"""Limit for a number. The time to parse one is quadratic in its length."""
 
 MAX_UPDATE_BYTES = 1_900_000
-"""Of all arguments of an update. The answer to it repeats them, and the server takes no answer of 2 MiB."""
+"""Limit for all arguments of an update. Its answer repeats them, and the server refuses answers of 2 MiB."""
 
 _DIGITS = re.compile(rb"[0-9]++")
 
 
 def bounded_payloads(payloads: Iterable[Payload]) -> list[Payload]:
-    """Return the arguments, in place of those that are not read a text that says so."""
+    """Return the arguments. One that is not read is replaced by a text that says so."""
     return [_placeholder(payload) if _is_too_large(payload.data) else payload for payload in payloads]
 
 
 def bound_activation(activation: WorkflowActivation) -> None:
-    """Bound what signals and updates bring.
+    """Limit the arguments of signals and updates.
 
-    An update of too many bytes is taken out: the server tells its sender that it was not taken, and the run goes on.
+    An update with too many bytes is removed. The server reports to its sender that it was not taken, and the run
+    continues.
     """
     jobs = [job for job in activation.jobs if not _is_large_update(job)]
     for job in jobs:
@@ -68,5 +69,5 @@ def _is_too_large(data: bytes) -> bool:
 
 
 def _placeholder(payload: Payload) -> Payload:
-    told = f"[not read: an argument of {len(payload.data)} bytes that is no text]"
-    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(told).encode())
+    text = f"[not read: an argument of {len(payload.data)} bytes that is no text]"
+    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(text).encode())

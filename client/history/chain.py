@@ -1,4 +1,4 @@
-"""The runs of a chain: one run of an agent through all its continue-as-new runs, as far as the server keeps them."""
+"""The chain of a run: its continue-as-new segments, as far as the server keeps them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ _OTHER_RUNS = {
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_CRON_SCHEDULE,
 }
-"""What begins a run anew under the same id. The time-skipping server names no initiator at all."""
+"""Initiators that start an unrelated run under the same id. The time-skipping server names no initiator."""
 
 
 @dataclass(frozen=True)
 class RunChain:
-    """Ids of the runs, oldest first."""
+    """Run ids of the segments, oldest first."""
 
     workflow_id: str
     run_ids: tuple[str, ...]
     is_cut: bool = False
-    """Whether the oldest runs are past the server's retention."""
+    """True if the server no longer has the oldest segments."""
     length: int = 0
-    """Events that the latest run had when the chain was read; 0 where another run was named as the last."""
+    """Events of the latest run when the chain was read. 0 if another run was named as the last."""
 
 
 async def run_chain(
     client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUN_WORKFLOWS
 ) -> RunChain:
-    """Return the chain that ends with the latest run of this id, or with `last_run`; a run of these kinds.
+    """Return the chain that ends with the latest run of this id, or with `last_run`.
 
     Raises:
         RunNotFound: No run has this id.
-        NotAnAgent: The id belongs to a workflow of another type.
+        NotAnAgent: The workflow is not of these kinds.
     """
     run_ids: list[str] = []
     run_id, length = (last_run, 0) if last_run else await _latest_run(client, workflow_id, kinds)
@@ -59,9 +59,9 @@ async def run_chain(
 
 
 async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) -> bool:
-    """Return whether a run of the chain was reset: another goes on from there, and the latest one was terminated.
+    """Return whether a run of the chain was reset: a reset terminates the latest run, and another continues.
 
-    No chain has a run that was reset before the chain was read: its place has the run that goes on.
+    A run that was reset before the chain was read is not in it. The chain has the run that continued instead.
     """
     for run_id in reversed(run_ids):
         try:
@@ -77,14 +77,14 @@ async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class RunHistory:
-    """The whole history of one run, whose own id is not in it once it was reset."""
+    """The whole history of one run. After a reset, the history itself no longer has the run's id."""
 
     run_id: str
     history: WorkflowHistory
 
     @property
     def events(self) -> Sequence[HistoryEvent]:
-        """The events, numbered from 1 without a gap."""
+        """The events, numbered from 1 without gaps."""
         return self.history.events
 
 
@@ -98,18 +98,18 @@ async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
 
 
 def history_error(workflow_id: str, error: RPCError) -> OrgaError:
-    """Return what a user is told when the server does not hand a history out."""
-    told = f"the history of {workflow_id!r} cannot be read: {error.message}"
-    return ServerLost(told) if is_lost(error) else OrgaError(f"{told}; see `orga doctor`")
+    """Return the error for a user if the server does not return a history."""
+    problem = f"the history of {workflow_id!r} cannot be read: {error.message}"
+    return ServerLost(problem) if is_lost(error) else OrgaError(f"{problem}; see `orga doctor`")
 
 
 def _specific_kinds(kinds: Collection[str]) -> Collection[str]:
-    """Return the kinds that are meant where these are not all runs of ours."""
+    """Return the kinds for an error message, or none if these are all our kinds."""
     return () if set(kinds) == set(RUN_WORKFLOWS) else kinds
 
 
 async def _latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
-    """Return the id of the latest run, and how many events it has."""
+    """Return the id of the latest run and its number of events."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -122,7 +122,7 @@ async def _latest_run(client: Client, workflow_id: str, kinds: Collection[str]) 
 
 
 async def read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
-    """Return what a run was started with."""
+    """Return the input and other attributes with which a run was started."""
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes

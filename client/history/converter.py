@@ -1,4 +1,4 @@
-"""How values are written to histories: clear JSON by pydantic, unset fields left out."""
+"""How values are written to histories: plain JSON by pydantic, without unset fields."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -10,24 +10,24 @@ from temporalio.converter import DataConverter, EncodingPayloadConverter
 
 
 class UnreadablePayload:
-    """Stands for a payload that is not what its encoding says."""
+    """Replaces a payload that cannot be decoded."""
 
     def __str__(self) -> str:
         return "[unreadable]"  # the same in every process, since it may become part of a conversation
 
 
 class FrugalPayloadConverter(PydanticPayloadConverter):
-    """Leaves out what was not set: defaults cost no history.
+    """Omits unset fields, so that defaults take no space in histories.
 
-    The SDK makes one for each run and each workflow task; what they are made of keeps no state but what it knows of
-    types, so all of them share it.
+    The SDK creates a converter for each run and each workflow task. The parts inside hold nothing but caches of types,
+    so all converters share them.
     """
 
     def __init__(self) -> None:
         self.converters = _converters()
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
-        """Read payloads; one that cannot be read where anything is welcome becomes `Unreadable`.
+        """Read payloads. If any type is accepted, a payload that cannot be read becomes an `UnreadablePayload`.
 
         Otherwise a starter's broken bytes would fail the workflow task again and again.
         """
@@ -38,7 +38,7 @@ class FrugalPayloadConverter(PydanticPayloadConverter):
     def _decode_any(self, payload: Payload) -> Any:
         try:
             return super().from_payloads([payload], None)[0]
-        except Exception:  # whatever a converter makes of bytes that are not what they say
+        except Exception:  # converters raise anything for broken bytes
             return UnreadablePayload()
 
 

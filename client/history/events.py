@@ -33,9 +33,10 @@ async def happenings(
     follow: bool = False,
     observe: Callable[[HistoryEvent], None] | None = None,
 ) -> AsyncGenerator[Happening]:
-    """Yield the events of one run that a fold can use, in order, payloads decoded by the client's codec.
+    """Yield the events of one run that a fold uses, in order. The client's codec decodes the payloads.
 
-    With `follow`, wait for new events until the run ends. `observe` gets each event after what it brings was yielded.
+    With `follow`, wait for new events until the run ends. `observe` is called with each event after its happening was
+    yielded.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     values = RunValues(client.data_converter, client.namespace, workflow_id)
@@ -53,7 +54,7 @@ async def _observe_each(
 
 
 async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
-    """Yield what a fold can use of the events of one run, from its first event on."""
+    """Yield the happenings that a fold uses. The events must be those of one run, from its first on."""
     reader = _EventReader(values)
     async for event in events:
         happening = await reader.read(event)
@@ -62,10 +63,10 @@ async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) ->
 
 
 async def folded_context(client: Client, history: ServerHistory, iteration: int) -> tuple[Message, ...]:
-    """Return what the model call of an iteration was about; of one that began elsewhere, what was carried over.
+    """Return the messages of an iteration's model call. Without a call in this run, return those carried over.
 
     Raises:
-        DigestMismatch: Some model call is about other messages than the history holds.
+        DigestMismatch: A model call's digest does not fit the messages in the history.
     """
     fold, found = ContextFold(), tuple[Message, ...]()
     try:
@@ -83,13 +84,13 @@ async def _as_async(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEve
 
 
 class WorkflowHistory:
-    """The history behind `orga.activities.models.conversations`: a run's own, read through the worker's client."""
+    """The run's own history for `orga.activities.models.conversations`, read through the worker's client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
-        """Return what the model call of that iteration is about."""
+        """Return the context of that iteration's model call."""
         fold = ContextFold()
         try:
             async for happening in happenings(self._client, run.workflow_id, run.run_id):
@@ -102,15 +103,15 @@ class WorkflowHistory:
 
 
 NO_RESET = "no reset was made here"
-"""Why a run takes no notice of somebody's word that it was set back."""
+"""The reason why a run ignores a signal that claims a rewind."""
 
 
 UNRECORDED = "an earlier attempt failed; no history holds how"
-"""Of a local activity that was tried again within its workflow task, and of any on Temporal's test server."""
+"""For a local activity that was retried within its workflow task, and for any retry on Temporal's test server."""
 
 
 class _OpenActivity(NamedTuple):
-    """One that is under way, and what its values are read by."""
+    """A running activity, and the converter for its values."""
 
     name: str
     key: str
@@ -121,7 +122,7 @@ class _OpenActivity(NamedTuple):
 
 
 class _EventReader:
-    """Decodes events; remembers which activity a completion belongs to."""
+    """Decodes events, and remembers which activity a completion belongs to."""
 
     def __init__(self, values: RunValues) -> None:
         self._values = values
@@ -129,7 +130,7 @@ class _EventReader:
         self._task_queue = ""
         self._activities: dict[int, _OpenActivity] = {}
         self._failed_before: dict[str, str] = {}
-        """By the id of a local activity that is tried again."""
+        """Failure texts by the id of a local activity that will be retried."""
         self._is_reset = False
         self._build = ""
 
@@ -141,7 +142,7 @@ class _EventReader:
         return _read_values(self._own, await decode_payloads(self._own, payloads))
 
     async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
-        """Return the arguments of a signal or an update, as far as the run reads them."""
+        """Return the arguments of a signal or update, limited as the run reads them."""
         return _read_values(self._own, bounded_payloads(await decode_payloads(self._own, payloads)))
 
     def _pop_activity(self, scheduled_event_id: int) -> _OpenActivity:
@@ -170,7 +171,7 @@ class _EventReader:
         return self.happening("signaled", event, name=attributes.signal_name, value=value, text=refused)
 
     async def task_failed(self, event: HistoryEvent) -> None:
-        """Note a reset: a run believes in it only until its next workflow task is done."""
+        """Note a reset. A run accepts a rewind signal only until its next workflow task completes."""
         self._is_reset = self._is_reset or bool(event.workflow_task_failed_event_attributes.base_run_id)
 
     async def task_completed(self, event: HistoryEvent) -> Happening | None:
@@ -192,13 +193,13 @@ class _EventReader:
         )
 
     async def begun(self, event: HistoryEvent) -> None:
-        """Note the attempt that is the last: the server writes its beginning once the activity has ended."""
+        """Note the last attempt. The server writes the start event only when the activity has ended."""
         attributes = event.activity_task_started_event_attributes
         begun = self._activities.get(attributes.scheduled_event_id)
         if begun is None or attributes.attempt < 2:
             return
         failure = attributes.last_failure
-        is_lost = failure.HasField("timeout_failure_info")  # its worker died, which is no failure of the call
+        is_lost = failure.HasField("timeout_failure_info")  # its worker died: the call itself did not fail
         is_recorded = attributes.HasField("last_failure")
         text = "" if is_lost else await failure_text(begun.converter, failure) if is_recorded else UNRECORDED
         self._activities[attributes.scheduled_event_id] = begun._replace(
@@ -236,7 +237,7 @@ class _EventReader:
         name, key, attempt = data["activity_type"], data["activity_id"], data.get("attempt") or 1
         converter = self._values.of_local_activity(name, key, self._task_queue)
         text = await failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
-        if data.get("backoff"):  # it is tried again after a timer
+        if data.get("backoff"):  # it will be retried after a timer
             self._failed_before[key] = text
             return None
         before = "" if attempt < 2 else self._failed_before.pop(key, UNRECORDED)
@@ -355,7 +356,7 @@ def _read_values(converter: DataConverter, items: list[Payload]) -> list[Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON has it; bytes as the workflow reads them, too."""
+    """Return a value as JSON. Bytes are decoded as the workflow decodes them."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value) if isinstance(value, UnreadablePayload) else value

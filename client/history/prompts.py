@@ -1,4 +1,4 @@
-"""The prompt of a turn, rebuilt from the history, every digest on the way to it checked."""
+"""Rebuilds the prompt of a model call from the history, and checks every digest up to it."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,28 +20,28 @@ from orga.workflows.types.status import Happening
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model was sent for one turn."""
+    """What a model was sent in one iteration."""
 
     iteration: int
     turn: str
-    """`reason` of an agent's run, `goal_plan` and the like of a goal's."""
+    """`reason` of an agent's run, `goal_plan` and others of a goal's."""
     digest: str
-    """Of the conversation, as the run recorded it; the messages have it."""
+    """Digest of the conversation as the run recorded it, checked against the messages."""
     request: ModelRequest
 
 
 class NoPrompt(OrgaError):
-    """The run has no such turn, or no model was asked in it."""
+    """The run has no such iteration, or no model was called in it."""
 
 
 async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Prompt:
-    """Return the prompt of a turn; no worker is needed.
+    """Return the prompt of an iteration. No worker is needed.
 
     Raises:
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
-        NoPrompt: There is none of that turn.
-        OrgaError: The history does not hold what the model was asked about.
+        NoPrompt: There is no prompt in that iteration.
+            OrgaError: The history does not contain the messages of the call.
     """
     chain = await run_chain(client, workflow_id)
     search = _PromptSearch(iteration)
@@ -53,14 +53,12 @@ async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Promp
     except RPCError as error:
         raise history_error(workflow_id, error) from error
     except (DigestMismatch, ValidationError) as error:
-        raise OrgaError(
-            f"the history of {workflow_id!r} does not hold together: {error}; `orga verify` tells what does not"
-        ) from None
+        raise OrgaError(f"the history of {workflow_id!r} is inconsistent: {error}; `orga verify` shows where") from None
     return search.found(chain)
 
 
 class _PromptSearch:
-    """Goes through the events of a chain up to those of the turn; the last call of the turn counts."""
+    """Reads the events of a chain up to the iteration. Its last call counts."""
 
     def __init__(self, iteration: int) -> None:
         self._iteration = iteration
@@ -85,19 +83,17 @@ class _PromptSearch:
             self._is_planned = reply.get("model") == PLANNED_MODEL
 
     def found(self, chain: RunChain) -> Prompt:
-        """Return the prompt; of a turn that no model was asked in there is none."""
+        """Return the prompt, or raise NoPrompt if no model was called."""
         named = f"run {chain.workflow_id!r}"
         if self._is_planned:
-            raise NoPrompt(
-                f"no model was asked in turn {self._iteration} of {named}: its plan had all that was to be said"
-            )
+            raise NoPrompt(f"no model was asked in turn {self._iteration} of {named}: its plan already had the reply")
         if self._prompt is None:
             there = (
                 f"there are {self._iterations[0]} to {self._iterations[-1]}"
                 if self._iterations
                 else "no model was asked yet"
             )
-            gone = "; the server has its oldest turns no longer" if chain.is_cut else ""
+            gone = "; the server no longer has its oldest turns" if chain.is_cut else ""
             raise NoPrompt(f"{named} has no turn {self._iteration}; {there}{gone}")
         return self._prompt
 

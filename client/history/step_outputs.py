@@ -1,4 +1,4 @@
-"""What a step of a goal brought, whole, as its history holds it; the journal refers to it by its place."""
+"""Finds the full output of a goal's step in its history. The journal only refers to it by its place."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,32 +23,32 @@ from orga.workflows.types.tool_calls.tools import ToolOutput
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of a step."""
+    """The outcome of a step."""
 
     step: str
     place: str
-    """Of its latest call, `<turn>.<index>`: `place` of `StepExecuted` in the journal."""
+    """Place of its latest call, `<turn>.<index>`, as in `StepExecuted` of the journal."""
     status: str
     output: str
-    """Whole; of a step that failed why."""
+    """The full output, or the reason of a failure."""
 
 
 class NoOutput(OrgaError):
-    """The goal has no such step, or nothing of it is left."""
+    """The goal has no such step, or its output is no longer available."""
 
 
 async def step_output(client: Client, workflow_id: str, step: str) -> StepResult:
-    """Return what a step brought, live or ended; no worker is needed.
+    """Return the output of a step, of a live or an ended goal. No worker is needed.
 
     Args:
         client: From `connect`.
-        workflow_id: The goal.
-        step: Its id in the plan, or the place of its call.
+        workflow_id: The id of the goal.
+        step: The id of the step in the plan, or the place of its call.
 
     Raises:
         RunNotFound: No goal has this id.
         NotAnAgent: The id belongs to a workflow of another type.
-        NoOutput: There is no such step, or it was not carried out yet.
+        NoOutput: There is no such step, or it was not executed yet.
     """
     chain = await run_chain(client, workflow_id, kinds=(GOAL_WORKFLOW,))
     found = _StepOutputs()
@@ -63,24 +63,24 @@ async def step_output(client: Client, workflow_id: str, step: str) -> StepResult
 
 
 class _StepOutputs:
-    """Takes in the events of a goal, in order; of a step that was carried out again the latest call counts."""
+    """Folds the events of a goal in order. If a step was executed again, its latest call counts."""
 
     def __init__(self) -> None:
         self._fold = ContextFold()
         self._planned_steps: dict[str, None] = {}
         self._executed_steps: dict[str, dict[str, Any]] = {}
-        """The notes, by step."""
+        """The data of the notes, by step."""
         self._outputs: dict[str, str] = {}
-        """By place."""
+        """Outputs by place."""
         self._call_ids: dict[str, str] = {}
         """The ids of the calls, by place."""
 
     def begin_run(self) -> None:
-        """Go on with the next run of the chain."""
+        """Continue with the next run of the chain."""
         self._fold = ContextFold()
 
     def feed(self, happening: Happening) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         self._fold.feed(happening)
         match happening.kind:
             case "started" if len(happening.value or []) > 1 and happening.value[1] is not None:
@@ -102,13 +102,13 @@ class _StepOutputs:
                 pass
 
     def _add_past_steps(self, past: GoalState) -> None:
-        """Take in steps of a fork's past, or of runs that are gone: their results stand in the conversation."""
+        """Add steps from a fork's past or from deleted runs. Their results are in the conversation."""
         for step in past.pursuit.steps:
             self._planned_steps[step.id] = None
             if step.state != "open" and step.id not in self._executed_steps:
                 status = "failed" if step.error else "ok"
-                told = {"step": step.id, "place": step.place, "status": status, "error": step.error}
-                self._executed_steps[step.id] = told
+                data = {"step": step.id, "place": step.place, "status": status, "error": step.error}
+                self._executed_steps[step.id] = data
                 self._outputs |= _result_texts(past.conversation.messages, {step.call_id: step.place})
 
     def _add_note(self, note: Note) -> None:
@@ -119,33 +119,33 @@ class _StepOutputs:
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
     def of(self, workflow_id: str, named: str) -> StepResult:
-        """Return what became of the step.
+        """Return the outcome of the step.
 
         Raises:
             NoOutput: There is none.
         """
-        executed = {step: told for step, told in self._executed_steps.items() if named in {step, told.get("place")}}
+        executed = {step: data for step, data in self._executed_steps.items() if named in {step, data.get("place")}}
         if not executed:
             known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
             if named in known:
                 raise NoOutput(f"step {named!r} of goal {workflow_id!r} has not been carried out yet")
             there = known_names_hint(named, known) if known else "it has no plan yet"
             raise NoOutput(f"goal {workflow_id!r} has no step {named!r}; {there}")
-        step, told = (named, executed[named]) if named in executed else [*executed.items()][-1]
-        place, status = str(told.get("place", "")), str(told.get("status", ""))
+        step, data = (named, executed[named]) if named in executed else [*executed.items()][-1]
+        place, status = str(data.get("place", "")), str(data.get("status", ""))
         shown = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
         texts = {**shown, **self._outputs} if status == "ok" else shown
         if place not in texts and status == "ok":
             raise NoOutput(f"the history of {workflow_id!r} does not hold the output of step {step!r} any more")
-        return StepResult(step, place, status, texts.get(place) or str(told.get("error", "")))
+        return StepResult(step, place, status, texts.get(place) or str(data.get("error", "")))
 
 
 def _step_call_place(place: str) -> str:
-    """Return the place of the call that a try or an alternative belongs to: `2.0` of `2.0.f1`."""
+    """Return the place of the call that an attempt or alternative belongs to: `2.0` of `2.0.f1`."""
     return ".".join(place.split(".")[:2])
 
 
 def _result_texts(messages: Iterable[Message], places: Mapping[str, str]) -> dict[str, str]:
-    """Return by place what the model was shown of these calls."""
+    """Return, by place, the results of these calls as the model saw them."""
     results = (message for message in messages if message.role == "tool" and message.call_id in places)
     return {places[message.call_id or ""]: undelimited_text(message.text) for message in results}

@@ -1,6 +1,6 @@
-"""The values of a run's history, as the SDK reads them: each in the context in which it was written.
+"""Decodes the values of a run's history, each in the context in which it was written.
 
-A codec may have a key for each workflow, an external storage hold what is large; both are the application's.
+The application's codec may have a key for each workflow, and its external storage may hold large values.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,21 +27,21 @@ class RunValues:
 
     @property
     def own(self) -> DataConverter:
-        """For what the run was sent, has noted and returned."""
+        """The converter for the run's input, signals, notes and result."""
         return self.of_child(self.workflow_id)
 
     def of_child(self, workflow_id: str) -> DataConverter:
-        """Return the converter for what goes to and comes from another workflow."""
+        """Return the converter for values sent to and received from another workflow."""
         return self.converter.with_context(WorkflowSerializationContext(self.namespace, workflow_id))
 
     def of_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
-        """Return the converter for the input of an activity, its result and its failure."""
+        """Return the converter for the input, result and failure of an activity."""
         return self._converter_for(
             scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False
         )
 
     def of_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
-        """Return the converter for the result of an activity that the workflow's own worker carried out."""
+        """Return the converter for the result of an activity that the workflow's own worker executed."""
         return self._converter_for(name, activity_id, task_queue, is_local=True)
 
     def _converter_for(self, name: str, activity_id: str, task_queue: str, *, is_local: bool) -> DataConverter:
@@ -58,21 +58,21 @@ class RunValues:
 
 
 def values_of(client: Client, history: WorkflowHistory) -> RunValues:
-    """Return how the values of a history are read that a client's server has."""
+    """Return the values of a history on a client's server."""
     return values_in(history, client.data_converter, client.namespace)
 
 
 def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str) -> RunValues:
-    """Return how the values of a history are read, wherever it is kept."""
+    """Return the values of a history, wherever it is kept."""
     started = history.events[0].workflow_execution_started_event_attributes
     return RunValues(converter, namespace, history.workflow_id, started.workflow_type.name)
 
 
 async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
-    """Return payloads as they were before a codec and an external storage took them; those given stay as they are.
+    """Return payloads without codec and external storage. The arguments are not changed.
 
     Raises:
-        OrgaError: They lie in an external storage, and the converter has none.
+        OrgaError: They are in an external storage, and the converter has none.
     """
     copies = Payloads(payloads=payloads)
     try:
@@ -87,18 +87,20 @@ async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload])
 
 
 async def failure_text(converter: DataConverter, failure: Failure) -> str:
-    """Return the innermost message, with its type where it has one."""
+    """Return the innermost message, preceded by its type if it has one."""
     while failure.HasField("cause"):
         failure = failure.cause
     message = failure.message
     if failure.HasField("encoded_attributes"):
-        said = converter.payload_converter.from_payloads(await decode_payloads(converter, [failure.encoded_attributes]))
-        message = _message_in(said) or message
+        attributes = converter.payload_converter.from_payloads(
+            await decode_payloads(converter, [failure.encoded_attributes])
+        )
+        message = _message_in(attributes) or message
     kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
     return f"{kind}: {message}" if kind else message
 
 
-def _message_in(said: Sequence[Any]) -> str:
-    attributes = cast("dict[str, Any]", said[0]) if said and isinstance(said[0], dict) else {}
+def _message_in(values: Sequence[Any]) -> str:
+    attributes = cast("dict[str, Any]", values[0]) if values and isinstance(values[0], dict) else {}
     message = attributes.get("message")
     return message if isinstance(message, str) else ""

@@ -1,8 +1,8 @@
-"""Follows a run live: its journal entry by entry, and the activities that are under way with the text that streams in.
+"""Follows a run live: its journal entries, and its running activities with the text that streams in.
 
-One watcher reads a run for all its readers in this process. It waits for the history by a long poll, and looks at
-activities only while the history says that some are under way: a run that waits for a person costs one open request.
-The journal comes from the history and live activities from heartbeats, so watching a run adds no event to it.
+One watcher reads a run for all its readers in this process. It waits for the history by a long poll, and queries
+activities only while the history shows running ones. So a run that waits for a person costs one open request.
+The journal comes from the history, and live activities from heartbeats, so watching a run adds no event to it.
 """
 
 import asyncio
@@ -32,45 +32,45 @@ from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 
 LOST_SERVER_S = 60.0
-"""Seconds for which a server that went away is waited for."""
+"""Seconds to wait for a lost server."""
 
 STABLE_CONNECTION_S = 15.0
-"""Seconds. A connection that has lasted so long was lost, and can be had again; one that ends sooner may never last."""
+"""Seconds. A connection that lasted this long is worth reopening. One that ends sooner may never last."""
 
 AGAIN_S = 1.0
 """Seconds until a lost server is tried again."""
 
 FIRST_LOOK_S, LAST_LOOK_S = 0.3, 1.0
-"""Seconds between two looks at activities: the pause grows while nothing about them changes."""
+"""Seconds between two queries of activities. The pause grows while nothing changes."""
 
 KEPT_ENTRIES = 1_000
-"""The newest entries, kept for readers; who is further behind reads the history."""
+"""The newest entries, kept for readers. A reader that is further back reads the history."""
 
 
 class LiveActivity(Record):
-    """What a run does at the moment: a model call with the text so far, or a tool call. It is not part of the journal.
+    """A model call with its text so far, or a tool call, while it runs. It is not part of the journal.
 
-    It is yielded whenever it changes, the last time with `is_over`. The journal tells what came of it.
+    It is yielded whenever it changes, and for the last time with `is_over`. The journal then has its outcome.
     """
 
     run: str
-    """Id of the run that it belongs to: the run that is followed, or one that this has delegated to."""
+    """Id of its run: the run that is followed, or one of its delegates."""
     activity_id: str
-    """Unique in its run while it is under way."""
+    """Unique in its run while the activity is running."""
     name: str
-    """`reason` and other turns of a model, or the name of a tool."""
+    """`reason` or another goal prompt, or the name of a tool."""
     attempt: int = 1
-    """Counted from 1."""
+    """Number of the attempt, from 1."""
     text: str = ""
-    """The end of what the model has written so far, at most 2,000 characters; of a tool its latest note."""
+    """The end of the model's text so far, at most 2,000 characters. For a tool, its latest note."""
     failure: str = ""
-    """Why the attempt before this one failed."""
+    """Why the previous attempt failed."""
     since: datetime | None = None
-    """Start of this attempt; None while it waits for a worker, or to be tried again."""
+    """Start of this attempt. None while it waits for a worker or for a retry."""
     retry_at: datetime | None = None
-    """When it will be tried again, where an attempt has failed."""
+    """Time of the next attempt, if one has failed."""
     is_over: bool = False
-    """Whether it is no longer under way."""
+    """True once the activity is no longer running."""
 
     def over(self) -> Self:
         """Return the same activity at its end."""
@@ -81,7 +81,7 @@ RunEvent = JournalEntry | LiveActivity
 
 
 async def run_events(client: Client, workflow_id: str, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
-    """Yield what happens in a run until it ends; `AgentHandle.events` says how."""
+    """Yield what happens in a run until it ends, as `AgentHandle.events` describes it."""
     start = _parse_position(after)
     async with _shared_watcher(client, workflow_id) as watcher:
         reader = _JournalReader(watcher, start)
@@ -100,7 +100,7 @@ class _Position(NamedTuple):
 
     sequence: int = -1
     hash: str = ""
-    """The beginning of its hash; empty where only its sequence is known."""
+    """The beginning of its hash, or "" if only its sequence is known."""
 
 
 _AFTER = re.compile(r"(-1|\d{1,15})(?:-([0-9a-f]+))?")
@@ -111,8 +111,8 @@ def _parse_position(after: int | str | None) -> _Position:
         return _Position()
     if found := _AFTER.fullmatch(str(after)):
         return _Position(int(found[1]), found[2] or "")
-    told = "is neither the sequence nor the cursor of a journal entry. Pass entry.sequence or entry.cursor"
-    raise InvalidInput(f"after: {after!r} {told}")
+    problem = "is neither the sequence nor the cursor of a journal entry. Pass entry.sequence or entry.cursor"
+    raise InvalidInput(f"after: {after!r} {problem}")
 
 
 _Key = tuple[str, str]
@@ -120,18 +120,18 @@ _Key = tuple[str, str]
 
 
 class _JournalReader:
-    """Where one reader is in what a watcher reads."""
+    """The position of one reader in the journal of a watcher."""
 
     def __init__(self, watcher: "_Watcher", start: _Position) -> None:
         self._watcher = watcher
         self._next = start.sequence + 1
         self._start: _Position | None = start
-        """None once it is known whether the journal still has it."""
+        """None once it is known whether the journal still has this entry."""
         self._rewinds = len(watcher.rewinds)
         self._yielded: dict[_Key, LiveActivity] = {}
 
     async def news(self) -> AsyncGenerator[RunEvent]:
-        """Yield what this reader has not seen: activities that are over, entries, then activities that have changed."""
+        """Yield what is new for this reader: finished activities, then entries, then changed activities."""
         watcher, shown = self._watcher, self._yielded
         live = watcher.live()
         self._yielded = {key: each for key, each in shown.items() if key in live}
@@ -153,7 +153,7 @@ class _JournalReader:
                 yield each
 
     def _is_position_known(self) -> bool:
-        """Return whether it is known where to go on; that of a run that was rewound meanwhile is an earlier entry."""
+        """Return whether the next entry is known. A rewind moves it back to an earlier entry."""
         watcher = self._watcher
         self._next = min([self._next, *watcher.rewinds[self._rewinds :]])
         self._rewinds = len(watcher.rewinds)
@@ -166,10 +166,10 @@ class _JournalReader:
         return True
 
     async def _read_dropped(self) -> AsyncGenerator[JournalEntry]:
-        """Yield entries that the watcher has kept no longer."""
+        """Yield entries that the watcher no longer keeps."""
         self._watcher.raise_fault()
         before = self._next
-        with suppress(ServerLost):  # the watcher waits for it, and has the last say
+        with suppress(ServerLost):  # the watcher waits for the server and decides when to give up
             async for entry in self._watcher.entries():
                 if entry.sequence >= self._watcher.first_kept:
                     break
@@ -185,7 +185,7 @@ _WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str],
 
 @asynccontextmanager
 async def _shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["_Watcher"]:
-    """Yield the watcher of a run; it reads as long as somebody needs it."""
+    """Yield the watcher of a run. It reads while it has readers."""
     watchers, key = _WATCHERS.setdefault(client, {}), (asyncio.get_running_loop(), workflow_id)
     watcher = watchers.get(key)
     if watcher is None or watcher.is_over:
@@ -218,41 +218,41 @@ _DELEGATE_ENDS: dict[EventType.ValueType, str] = {
 
 
 class _Watcher:
-    """Reads one run for all who follow it."""
+    """Reads one run for all its readers."""
 
     def __init__(self, client: Client, workflow_id: str) -> None:
-        """Begin to read; `stop` ends it."""
+        """Start to read. `stop` ends it."""
         self._client, self._id = client, workflow_id
         self.readers = 0
         self.total = 0
-        """How many entries the journal has, as far as it was read."""
+        """The number of entries read so far."""
         self.kept: list[JournalEntry] = []
-        """The newest entries, the first of which is `first_kept`."""
+        """The newest entries. The first of them is `first_kept`."""
         self.rewinds: list[int] = []
-        """The sequences from which on the journal became another one, because the run was rewound."""
+        """The sequences from which on a rewind replaced the journal."""
         self.is_at_end = False
-        """Whether all was read that there was when the reading began."""
+        """True once everything is read that existed when the reading began."""
         self.is_over = False
         self.changed = asyncio.Event()
-        """Set, and replaced by another, whenever there is something new."""
+        """Set, and replaced by a new event, whenever there is news."""
         self._seen_entries = SeenEntries()
         self._fault: Exception | None = None
         self._values = RunValues(client.data_converter, client.namespace, workflow_id)
         self._is_current = False
-        """Whether the history was read up to now, so that `_under_way` holds."""
+        """True if the history was read up to now, so that `_under_way` is complete."""
         self._under_way: dict[int, tuple[str, DataConverter]] = {}
-        """Activities by their scheduled event: id, and what reads their values."""
+        """Running activities by their scheduled event: the id, and the converter for their values."""
         self._live: dict[_Key, LiveActivity] = {}
         self._wake_poller = asyncio.Event()
         self._delegates: set[str] = set()
         self._delegate_tasks: dict[str, asyncio.Task[None]] = {}
-        """What accompanies the delegates."""
+        """The tasks that follow the delegates."""
         self._delegate_watchers: dict[str, _Watcher] = {}
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._poll_activities())]
 
     @property
     def first_kept(self) -> int:
-        """The sequence of the first entry that is kept."""
+        """The sequence of the first kept entry."""
         return self.total - len(self.kept)
 
     def has(self, start: _Position) -> bool:
@@ -262,23 +262,23 @@ class _Watcher:
         return start.sequence < 0 or self._seen_entries.hash_at(start.sequence).startswith(start.hash)
 
     def live(self) -> dict[_Key, LiveActivity]:
-        """Return what is under way in the run and in those that it has delegated to."""
+        """Return the running activities of the run and its delegates."""
         found = dict(self._live)
         for watcher in self._delegate_watchers.values():
             found |= watcher.live()
         return found
 
     def entries(self) -> AsyncGenerator[JournalEntry]:
-        """Read the journal once more, as far as it has come."""
+        """Read the journal again from its start."""
         return read_journal(self._client, self._id)
 
     def raise_fault(self) -> None:
-        """Raise what the reading ended by, if it failed."""
+        """Raise the error that ended the reading, if it failed."""
         if self._fault is not None:
             raise self._fault
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop reading."""
         tasks = [*self._tasks, *self._delegate_tasks.values()]
         for task in tasks:
             task.cancel()
@@ -287,14 +287,14 @@ class _Watcher:
     async def _read(self) -> None:
         try:
             await self._read_until_end()
-        except Exception as error:  # for whoever reads: it is raised there
+        except Exception as error:  # it is raised in the readers
             self._fault = error
         self.is_over = True
         self._end_all()
         self._notify()
 
     async def _read_until_end(self) -> None:
-        """Read the journal, through a server that is lost for a while."""
+        """Read the journal until the run ends. A server may be lost for a while."""
         deadline = monotonic() + LOST_SERVER_S
         while True:
             self._is_current, began = False, monotonic()
@@ -305,9 +305,7 @@ class _Watcher:
                     deadline = monotonic() + LOST_SERVER_S
                     self._keep_entry(entry)
             except ServerLost:
-                if (
-                    self._is_current and monotonic() - began > STABLE_CONNECTION_S
-                ):  # it was there, and had nothing new to say
+                if self._is_current and monotonic() - began > STABLE_CONNECTION_S:  # the server was there without news
                     deadline = monotonic() + LOST_SERVER_S
                 if monotonic() > deadline:
                     raise
@@ -316,10 +314,10 @@ class _Watcher:
                 return
 
     def _keep_entry(self, entry: JournalEntry) -> None:
-        """Keep the next entry; one of a rewound run takes the place of an earlier one and all that came after that."""
-        if (left_behind := self.total - entry.sequence) > 0:
+        """Keep the next entry. After a rewind, it replaces an earlier entry and all later ones."""
+        if (replaced := self.total - entry.sequence) > 0:
             self.rewinds.append(entry.sequence)
-            del self.kept[-left_behind:]
+            del self.kept[-replaced:]
         self.total = entry.sequence + 1
         if entry.event == "Terminated" and "run" not in entry.data:
             self._end_all()
@@ -329,7 +327,7 @@ class _Watcher:
         self._notify()
 
     def _observe(self, event: HistoryEvent, is_latest: bool) -> None:
-        """Note which activities and delegates are under way."""
+        """Note which activities and delegates are running."""
         kind = event.event_type
         if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
@@ -354,13 +352,13 @@ class _Watcher:
             self._notify()
 
     def _end_all(self) -> None:
-        """Show nothing as under way: the run has ended."""
+        """Show no activity as running, because the run has ended."""
         self._live = {}
         for delegate in self._delegates | self._delegate_tasks.keys():
             self._drop_delegate(delegate)
 
     def _drop_delegate(self, delegate: str) -> None:
-        """Show no more of a delegate, however far its own watcher has come: the run knows first that it has ended."""
+        """Stop showing a delegate. The run may know that it has ended before the delegate's own watcher does."""
         self._delegates.discard(delegate)
         self._delegate_watchers.pop(delegate, None)
         if companion := self._delegate_tasks.pop(delegate, None):
@@ -373,7 +371,7 @@ class _Watcher:
             self._delegate_tasks[begun] = asyncio.create_task(self._follow_delegate(begun))
 
     async def _follow_delegate(self, workflow_id: str) -> None:
-        """Show what a delegate does; the journal tells of it once it has ended."""
+        """Show the activities of a delegate. The journal has its entries once it has ended."""
         with suppress(OrgaError):
             async with _shared_watcher(self._client, workflow_id) as watcher:
                 self._delegate_watchers[workflow_id] = watcher
@@ -388,7 +386,7 @@ class _Watcher:
                     self._notify()
 
     async def _poll_activities(self) -> None:
-        """Look at activities for as long as some are under way."""
+        """Query activities while some are running."""
         pause_s = FIRST_LOOK_S
         while True:
             self._wake_poller.clear()
@@ -403,10 +401,10 @@ class _Watcher:
                 await asyncio.sleep(pause_s)
 
     async def _poll_once(self) -> bool:
-        """Look at activities once, and return whether anything about them has changed."""
+        """Query activities once, and return whether any has changed."""
         try:
             described = await self._client.get_workflow_handle(self._id).describe()
-        except RPCError:  # whoever reads the history waits for the server
+        except RPCError:  # the task that reads the history waits for the server
             return False
         converters = dict(self._under_way.values())
         pending = [each for each in described.raw_description.pending_activities if each.activity_id in converters]
@@ -443,20 +441,20 @@ async def _failure_text(pending: PendingActivityInfo, converter: DataConverter) 
         return ""
     try:
         return await failure_text(converter, pending.last_failure)
-    except Exception:  # whatever a codec raises
+    except Exception:  # a codec may raise anything
         return pending.last_failure.message
 
 
 async def _progress_text(payloads: Sequence[Payload], converter: DataConverter) -> str:
-    """Return what an activity has told of itself; a heartbeat that cannot be read, or of another shape, has none."""
+    """Return the progress text of an activity, or "" if its heartbeat cannot be read or has another shape."""
     try:
         details: Any = from_json((await decode_payloads(converter, payloads))[0].data) if payloads else {}
-    except Exception:  # whatever a codec raises
+    except Exception:  # a codec may raise anything
         return ""
     if not isinstance(details, dict):
         return ""
-    told: Any = details.get("text") or details.get("note")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return told if isinstance(told, str) else ""
+    text: Any = details.get("text") or details.get("note")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return text if isinstance(text, str) else ""
 
 
 def _time(stamp: Timestamp) -> datetime | None:

@@ -1,4 +1,4 @@
-"""An exported journal as a file: JSON lines, one for each entry, and the head as the last line."""
+"""An exported journal as a file: JSON lines, one per entry, and the head as the last line."""
 
 import json
 from collections.abc import Sequence
@@ -19,27 +19,27 @@ NO_JOURNAL_HINT = "this is no journal; write one with: orga journal ID --export 
 
 
 class UnwritableJournal(OrgaError):
-    """A place where no journal can be written."""
+    """The journal cannot be written to this place."""
 
 
 class NoJournal(OrgaError):
-    """A file that is no exported journal."""
+    """The file is not an exported journal."""
 
 
 @dataclass(frozen=True)
 class JournalFile:
-    """What stands in the file."""
+    """The content of the file."""
 
     entries: tuple[JournalEntry, ...]
     head: SealedHead | None = None
-    """None in what `orga journal ID --json` wrote."""
+    """None in the output of `orga journal ID --json`."""
 
 
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
-    """Write the file, all of it or nothing, for its owner alone.
+    """Write the file completely or not at all, readable only for its owner.
 
     Raises:
-        Unwritable: It cannot be written there; the text says why.
+        UnwritableJournal: It cannot be written there. The text says why.
     """
     try:
         write_atomically(path, b"".join(line + b"\n" for line in _lines(entries, head)))
@@ -48,10 +48,10 @@ def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead)
 
 
 def read_journal_file(path: Path) -> JournalFile:
-    """Read the file, by its letter: a key that no entry has, or that stands there twice, would be in no hash.
+    """Read the file strictly: an unknown key, or one that occurs twice, would not be covered by any hash.
 
     Raises:
-        NoJournal: It is none, or says in other bytes what its hashes cover; the text names the line.
+        NoJournal: It is no journal, or not written in the canonical bytes. The text names the line.
     """
     try:
         content = path.read_bytes()
@@ -78,11 +78,11 @@ def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
 
 
 def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
-    """Refuse other bytes that mean the same. Of what means something else the checks say what it is.
+    """Refuse other bytes with the same meaning. If the meaning differs, later checks report it.
 
     Raises:
-        NoJournal: A line is written in other bytes.
-        ValueError: The last line has no end.
+        NoJournal: A line is not written in the canonical bytes.
+        ValueError: The last line is not terminated.
     """
     assert file.head is not None
     if first_break(file.entries) is None and not head_mismatches(file.head.head.run, file.entries, file.head.head):
@@ -97,7 +97,7 @@ def _changed_line_error(path: Path, number: int) -> NoJournal:
 
 
 def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Sequence[JournalEntry]) -> Check:
-    """Compare entry by entry. The export of a live run may end early, that of one that has ended may not."""
+    """Compare entry by entry. The export of a live run may end early, but not that of an ended run."""
 
     def found(ok: bool, detail: str) -> Check:
         return Check("export", workflow_id, ok, detail)

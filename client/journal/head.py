@@ -1,4 +1,4 @@
-"""The head of an exported journal: whose it is, how long, its last hash; signed, it vouches for every entry."""
+"""The head of an exported journal: its run, length and last hash. A signed head vouches for every entry."""
 
 import json
 from base64 import b64encode
@@ -15,21 +15,21 @@ from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 
 PURPOSE = b"orga journal head 1\n"
-"""Before what is signed, so that a signature over a head is one over nothing else."""
+"""Prefix of the signed message, so that a signature of a head is valid for nothing else."""
 
 
 class JournalHead(Record):
-    """What is signed: every field of it."""
+    """The signed values."""
 
     run: str
     length: int
     hash: str
-    """Of the last entry, and by the chain of all before it."""
+    """Hash of the last entry, which depends on all entries before it."""
     signed_at: datetime | None = None
     key_id: str = ""
 
     def with_signer(self, key_id: str, now: datetime) -> Self:
-        """Return what that key signs now."""
+        """Return the head with that key as its signer."""
         return replace_fields(self, {"signed_at": now, "key_id": key_id})
 
 
@@ -38,11 +38,11 @@ class SealedHead(Record):
 
     head: JournalHead
     signature: str = ""
-    """Base64; empty where nobody signed."""
+    """Base64. Empty if the head is not signed."""
 
 
 def sealed_head(run: str, entries: Sequence[JournalEntry], key: Ed25519PrivateKey | None, now: datetime) -> SealedHead:
-    """Return the head of these entries, signed where there is a key."""
+    """Return the head of these entries, signed if there is a key."""
     head = JournalHead(run=run, length=len(entries), hash=_last_hash(entries))
     if key is None:
         return SealedHead(head=head)
@@ -53,17 +53,17 @@ def sealed_head(run: str, entries: Sequence[JournalEntry], key: Ed25519PrivateKe
 def head_check(
     run: str, entries: Sequence[JournalEntry], found: SealedHead | None, trusted: Sequence[Ed25519PublicKey] | None
 ) -> Check:
-    """Check that the entries are those of the head, and the head one that a trusted key has signed.
+    """Check that the head fits the entries, and that a trusted key has signed it.
 
     Args:
-        run: Whose journal it should be.
-        entries: Of the export.
-        found: Its head; None where it has none.
-        trusted: Keys to go by; with any, a head without a signature is wrong. None leaves signatures alone.
+        run: The id of the run whose journal it should be.
+        entries: The entries of the export.
+        found: The head of the export, or None.
+        trusted: The keys to trust. If there are any, the head must be signed. None skips the check of signatures.
     """
     if found is None:
         last = len(entries) - 1
-        return Check("head", run, False, f"it has no head: whether anything stood after entry {last} is unknown")
+        return Check("head", run, False, f"it has no head: whether entries followed entry {last} is unknown")
     faults = [
         *head_mismatches(run, entries, found.head),
         *([] if trusted is None else _signature_faults(found, trusted)),
@@ -75,7 +75,7 @@ def head_check(
 
 
 def head_mismatches(run: str, entries: Sequence[JournalEntry], head: JournalHead) -> list[str]:
-    """Return what the head says otherwise than the entries: a tail that was cut, an entry that was added."""
+    """Return the differences between head and entries, such as a cut tail or an added entry."""
     faults = [f"its head is that of {head.run}"] if head.run != run else []
     if len(entries) < head.length:
         return [*faults, f"entry {len(entries)} is missing: the head counts {head.length}, the tail was cut"]

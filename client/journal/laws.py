@@ -1,4 +1,4 @@
-"""The laws that every journal must satisfy, as far as the journal itself shows it."""
+"""The laws that every journal must satisfy, as far as the journal itself can show it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})
-"""Outcomes of a call in place of another: what was begun for certain."""
+"""Outcomes of a call that recovery tried instead of another. They show that the call was really started."""
 
 _JUDGED_AGAIN = frozenset({"held", "denied"})
 
 
 def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
-    """Return what was carried out without what must stand before it, and words that cannot follow those before them."""
+    """Return the effects that lack what must precede them, and the verdicts that cannot follow the earlier ones."""
     runs: dict[str, _ReplyState] = {}
     faults: list[str] = []
     for entry in entries:
@@ -39,7 +39,7 @@ def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
 
 
 class _ReplyState:
-    """The reply of a run that is at hand, and where all stands that was judged since."""
+    """The latest reply of a run, and the status of everything judged since."""
 
     def __init__(self, entry: JournalEntry) -> None:
         ids = [str(each["call_id"]) for each in _objects(entry.data.get("actions")) if "call_id" in each]
@@ -51,7 +51,7 @@ class _ReplyState:
         self._reported_by_askers: set[str] = set()
 
     def read(self, entry: JournalEntry) -> Iterable[str]:
-        """Take in an entry behind the reply, and yield what is wrong with it."""
+        """Check an entry after the reply, and yield its faults."""
         data = entry.data
         match entry.event:
             case "PolicyEvaluated":
@@ -60,8 +60,8 @@ class _ReplyState:
                 self._record_question(data)
             case "ApprovalResolved" if str(data.get("id")) in self._reported_by_askers:
                 pass
-            case event if (word := recorded_verdict(event, data)) is not None:
-                yield from self._stage_faults(data, word)
+            case event if (verdict := recorded_verdict(event, data)) is not None:
+                yield from self._stage_faults(data, verdict)
             case "Terminated" if data.get("reason") == "completed" and self._answer:
                 if lacks := self._answers.lacks(self._answer):
                     yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
@@ -81,16 +81,16 @@ class _ReplyState:
             standings.hear(place, decision)
 
     def _record_question(self, data: dict[str, Any]) -> None:
-        """People hold the run up; of a pause a journal doesn't tell whether any time went by."""
+        """Note that people delay the calls. A journal does not show whether a pause took any time."""
         if is_reported_by_stage(data):
             self._reported_by_askers.add(str(data.get("id")))
         if data.get("kind") == "budget" or data.get("place") in self._places.values():
             self._calls.hold_up()
 
-    def _stage_faults(self, data: dict[str, Any], word: Any) -> Iterable[str]:
+    def _stage_faults(self, data: dict[str, Any], verdict: Any) -> Iterable[str]:
         place = str(data.get("place", ""))
-        if word not in VERDICTS_AFTER_GATE or not self._standings_for(place).hear(place, word):
-            yield f"says {word!r} of {place or 'nothing'}: what was said of it before does not let that follow"
+        if verdict not in VERDICTS_AFTER_GATE or not self._standings_for(place).hear(place, verdict):
+            yield f"records {verdict!r} for {place or 'nothing'}, which cannot follow what was recorded for it before"
 
     def _execution_faults(self, place: str) -> Iterable[str]:
         if place in self._begun:
@@ -107,7 +107,7 @@ class _ReplyState:
 
 
 def _executed_places(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
-    """Yield the places of the calls, or parts of calls, that an entry shows to be carried out."""
+    """Yield the places of the calls, or parts of calls, that an entry shows as executed."""
     data = entry.data
     match entry.event:
         case "ToolsDispatched":
@@ -134,8 +134,8 @@ def _finished_calls(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
 
 
-def _call_place(told: dict[str, Any], places: dict[str, str]) -> str:
-    call_id = str(told.get("call_id"))
+def _call_place(call: dict[str, Any], places: dict[str, str]) -> str:
+    call_id = str(call.get("call_id"))
     return places.get(call_id, f"{call_id!r}, a call of no reply")
 
 
@@ -154,18 +154,20 @@ MAX_FAULTS = 5
 
 
 def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
-    """Return what cannot be so, one line each: nothing follows an end, nothing is decided that was not asked,
-    and nothing is carried out before the stages have let it through.
+    """Return the violations of the laws, one line each, at most `MAX_FAULTS`.
+
+    Nothing follows an end, no question is decided that was not asked, and nothing is executed before it passed all
+    stages.
     """
     own = [entry for entry in entries if "run" not in entry.data]
     faults = [*_beginning_faults(own), *_end_faults(entries)]
-    if not any(entry.event == PAST_MISSING for entry in entries):  # what was asked then is not here
+    if not any(entry.event == PAST_MISSING for entry in entries):  # earlier questions are missing here
         faults += [*_approval_faults(entries), *_delegate_faults(entries), *_turn_faults(own), *effect_faults(entries)]
     return faults[:MAX_FAULTS]
 
 
 def has_ended(entries: Sequence[JournalEntry]) -> bool:
-    """Return whether the journal's own run has; an earlier export of it can stand for no later one."""
+    """Return whether the journal's own run has ended. Then an earlier export of it is incomplete."""
     return any(entry.event == "Terminated" and "run" not in entry.data for entry in entries)
 
 
@@ -176,13 +178,13 @@ def _beginning_faults(own: Sequence[JournalEntry]) -> list[str]:
 
 
 def _end_faults(entries: Sequence[JournalEntry]) -> list[str]:
-    """What a delegated run did may be told behind the end of its parent's part, but nothing of a run behind its own."""
+    """Return entries after the end of their run. Entries of a delegate may follow the end of its parent's part."""
     ended: dict[str, int] = {}
     faults: list[str] = []
     for entry in entries:
         run = str(entry.data.get("run", ""))
         if run in ended:
-            faults.append(f"entry {entry.sequence} stands behind the end of its run, which is entry {ended[run]}")
+            faults.append(f"entry {entry.sequence} comes after the end of its run, which is entry {ended[run]}")
         elif entry.event == "Terminated":
             ended[run] = entry.sequence
     return faults
@@ -196,12 +198,12 @@ def _approval_faults(entries: Sequence[JournalEntry]) -> list[str]:
         if entry.event == "ApprovalRequested":
             asked.add(question)
         elif entry.event == "ApprovalResolved" and question not in asked:
-            faults.append(f"entry {entry.sequence} decides {question[1]}, which nobody was asked about")
+            faults.append(f"entry {entry.sequence} decides {question[1]}, which was never asked")
     return faults
 
 
 def _turn_faults(own: Sequence[JournalEntry]) -> list[str]:
-    """One turn of a session at a time, each begun once, and ended at most once."""
+    """Check that a session has one turn at a time, and that each begins once and ends at most once."""
     faults, begun, under_way = list[str](), set[object](), None
     for entry in own:
         turn = entry.data.get("turn")
@@ -229,7 +231,7 @@ def _delegate_faults(entries: Sequence[JournalEntry]) -> list[str]:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     """`replay`, `gate`, `permits`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head`,
@@ -238,17 +240,17 @@ class Check:
     ok: bool
     detail: str
     run_id: str = ""
-    """Empty for what is about the whole chain."""
+    """Empty if the check is about the whole chain."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """All checks of a run and of the runs that it delegated to."""
+    """All checks of a run and of its delegates."""
 
     workflow_id: str
     checks: tuple[Check, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if all checks have passed."""
         return all(check.ok for check in self.checks)

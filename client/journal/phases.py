@@ -1,4 +1,4 @@
-"""A goal's phases, folded from its journal: what each said, scored, decided, heard, and how long it took."""
+"""Folds a goal's phases from its journal: replies, scores, decisions and durations."""
 
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _RESULT_EVENTS = {
     "decide": {"DecisionMade"},
     "compress": {"MemoryCompressed"},
 }
-"""What the journal tells once the reply of a phase was used."""
+"""The entries that show that the reply of a phase was used."""
 
 OVERRIDE = "override_step"
 
@@ -39,55 +39,55 @@ Data = dict[str, Any]
 
 @dataclass
 class Phase:
-    """One turn of the goal and what came of it, or a question and its answer. Later entries add to it."""
+    """One turn of the goal and its outcome, or a question and its answer. Later entries add to it."""
 
     turn: int
     phase: str
     """plan, execute, evaluate, decide, ask, compress or summarise."""
     ended_at: datetime
     duration_s: float
-    """Since the phase before ended."""
+    """Seconds since the end of the previous phase."""
     reply: list[Data] = field(default_factory=list[Data])
-    """What was answered: calls, or a text under `respond`."""
+    """The reply: calls, or a text under `respond`."""
     usage: Data = field(default_factory=dict[str, Any])
     cost_usd: float | None = None
     plan: list[Data] = field(default_factory=list[Data])
-    """The steps that are open from here on."""
+    """The open steps after this phase."""
     executed: list[Data] = field(default_factory=list[Data])
     evaluated: list[Data] = field(default_factory=list[Data])
     decision: Data | None = None
     prompt: str = ""
-    """The digest of what the model was sent, which `orga steps --prompt` rebuilds; empty where none was asked."""
+    """The digest of the prompt, which `orga steps --prompt` rebuilds. Empty if no model was called."""
     memory: str = ""
-    """What is kept in mind, where the reply says it."""
+    """The goal's memory in the reply, if it has one."""
     kept: str = ""
-    """What is kept in mind from here on."""
+    """The goal's memory after this phase."""
     compressed: Data | None = None
     question: Data | None = None
     answer: Data | None = None
     errors: list[str] = field(default_factory=list[str])
     overridden: list[Data] = field(default_factory=list[Data])
-    """Steps that were put in by people meanwhile."""
+    """Steps that people have added meanwhile."""
     guidance: list[Data] = field(default_factory=list[Data])
-    """What people had said since the turn before; `refused` tells why it was of no use."""
+    """Guidance by people since the previous turn. `refused` gives the reason if it could not be used."""
     repaired: bool = False
 
 
 @dataclass
 class GoalPhases:
-    """A goal from its start to where it stands."""
+    """A goal from its start to its present state."""
 
     goal: str = ""
     phases: list[Phase] = field(default_factory=list[Phase])
     ending: Data | None = None
-    """None of a goal that goes on."""
+    """None for a live goal."""
 
 
 async def goal_phases(journal: AsyncIterable[JournalEntry]) -> GoalPhases:
-    """Return the phases of the goal whose journal this is."""
+    """Return the phases of the goal with this journal."""
     fold = _PhaseFold()
     async for entry in journal:
-        if "run" not in entry.data:  # those of delegated runs are phases of none
+        if "run" not in entry.data:  # entries of delegated runs belong to no phase
             fold.feed(entry)
     return fold.found
 
@@ -99,19 +99,19 @@ class _PhaseFold:
         self._phase_events: set[str] = set()
         """Events of the latest phase."""
         self._guidance: list[tuple[int, Data]] = []
-        """With the turn before which each came."""
+        """Guidance, with the turn before which it came."""
         self._unanswered: list[Data] = []
-        """Of these, what may be refused yet."""
+        """The guidance that may still be refused."""
         self._kept = ""
 
     def feed(self, entry: JournalEntry) -> None:
-        """Take in the next entry."""
+        """Add the next entry."""
         if entry.event == "Started":
             self.found.goal = str(entry.data.get("task", ""))
         elif entry.event == "InterventionReceived":
             if entry.data.get("kind") in _GUIDANCE:
-                self._guidance.append((entry.iteration, said := dict(entry.data)))
-                self._unanswered.append(said)
+                self._guidance.append((entry.iteration, guidance := dict(entry.data)))
+                self._unanswered.append(guidance)
             return
         elif entry.event == "Terminated":
             self.found.ending = {key: entry.data.get(key, "") for key in ("reason", "detail")}
@@ -123,35 +123,35 @@ class _PhaseFold:
         elif entry.event == "QuestionAsked":
             self._open_phase(entry, ASK)
         elif entry.event == "PlanMade" and "pipeline" in entry.data:
-            self._open_phase(entry, "plan")  # no turn: nobody was asked for it
+            self._open_phase(entry, "plan")  # no model was called for this plan
         self._note_refusal(entry)
         if self.found.phases:
             self._add_entry(entry)
         self._latest_end = entry.timestamp
 
     def _note_refusal(self, entry: JournalEntry) -> None:
-        """Say of what people said that it was refused: overrides are answered one by one, guidance only where it is."""
+        """Mark guidance as refused. Every override gets an answer in order, other guidance only if it is refused."""
         kind = {"StepOverridden": OVERRIDE, "InterventionRefused": entry.data.get("kind")}.get(entry.event)
         asked = [each for each in self._unanswered if each["kind"] == kind]
         if not asked:
             return
-        said = asked[0] if kind == OVERRIDE else asked[-1]
-        self._unanswered = [each for each in self._unanswered if each is not said]
+        answered = asked[0] if kind == OVERRIDE else asked[-1]
+        self._unanswered = [each for each in self._unanswered if each is not answered]
         if entry.event == "InterventionRefused":
-            said["refused"] = str(entry.data.get("reason", ""))
+            answered["refused"] = str(entry.data.get("reason", ""))
 
     def _open_phase(self, entry: JournalEntry, name: str) -> None:
         phase = Phase(entry.iteration, name, entry.timestamp, 0.0)
         self._latest_end = self._latest_end or entry.timestamp
         phase.duration_s = (entry.timestamp - self._latest_end).total_seconds()
         if name != ASK:
-            phase.guidance = [told for before, told in self._guidance if before < entry.iteration]
-            self._guidance = [(before, told) for before, told in self._guidance if before >= entry.iteration]
+            phase.guidance = [given for before, given in self._guidance if before < entry.iteration]
+            self._guidance = [(before, given) for before, given in self._guidance if before >= entry.iteration]
         self.found.phases.append(phase)
         self._phase_events = set()
 
     def _close_phase(self, next_turn: str) -> None:
-        """Say of the phase before that nothing came of its reply, where it was asked for once more or given up."""
+        """Note on the previous phase that its reply was not used, if it was asked again or given up."""
         phase = self.found.phases[-1] if self.found.phases else None
         wanted = _RESULT_EVENTS.get(phase.phase, set()) if phase else set[str]()
         if phase is None or not wanted or wanted & self._phase_events:
@@ -180,14 +180,14 @@ class _PhaseFold:
 
 
 def _current_memory(phase: Phase, entry: JournalEntry, before: str) -> str:
-    """Return what is kept in mind behind an entry: a reply's word once the reply was used, a shorter one once taken."""
+    """Return the memory after an entry. A reply counts once it was used, a compressed memory once it was accepted."""
     is_used = entry.event in _RESULT_EVENTS.get(phase.phase, ()) and entry.data.get("by") not in {"rule", "operator"}
     is_taken = entry.data.get("taken", True) if entry.event == "MemoryCompressed" else True
     return parsed_memory(_reply_object(phase), before) if is_used and is_taken else before
 
 
 def _reply_object(phase: Phase) -> Data:
-    """Return the JSON object that the reply is; an empty one where it is none."""
+    """Return the reply as a JSON object, or an empty one if it is none."""
     try:
         text = "".join(str(action.get("respond", "")) for action in phase.reply)
         return goal_reply_object(next((turn for turn, name in _PROMPT_PHASES.items() if name == phase.phase), ""), text)

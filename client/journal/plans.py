@@ -1,6 +1,6 @@
-"""The plan of a goal, folded from its journal: which steps there are, what became of each, where the scores go.
+"""Folds the plan of a goal from its journal: the steps, their outcomes, and the trend of the scores.
 
-It has the keys of the plan that a live goal tells of itself (`ShownPlan`), as far as a journal knows them.
+It has the keys of the plan that a live goal shows (`ShownPlan`), as far as the journal has their values.
 """
 
 from collections.abc import Callable
@@ -12,22 +12,22 @@ Data = dict[str, Any]
 
 
 class PlanFold:
-    """Takes in the entries of one goal, in order."""
+    """Folds the entries of one goal in order."""
 
     def __init__(self) -> None:
         self._steps: dict[str, Data] = {}
         self._rounds: set[str] = set()
-        """By the turn that they are the calls of."""
+        """The rounds, by the turn whose calls they are."""
         self._scores: dict[int, list[float]] = {}
-        """By the turn that judged them."""
+        """Scores, by the turn that gave them."""
         self._pipeline = ""
 
     @property
     def plan(self) -> Data | None:
-        """The plan; None of a run that has none, or none yet."""
+        """The plan, or None if there is none yet."""
         if not self._steps:
             return None
-        from orga.workflows.decisions.goals.progress import score_trend  # what only goals need is loaded for them alone
+        from orga.workflows.decisions.goals.progress import score_trend  # imported here because only goals need it
 
         trend = score_trend([sum(each) / len(each) for each in self._scores.values()])
         return {
@@ -38,12 +38,12 @@ class PlanFold:
         }
 
     def feed(self, entry: JournalEntry) -> None:
-        """Take in the next entry."""
-        if take_in := _HANDLERS.get(entry.event):
-            take_in(self, entry)
+        """Add the next entry."""
+        if handle := _HANDLERS.get(entry.event):
+            handle(self, entry)
 
     def _replace_plan(self, entry: JournalEntry) -> None:
-        """Take in a plan: it stands in place of all that was open."""
+        """Replace all open steps by those of a new plan."""
         self._pipeline = str(entry.data.get("pipeline", self._pipeline))
         over = {step_id: step for step_id, step in self._steps.items() if step["status"] != "open"}
         steps: list[Data] = entry.data.get("steps") or []
@@ -59,7 +59,7 @@ class PlanFold:
     def _record_evaluation(self, entry: JournalEntry) -> None:
         score, quality = entry.data.get("score"), entry.data.get("quality")
         self._update_step(entry, score=score, quality=quality, **({"status": "failed"} if quality == "failed" else {}))
-        if isinstance(score, (int, float)) and "by" not in entry.data:  # a critic's scores are of another scale
+        if isinstance(score, (int, float)) and "by" not in entry.data:  # a critic's scores have another scale
             self._scores.setdefault(entry.iteration, []).append(score)
 
     def _record_override(self, entry: JournalEntry) -> None:

@@ -1,4 +1,4 @@
-"""The journal of a run, read from its history: through continue-as-new, live or closed, with no worker running."""
+"""Reads the journal of a run from its history, across continue-as-new, live or ended, without a worker."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -15,26 +15,26 @@ from orga.workflows.types.control import Note
 from orga.workflows.types.status import Happening, JournalEntry
 
 PAST_MISSING = "PastMissing"
-"""The first entry of a journal whose oldest runs are past the server's retention; it is numbered from there."""
+"""The first entry of a journal if the server no longer has the oldest runs. Numbering begins there."""
 
 
 Observe = Callable[[HistoryEvent, bool], None]
-"""Gets an event once the entries that it brings were taken, and whether it was the latest one, or newer, when the
-reading began."""
+"""Called with an event after its entries were taken. The flag is True for the event that was the latest when the
+reading began, and for newer ones."""
 
 
 class SeenEntries:
-    """The entries that were seen, so that a journal which is read again from its first entry brings what is new."""
+    """Remembers entries, so that a journal which is read again from its start only yields new ones."""
 
     def __init__(self) -> None:
         self._hashes: list[str] = []
 
     def hash_at(self, sequence: int) -> str:
-        """Return the hash of an entry that was seen."""
+        """Return the hash of a known entry."""
         return self._hashes[sequence]
 
     def is_new(self, entry: JournalEntry) -> bool:
-        """Take the next entry and return whether it is new; from where a rewound run parts, all of it is."""
+        """Add the next entry and return whether it is new. After a rewind, all entries from the fork on are new."""
         index = entry.sequence
         if index < len(self._hashes) and self._hashes[index] == entry.hash:
             return False
@@ -50,23 +50,23 @@ async def read_journal(
     seen: SeenEntries | None = None,
     observe: Observe | None = None,
 ) -> AsyncGenerator[JournalEntry]:
-    """Yield the entries of a run, in order.
+    """Yield the entries of a run in order.
 
-    A run that is rewound while it is followed goes on with the first entry that is another, whose sequence is lower
-    than the last one's. Where the server has forgotten the oldest runs, the first entry says so. The journal of a
-    delegated run stands before the `DelegationEnded` of its parent; `run` in an entry's data says whose it is.
+    If the run is rewound while it is followed, the first entry that differs comes next, with a lower sequence than the
+    last one's. If the server has deleted the oldest runs, the first entry says so. The journal of a delegated run comes
+    before the `DelegationEnded` of its parent. `run` in an entry's data names the run it is from.
 
     Args:
         client: From `connect`.
-        workflow_id: The run; all runs of its continue-as-new chain are read.
-        follow: Wait for new entries until the run ends. A lost connection ends it; `AgentHandle.events` goes on.
+        workflow_id: The id of the run. All runs of its continue-as-new chain are read.
+        follow: Wait for new entries until the run ends. A lost connection ends this; `AgentHandle.events` reconnects.
         seen: Entries that are not yielded again.
-        observe: Gets each event of the run itself, none of its delegates.
+        observe: Called with each event of the run itself, but not of its delegates.
 
     Raises:
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
-        ServerLost: The server, or the way to it, is lost for the moment.
+        ServerLost: The server cannot be reached at the moment.
     """
     seen = SeenEntries() if seen is None else seen
     while True:
@@ -81,13 +81,13 @@ async def read_journal(
 
 
 class _RunRewound(Exception):
-    """The run was reset while it was read: another goes on in its place."""
+    """The run was reset during the reading, and another continues in its place."""
 
 
 async def _entries(
     client: Client, chain: RunChain, follow: bool, observe: Observe | None = None, *, is_nested: bool = False
 ) -> AsyncGenerator[JournalEntry]:
-    """Yield the entries; of a nested run, which its parent saw end, what became of it later does not count."""
+    """Yield the entries. For a nested run only its end as seen by the parent counts, not a later reset."""
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
@@ -104,7 +104,7 @@ async def _entries(
             for entry in found:
                 yield entry
             if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
-                run_ids.append(happening.key)  # the loop goes on with it
+                run_ids.append(happening.key)  # the loop continues with it
 
 
 def _run_observer(chain: RunChain, run_id: str, observe: Observe) -> Callable[[HistoryEvent], None]:
@@ -113,7 +113,7 @@ def _run_observer(chain: RunChain, run_id: str, observe: Observe) -> Callable[[H
 
 
 async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
-    """Yield the journal of the delegated run whose end this is, if it is one."""
+    """Yield the journal of the delegated run that this event ends, if it ends one."""
     if not happening.run_id:
         return
     try:
@@ -127,7 +127,7 @@ async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator
 
 
 def past_missing(started: Happening) -> Happening:
-    """Return what stands for the runs that the server has forgotten."""
+    """Return the note that replaces deleted runs."""
     carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
     return _past_missing_event(
         started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}"

@@ -1,4 +1,4 @@
-"""Ed25519 keys: made, kept in a file that only its owner reads, and told apart by an id."""
+"""Ed25519 keys: generates them, stores them in a file that only its owner can read, and identifies them by an id."""
 
 import os
 from base64 import b64decode, b64encode
@@ -12,21 +12,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from orga.client.errors import OrgaError
 
 KEY_PREFIX = "ed25519:"
-"""Before the base64 of a public key, as people pass it on."""
+"""Prefix of a public key in its text form, before the base64."""
 
 ID_CHARS = 16
 OTHERS = 0o077
 
 
 class KeyProblem(OrgaError):
-    """A key that cannot be used."""
+    """The key cannot be used."""
 
 
 def generate_key(path: Path) -> str:
-    """Write a new private key (PKCS 8, PEM, mode 0600) and, beside it, its public key; return the public one.
+    """Write a new private key (PKCS 8, PEM, mode 0600) and next to it its public key. Return the public one.
 
     Raises:
-        KeyProblem: One of the files is there already, or cannot be written.
+        KeyProblem: One of the files exists already, or cannot be written.
     """
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(
@@ -44,7 +44,7 @@ def generate_key(path: Path) -> str:
 
 
 def public_path(path: Path) -> Path:
-    """Return where the public key of a private one is written."""
+    """Return the path of the public key that belongs to a private key file."""
     return path.with_name(f"{path.name}.pub")
 
 
@@ -52,7 +52,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     """Read a private key.
 
     Raises:
-        KeyProblem: It cannot be read, is no Ed25519 key, or others may read it, too.
+        KeyProblem: It cannot be read, is no Ed25519 key, or can also be read by others.
     """
     try:
         pem, mode = path.read_bytes(), path.stat().st_mode
@@ -73,7 +73,7 @@ def public_key(text: str) -> Ed25519PublicKey:
     """Read a public key, as `public_text` writes it.
 
     Raises:
-        KeyProblem: It is none.
+        KeyProblem: It is not a public key.
     """
     stripped = text.strip()
     try:
@@ -83,17 +83,17 @@ def public_key(text: str) -> Ed25519PublicKey:
 
 
 def public_text(key: Ed25519PublicKey) -> str:
-    """Return a public key as one word."""
+    """Return the text form of a public key."""
     return KEY_PREFIX + b64encode(key.public_bytes_raw()).decode()
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """Return the name that signatures give of their key."""
+    """Return the id by which signatures name their key."""
     return sha256(key.public_bytes_raw()).hexdigest()[:ID_CHARS]
 
 
 def is_signed(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
-    """Return whether the base64 signature is that of the key over the message, written in the one usual way."""
+    """Return whether the signature is the key's over the message, in canonical base64."""
     try:
         decoded = b64decode(signature, validate=True)
         key.verify(decoded, message)

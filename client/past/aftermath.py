@@ -1,4 +1,4 @@
-"""What happened to a run after a boundary: what people sent into it, and what its tools did outside."""
+"""What happened to a run after a boundary: interventions by people, and effects of its tools."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 TEXT_CHARS = 300
 OUTCOME_UNKNOWN = "not known to have ended"
 ENDING_INTERVENTIONS = frozenset({"abort", "cancel"})
-"""What is never delivered again: it would end the run where it ended before."""
+"""Interventions that are never delivered again: they would end the run where it ended before."""
 
 
 _EVENT_OUTCOMES = {
@@ -44,7 +44,7 @@ _EVENT_OUTCOMES = {
     "child_workflow_execution_canceled_event_attributes": "cancelled",
     "child_workflow_execution_terminated_event_attributes": "terminated",
 }
-"""How a call, or a delegated run, ended, by the event that says so."""
+"""How a call or a delegated run ended, by the event that ends it."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Effect:
     text: str
     is_irreversible: bool = False
     arguments: str = ""
-    """As JSON on one line, cut."""
+    """JSON on one line, cut."""
     outcome: str = OUTCOME_UNKNOWN
-    """`ok`, or how it failed; a delegated run knows its own calls."""
+    """`ok`, or how it failed. For a delegated run, how it ended."""
 
 
 def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[HistoryEvent]:
-    """Yield what happened after the boundary, through all later runs of the chain."""
+    """Yield the events after the boundary, through all later runs of the chain."""
     index = next(i for i, run in enumerate(runs) if run.run_id == boundary.run_id)
     yield from (event for event in runs[index].events if event.event_id > boundary.event_id)
     for run in runs[index + 1 :]:
@@ -89,14 +89,14 @@ async def interventions_after(
 
 
 async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
-    """Return the calls after the boundary that are not read-only, in order; delegated runs count as such."""
+    """Return the calls after the boundary that are not read-only, in order. Delegated runs are among them."""
     values = values_of(client, runs[0].history)
     setup = await recorded_setup(values, (event for run in runs for event in run.events))
     specs = {tool.name: tool for tool in setup.tools} if setup else {}
     found: list[Effect] = []
     begun: dict[int, int] = {}
     for event in events_after(runs, boundary):
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # events are numbered anew
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # event numbers start again
             begun = {}
         effect = await _effect(values, event, specs)
         if effect is not None:
@@ -149,7 +149,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
 
 
 def _ended_call(event: HistoryEvent) -> tuple[int, str] | None:
-    """Return which event this one ends, a call or a delegated run, and how."""
+    """Return the event that this one ends (the start of a call or of a delegated run), and how."""
     named = event.WhichOneof("attributes") or ""
     if named not in _EVENT_OUTCOMES:
         return None
@@ -167,7 +167,7 @@ async def _tool_call(converter: DataConverter, payloads: Payloads, spec: ToolSpe
 
 
 async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> Setup | None:
-    """Return what the run works with, as the first run of the chain was told or the oldest one there carried it."""
+    """Return the setup of the run, as its first run prepared it, or as the oldest run that is left received it."""
     prepared: dict[int, DataConverter] = {}
     for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
@@ -183,7 +183,7 @@ async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> S
 
 
 async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
-    """Return what the run before handed over; a state that a starter sent brings no setup."""
+    """Return the setup that the previous run carried over. State sent by a starter has none."""
     arguments = await own.decode(started.input.payloads)
     if not started.continued_execution_run_id or len(arguments) < 2:
         return None

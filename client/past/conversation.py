@@ -1,4 +1,4 @@
-"""The conversation of a run as its history holds it: what a worker would answer, where none is there."""
+"""The conversation of a run from its history: what a worker would answer, without a worker."""
 
 from contextlib import aclosing
 from typing import Any
@@ -16,12 +16,12 @@ from orga.workflows.types.status import Page, ShownMessage
 
 
 async def past_conversation(client: Client, workflow_id: str) -> list[ShownMessage]:
-    """Return the messages as the model would see them, up to what a worker did last; none of a run that none took up.
+    """Return the messages as the model would see them, up to the last completed task. Empty if no worker took the run.
 
     Raises:
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
-        OrgaError: The code of today does not replay its history.
+        OrgaError: Today's code cannot replay its history.
     """
     last = (await run_chain(client, workflow_id)).run_ids[-1]
     state = await _last_state(client, RunChain(workflow_id, (last,)))
@@ -40,7 +40,7 @@ async def _last_state(client: Client, last: RunChain) -> AgentState | None:
 
 
 async def _carried_state(client: Client, workflow_id: str, run_id: str) -> AgentState | None:
-    """Return what a run was handed by the one before it, which continued as new; None for the first of a chain."""
+    """Return the state that the previous run carried over, or None for the first run of a chain."""
     async with aclosing(happenings(client, workflow_id, run_id)) as found:
         async for happening in found:
             arguments: list[Any] = happening.value or []

@@ -1,4 +1,4 @@
-"""Delegates at work for a past that a rewind leaves behind: they are aborted, and waited for."""
+"""Live delegates of a past that a rewind drops. They are aborted, and the rewind waits for their end."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from orga.client.runs.exchange import Exchange
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 
 GRACE_S = 75.0
-"""For all of them to end: what is in flight has five seconds, then a run has 60 to take back what it did."""
+"""Seconds for all of them to end: running calls have five seconds, and then a run has 60 to compensate."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class LiveDelegate:
 
     workflow_id: str
     iteration: int
-    """Of the run that delegated to it."""
+    """Iteration of the run that delegated to it."""
     at: datetime
 
 
 async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tuple[LiveDelegate, ...]:
-    """Return the delegates that were started by these events and have not ended, and theirs, whatever ended above."""
+    """Return the live delegates that these events started, and their own live delegates, even if those above have
+    ended.
+    """
     found: list[LiveDelegate] = []
     for event in events:
         if event.event_type != EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
@@ -45,11 +47,11 @@ async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tupl
 
 
 async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why: str) -> None:
-    """Abort them and wait for their end: until then they may take back what they did.
+    """Abort delegates and wait for their end, because until then they may compensate what they did.
 
     Raises:
-        NoAnswer: No worker is there to take that.
-        OrgaError: One of them does not end.
+        NoAnswer: No worker is running that can accept the abort.
+            OrgaError: A delegate does not end.
     """
     runs = [Exchange(client, delegate.workflow_id) for delegate in delegates]
     try:
@@ -88,7 +90,7 @@ async def _is_live(client: Client, workflow_id: str) -> bool:
 
 
 async def _events(client: Client, workflow_id: str) -> list[HistoryEvent]:
-    """Return all that happened to a run; nothing where the server knows none."""
+    """Return all events of a run, or none if the server does not know it."""
     try:
         runs = await histories(client, await run_chain(client, workflow_id))
     except RunNotFound:

@@ -1,4 +1,4 @@
-"""Forking a run or a goal: another one with the same past, up to the end of an iteration."""
+"""Forks a run or a goal: starts another one with the same past, up to the end of an iteration."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -31,27 +31,27 @@ async def fork(
     requeue: Collection[str] = (),
     new_id: str | None = None,
 ) -> AgentHandle:
-    """Start a run that shares another's past up to the end of an iteration; the other one is left alone.
+    """Start a run that shares another's past up to the end of an iteration. The other run does not change.
 
-    It is started with a reference: its worker reads the past from the other run's history.
+    The fork is started with a reference: its worker reads the past from the other run's history.
 
-    The fork has the model, instructions and settings of its past and the tools that its agent has now; of a goal also
-    plan, scores and memory. Its effects are its own: no idempotency key is one of the other run, but for the dead
+    The fork has the model, instructions and settings of its past, and its agent's present tools. A goal also keeps
+    plan, scores and memory. Its effects are its own: its idempotency keys differ from the other run's, except for dead
     letters that it sends again.
 
     Args:
         client: From `connect`.
         workflow_id: The run whose past is shared, live or ended.
-        at_iteration: The last iteration of that past; 0 shares no more than what was prepared.
-        changes: Keys of the input that are other in the fork (`model`, `instructions`, `tools`, `agent`; of a goal
-            `model`, `skills`, `agent`, `deliver`); those of `config` one by one.
-        task: What the fork shall do, asked after the conversation so far, at iteration 0 in place of the old task; a
-            goal takes it as guidance.
+        at_iteration: The last iteration of that past. 0 shares only the setup.
+        changes: Keys of the input that differ in the fork (`model`, `instructions`, `tools`, `agent`; for a goal
+            `model`, `skills`, `agent`, `deliver`). Keys of `config` are changed one by one.
+        task: The fork's task, asked after the conversation so far. At iteration 0 it replaces the old task. A goal
+            takes it as guidance.
         requeue: Dead letters of that past that the fork sends again first.
-        new_id: `agent-<uuid7>`, of a goal `goal-<uuid7>`, unless given.
+        new_id: The fork's id, by default `agent-<uuid7>`, or `goal-<uuid7>` for a goal.
 
     Raises:
-        InvalidInput: Before anything is started, naming each bad key.
+        InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
         NoSuchIteration: The run has not finished that iteration.
         RunNotFound: No run has this id.
     """
@@ -71,7 +71,7 @@ async def _start_fork(
     past: AgentState,
     workflow_id: str,
 ) -> AgentHandle:
-    """Start the fork with a reference to just this past: the worker reads it once more, from the same run."""
+    """Start the fork with a reference to exactly this past. The worker reads it again, from the same run."""
     run_id = past.forked_from.run_id if past.forked_from else ""
     named = wish.with_run(run_id)
     memo = run_memo(await recorded_workplace(described), await recorded_policy(described))

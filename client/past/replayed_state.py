@@ -1,4 +1,4 @@
-"""The state of a run at a point of its history, found by replaying it through the code of today."""
+"""Finds the state of a run at a point of its history by replaying it through today's code."""
 
 from shlex import quote
 from typing import Any, cast
@@ -28,11 +28,11 @@ _UPDATES = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED,
 )
-"""Events of the task that completed last before them, which they do not name."""
+"""Events that belong to the last completed task before them, although they do not name it."""
 
 
 def history_until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
-    """Return the history up to a completed workflow task and what that task decided and took in."""
+    """Return the history up to a completed workflow task, with its commands and the updates it accepted."""
     kept = list(history.events[:event_id])
     for event in history.events[event_id:]:
         if event.event_type not in _UPDATES and _deciding_task_id(event) != event_id:
@@ -42,10 +42,10 @@ def history_until_task(history: WorkflowHistory, event_id: int) -> WorkflowHisto
 
 
 async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentState:
-    """Return the state that the run has at the end of `history`.
+    """Return the state of the run at the end of `history`.
 
     Raises:
-        OrgaError: The code of today does not replay it.
+        OrgaError: Today's code cannot replay the history.
     """
     seen = _StateObserver()
     replayer = Replayer(
@@ -71,7 +71,7 @@ def _deciding_task_id(event: HistoryEvent) -> int:
 
 
 class _StateObserver(Interceptor):
-    """Keeps the workflow's state after each of its tasks, but not that of its eviction, which cancels it."""
+    """Keeps the workflow's state after each of its tasks, except its eviction, which cancels the workflow."""
 
     def __init__(self) -> None:
         self.state: AgentState | None = None

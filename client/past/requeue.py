@@ -27,7 +27,7 @@ from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 @dataclass(frozen=True)
 class EndedRun:
-    """What is left of a run that has ended."""
+    """The last state of an ended run."""
 
     workflow_id: str
     state: AgentState
@@ -39,7 +39,7 @@ class EndedRun:
 
 
 async def read_ended_run(client: Client, workflow_id: str) -> EndedRun:
-    """Return the last state of a run, replayed from its history; no worker is needed."""
+    """Return the last state of a run, replayed from its history. No worker is needed."""
     runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENT_WORKFLOWS))
     return EndedRun(workflow_id, await replayed_state(runs[-1].history, values_of(client, runs[-1].history)))
 
@@ -52,12 +52,12 @@ async def requeue_in_fork(
     changes: Mapping[str, Any] | None = None,
     new_id: str | None = None,
 ) -> AgentHandle:
-    """Start a fork of an ended run that sends these letters again, under their keys, and then goes on.
+    """Start a fork of an ended run that sends these letters again under their keys, and then continues.
 
-    The ended run keeps its letters: nothing of it can change.
+    The ended run keeps its letters, because it cannot change any more.
 
     Raises:
-        OrgaError: The run ended at a limit, and no change of its config raises one: the fork would end at once.
+        OrgaError: The run ended at a limit, and no change raises it. The fork would end at once.
         InvalidInput: There is no such letter.
     """
     state, changes = ended.state, changes or {}
@@ -68,24 +68,24 @@ async def requeue_in_fork(
         return await fork(
             client, ended.workflow_id, state.iteration, changes=changes, requeue=letter_ids, new_id=new_id
         )
-    except NoSuchIteration:  # it was terminated in the middle of that one
+    except NoSuchIteration:  # the run was terminated during that iteration
         before = max(state.iteration - 1, 0)
         return await fork(client, ended.workflow_id, before, changes=changes, requeue=letter_ids, new_id=new_id)
 
 
 class UndeliveredAnswer(NamedTuple):
-    """An answer that a channel has not taken."""
+    """An answer that a channel did not accept."""
 
     run: RunKey
     request: DeliveryRequest
     may_have_arrived: bool
-    """Whether it is not known that each attempt failed plainly."""
+    """True unless every attempt is known to have failed plainly."""
     last: Sending
-    """The newest time that it was sent again."""
+    """The newest repeated sending."""
 
 
 async def undelivered_answers(client: Client, goal_id: str) -> dict[str, UndeliveredAnswer]:
-    """Return what was given up, by channel.
+    """Return the deliveries that were given up, by channel.
 
     Raises:
         RunNotFound: No goal has this id.
@@ -100,8 +100,8 @@ async def undelivered_answers(client: Client, goal_id: str) -> dict[str, Undeliv
         elif happening.name == DELIVER and happening.kind == "finished":
             del found[happening.key]
         elif happening.kind == "workflow_completed":
-            told = GoalResult.model_validate(happening.value).deliveries
-            failed_plainly = {each.name for each in told if _is_certain_failure(each.error)}
+            deliveries = GoalResult.model_validate(happening.value).deliveries
+            failed_plainly = {each.name for each in deliveries if _is_certain_failure(each.error)}
     return {
         request.name: UndeliveredAnswer(
             run, request, request.name not in failed_plainly, await last_sending(client, run, request.name)
@@ -111,6 +111,8 @@ async def undelivered_answers(client: Client, goal_id: str) -> dict[str, Undeliv
 
 
 def _is_certain_failure(error: str) -> bool:
-    """Return whether it begins with the kind of a failure that says so; what took too long or was cut off has none."""
+    """Return whether the error begins with a kind that excludes arrival. Timeouts and lost connections have no such
+    kind.
+    """
     kind, colon, _ = error.partition(": ")
     return bool(colon) and kind.isidentifier() and kind != MAY_HAVE_ARRIVED

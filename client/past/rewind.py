@@ -1,4 +1,4 @@
-"""Rewinds a run to the end of an earlier iteration: it pauses the run, then resets its workflow."""
+"""Rewinds a run to the end of an earlier iteration: pauses the run, then resets its workflow."""
 
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -44,7 +44,7 @@ _UNFROZEN_OPTIONS = WorkflowExecutionOptions()
 
 
 class RunStaysFrozen(OrgaError):
-    """The server did not let a run go on that stands still."""
+    """The server did not unfreeze a frozen run."""
 
     def __init__(self, workflow_id: str, error: RPCError) -> None:
         super().__init__(
@@ -54,23 +54,23 @@ class RunStaysFrozen(OrgaError):
 
 
 def freeze_operation() -> PostResetOperation:
-    """Return what makes a run stand still from its reset on."""
+    """Return the operation that freezes a run from its reset on."""
     update = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_FROZEN_OPTIONS, update_mask=_OVERRIDE)
     return PostResetOperation(update_workflow_options=update)
 
 
 async def is_frozen(client: Client, workflow_id: str) -> bool:
-    """Return whether nobody has let the run go yet: whoever was to do so may have died."""
+    """Return whether the run is still frozen. The process that should have unfrozen it may have died."""
     described = await client.get_workflow_handle(workflow_id).describe()
     versioning = described.raw_description.workflow_execution_info.versioning_info
     return versioning.versioning_override.pinned.version == _PINNED.version
 
 
 async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
-    """Let the run go on, the latest one unless another is named; nothing happens to one that has ended.
+    """Unfreeze the run, by default the latest one. Nothing happens to an ended run.
 
     Raises:
-        StandsStill: The server did not take it, tried several times.
+        RunStaysFrozen: The server refused several attempts.
     """
     try:
         await _update(client, workflow_id, run_id, _UNFROZEN_OPTIONS)
@@ -80,7 +80,7 @@ async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
 
 @asynccontextmanager
 async def frozen_run(client: Client, workflow_id: str) -> AsyncGenerator[None]:
-    """Hold a run still, and whatever it is reset to; one that has ended does nothing anyway."""
+    """Freeze a run, and whatever it is reset to, during the block. An ended run does nothing anyway."""
     try:
         await _update(client, workflow_id, "", _FROZEN_OPTIONS)
         yield
@@ -111,13 +111,13 @@ _INTERVENTIONS = (
 
 
 def pending_reset_base(events: Sequence[HistoryEvent]) -> str:
-    """Return the run that one was reset from which has not gone on since, or nothing."""
+    """Return the run that this one was reset from, if it has not continued since, or ""."""
     reset_by = _pending_reset_event(events)
     return reset_by.workflow_task_failed_event_attributes.base_run_id if reset_by else ""
 
 
 async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
-    """Send the signal to a run that stands at the boundary since a reset was cut short; return its id, or nothing."""
+    """Send the signal to a run whose reset to this boundary was interrupted. Return its run id, or """ ""
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
     events = history.events
@@ -133,7 +133,7 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
 
 
 def _pending_reset_event(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
-    """Return the event that a reset left behind, unless the run has gone on since."""
+    """Return the event that a reset has written, unless the run has continued since."""
     for event in reversed(events):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
             return None
@@ -143,10 +143,10 @@ def _pending_reset_event(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
 
 
 async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, *, keeps_interventions: bool) -> str:
-    """Let the run go on from the boundary, live or closed, and return the id of the new run.
+    """Let the run, live or ended, continue from the boundary, and return the id of the new run.
 
-    Its first workflow task sees the signal, behind the interventions that the server delivers again. Servers that
-    cannot send it with the reset (1.29 cannot) let the run stand still meanwhile.
+    Its first workflow task sees the signal, after the interventions that the server delivers again. For servers that
+    cannot send it with the reset (such as 1.29), the run is frozen until the signal has been sent.
     """
     own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own
     payloads = Payloads(payloads=await own.encode([argument]))
@@ -190,19 +190,19 @@ async def _send_reset(
 
 @dataclass(frozen=True)
 class RewindPlan:
-    """Where a rewind leads, and what it leaves behind."""
+    """The target of a rewind, and what it drops."""
 
     boundary: Boundary
     interventions: tuple[SentIntervention, ...]
     effects: tuple[Effect, ...]
     delegates: tuple[LiveDelegate, ...] = ()
-    """Delegated runs at work for what is left behind: they are aborted, and have ended before the run goes on."""
+    """Live delegated runs of the dropped part. They are aborted and have to end before the run continues."""
     is_at_the_answer: bool = False
-    """The run ended with the answer of that iteration: only guidance makes it go on."""
+    """The run ended with the answer of that iteration, so it continues only with guidance."""
 
     @property
     def left_behind(self) -> tuple[str, ...]:
-        """The calls that nothing takes back, a line each: tool, arguments, outcome."""
+        """The irreversible calls of the dropped part, one line each: tool, arguments, outcome."""
         lines = [
             f"{each.text if loop_tool(each.tool).is_run else each.tool} {each.arguments}".rstrip() + f": {each.outcome}"
             for each in self.effects
@@ -228,11 +228,11 @@ async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> Re
 async def execute_rewind(
     client: Client, plan: RewindPlan, *, steer: str | None = None, keep_interventions: bool = True
 ) -> str:
-    """Reset the run as planned and return the id of the run that goes on.
+    """Reset the run as planned and return the id of the run that continues.
 
     Raises:
-        OrgaError: The server refuses, the run would only end again with its answer, or a delegate does not end;
-            nothing was rewound then.
+        OrgaError: The server refuses, the run would only end with its answer again, or a delegate does not end. Then
+            nothing was rewound.
     """
     boundary, guidance = plan.boundary, clean_text(steer or "").strip()
     check_length(guidance)
@@ -260,17 +260,17 @@ async def execute_rewind(
 async def rewind(
     client: Client, workflow_id: str, to_iteration: int, *, steer: str | None = None, keep_interventions: bool = True
 ) -> AgentHandle:
-    """Let a run, live or ended, go on from the end of an earlier iteration.
+    """Let a run, live or ended, continue from the end of an earlier iteration.
 
-    What its tools did since is not undone; the same call has the same idempotency key again. Its clock goes on from
-    where it stood.
+    Effects of its tools since then are not undone. A repeated call has the same idempotency key. The clock continues
+    from its value at that time.
 
     Args:
         client: From `connect`.
-        workflow_id: The run.
-        to_iteration: The last iteration that is kept; 0 goes back to before the first model call.
+        workflow_id: The id of the run.
+        to_iteration: The last iteration that is kept. 0 goes back to before the first model call.
         steer: Guidance for the next reasoning step.
-        keep_interventions: Whether signals and updates that came later are delivered again; an abort never is.
+        keep_interventions: Deliver later signals and updates again. An abort is never repeated.
 
     Raises:
         NoSuchIteration: The run has not finished that iteration.
@@ -284,9 +284,9 @@ async def rewind(
 async def _locate_boundary(
     client: Client, workflow_id: str, iteration: int, last_run: str | None = None
 ) -> tuple[list[RunHistory], Boundary, bool]:
-    """Return the histories that hold the end of an iteration, that end, and whether it is the answer.
+    """Return the histories with the end of an iteration, that end, and whether it is the answer.
 
-    A run whose rewind was cut short stands before that end; the run that it was reset from has it.
+    A run whose rewind was interrupted stops before that end. The run that it was reset from has it.
     """
     runs = await histories(client, await run_chain(client, workflow_id, last_run, REWINDABLE_WORKFLOWS))
     if answered := await _answer_boundary(client, workflow_id, runs[-1], iteration):
@@ -301,7 +301,7 @@ async def _locate_boundary(
 
 @asynccontextmanager
 async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
-    """Let the delegates of what is left behind end first; the run stands still meanwhile and starts no others."""
+    """Let the delegates of the dropped part end first. Meanwhile the run is frozen and starts no others."""
     if not await _delegates_left_behind(client, boundary) and not await is_frozen(client, boundary.workflow_id):
         yield
         return
@@ -319,7 +319,7 @@ async def _delegates_left_behind(client: Client, boundary: Boundary) -> tuple[Li
 
 
 async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:
-    """Return the end of the iteration with whose answer the run ended; an answer of a goal may be delivered by now."""
+    """Return the end of the iteration that gave the run's answer. For a goal None: it may be delivered."""
     last = run.events[-1]
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
         return None

@@ -1,5 +1,6 @@
-"""The past that a fork shares, read from the history of the run whose past it is: by the worker, which trusts no state
-that a starter sends, and by the client, which says beforehand what is wrong with a wish.
+"""Reads the past that a fork shares from the history of the other run.
+
+The worker does this because it trusts no state that a starter sends, and the client does it to report problems early.
 """
 
 from datetime import UTC, datetime
@@ -25,17 +26,17 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 
 _NO_SUCH_RUN = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
-"""What a server answers where asking again brings nothing else: an id that no run can have is an invalid argument."""
+"""Errors for which a retry is useless. A server refuses an id that no run can have as an invalid argument."""
 
 
 class RunPasts:
-    """What activities know as `Pasts`, read through the worker's client: of runs in its namespace."""
+    """The `Pasts` of activities, read through the worker's client, for runs in its namespace."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:
-        """Return the past; what a server that is away for a moment cannot hand out is asked for again."""
+        """Return the past. If the server is lost for a moment, the error lets Temporal retry."""
         try:
             return await shared_past(self._client, wish)
         except OrgaError as error:
@@ -46,13 +47,13 @@ class RunPasts:
 
 
 async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentState:
-    """Return what a fork shares.
+    """Return the past that a fork shares.
 
     Raises:
-        InvalidInput: What is to be other in the fork does not fit, naming each bad key.
+        InvalidInput: A change for the fork does not fit. The text names each bad key.
         NoSuchIteration: The run has not finished that iteration.
-        RunNotFound: The server has no such run, or not any more.
-        OrgaError: The past is too large, ends with the answer, or is not what its history says.
+        RunNotFound: The server does not have the run, or no longer.
+        OrgaError: The past is too large, ends with the answer, or contradicts its own history.
     """
     fork = wish.fork
     kinds = (GOAL_WORKFLOW,) if isinstance(wish, GoalForkInput) else AGENT_WORKFLOWS
@@ -84,9 +85,9 @@ def _build_past(state: AgentState, source: ForkedFrom, wish: ForkInput | GoalFor
 async def _iteration_end(
     client: Client, workflow_id: str, runs: list[RunHistory], iteration: int
 ) -> tuple[RunHistory, WorkflowHistory, datetime]:
-    """Return the run that had finished the iteration, its history until then, and when that was.
+    """Return the run that finished the iteration, its history until then, and the time.
 
-    A run may also have ended with it; one that was terminated may have ended in the middle of anything.
+    A completed run may also have ended with the iteration. A terminated run may have ended in the middle of one.
     """
     try:
         boundary = boundary_of(workflow_id, runs, iteration)
@@ -100,7 +101,7 @@ async def _iteration_end(
 
 
 async def _check_messages(client: Client, history: WorkflowHistory, state: AgentState) -> None:
-    """Hold the messages that a replay gives against the digests that the history itself recorded.
+    """Compare the replayed messages with the digests that the history recorded.
 
     Raises:
         OrgaError: They differ.
@@ -108,8 +109,8 @@ async def _check_messages(client: Client, history: WorkflowHistory, state: Agent
     try:
         recorded = await folded_context(client, history, state.iteration)
     except DigestMismatch as error:
-        raise OrgaError(f"the history of {history.workflow_id!r} does not hold together: {error}") from None
-    if state.conversation.forget:  # what was recalled for that call is among the messages no longer
+        raise OrgaError(f"the history of {history.workflow_id!r} is inconsistent: {error}") from None
+    if state.conversation.forget:  # the messages no longer include what was recalled for that call
         recorded = tuple(message for message in recorded if not message.knowledge)
     if state.conversation.sent and messages_digest(recorded) != state.conversation.digest:
         raise OrgaError(f"the messages of {history.workflow_id!r} are not those that its history recorded")

@@ -26,7 +26,7 @@ Read = TypeVar("Read", bound=CheckedInput)
 
 
 class CaseTool(CheckedInput):
-    """`[tools.NAME]`: what a tool is that is not built in, or is otherwise than built in."""
+    """`[tools.NAME]`: a tool that is not built in, or that differs from the built-in one."""
 
     effect: Effect = "irreversible"
     tags: tuple[str, ...] = ()
@@ -37,28 +37,28 @@ class CaseTool(CheckedInput):
 
 
 class CaseStep(CheckedInput):
-    """One of `plan`."""
+    """One step of `plan`."""
 
     skill: str = Field(min_length=1)
-    """A tool, or an agent."""
+    """The name of a tool or an agent."""
     goal: str = ""
     arguments: dict[str, Any] | None = None
     depends_on: tuple[str, ...] = ()
 
     def proposed(self, step_id: str) -> ProposedStep:
-        """Return the step as the gate is asked about it."""
+        """Return the step in the form that the gate judges."""
         return ProposedStep(
             id=step_id, skill=self.skill, goal=self.goal, arguments=self.arguments, depends_on=self.depends_on
         )
 
 
 class PolicyCase(CheckedInput):
-    """`[[test]]`: a proposal, by `tool`, by `answer` or by `plan`, and what is expected."""
+    """`[[test]]`: a proposal (by `tool`, `answer` or `plan`) and the expected verdict."""
 
     name: str = Field(min_length=1)
     agent: str = "default"
     tool: str | None = None
-    """`delegate` and `terminate` among them."""
+    """The tool's name. `delegate` and `terminate` are possible too."""
     arguments: dict[str, Any] = {}
     answer: str | None = None
     plan: tuple[CaseStep, ...] = ()
@@ -75,13 +75,13 @@ class PolicyCase(CheckedInput):
     """Ids of all policies that decide, in any order."""
     expect_approvers: tuple[str, ...] | None = None
     expect_tools: tuple[str, ...] | None = None
-    """Of a delegation: what is left to the other agent."""
+    """For a delegation: the tools that the other agent may use."""
     expect_reason: str = ""
-    """Words of the reason."""
+    """Text that the reason must contain."""
 
 
 class CaseTables(CheckedInput):
-    """What a file holds, its tests not yet read."""
+    """The tables of a file, before its tests are checked."""
 
     tools: dict[str, CaseTool] = {}
     test: tuple[dict[str, Any], ...] = ()
@@ -96,14 +96,14 @@ class CaseFile:
 
 
 class BadCases(ConfigError):
-    """A file of tests that cannot be used: one line a problem."""
+    """A file of tests cannot be used. The text has one line per problem."""
 
 
 def case_files(path: Path) -> list[Path]:
-    """Return the test files of a folder, those of its surfaces too, or the one file.
+    """Return the test files of a folder and its surfaces, or the one file.
 
     Raises:
-        BadCases: There is none.
+        BadCases: There is no test file.
     """
     if path.is_file():
         return [path]
@@ -117,7 +117,7 @@ def read_cases(path: Path) -> CaseFile:
     """Return the tests of a file.
 
     Raises:
-        BadCases: Naming file and line of each problem.
+        BadCases: The text has file and line of each problem.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ def read_cases(path: Path) -> CaseFile:
         raise BadCases(f"{path}: cannot be read: {error}") from None
     tables = _read(CaseTables, given, lambda key: f"{path}:{line_of(text, key) or 1}")
     starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
-    starts += [-1] * len(tables.test)  # those of an inline array have no header: their lines are the file's
+    starts += [-1] * len(tables.test)  # tests of an inline array have no header, so their line is the file's
     return CaseFile(tables.tools, tuple(_read_case(path, text, starts[i], one) for i, one in enumerate(tables.test)))
 
 
@@ -153,7 +153,7 @@ def case_proposal(
     """Return the proposal of a case.
 
     Raises:
-        BadCases: Its tool is not known, so that nothing tells what it does.
+        BadCases: The tool is unknown, so its effect and tags are too.
     """
     spec = None if case.tool is None else _tool_spec(case.tool, tools, known)
     call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
@@ -191,7 +191,7 @@ def _tool_spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSp
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What came of one test. `faults` is empty where that is what was expected."""
+    """The result of one test. `faults` is empty if the test has passed."""
 
     name: str
     outcome: Outcome
@@ -200,12 +200,12 @@ class CaseResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the test has passed."""
+        """True if the test has passed."""
         return not self.faults
 
 
 async def case_results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[CaseResult]:
-    """Judge each case in order. What the engine raises is a denial, as it is at the gate."""
+    """Judge each case in order. An error of the engine is a denial, as at the gate."""
     known = builtin_specs()
     for case in cases.test:
         judgement = await _judge(engine, case, cases, known)
@@ -216,7 +216,7 @@ async def case_results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[
 async def _judge(
     engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec]
 ) -> EngineVerdict:
-    """Return the judgement; a case that is approved is judged twice, as in a run."""
+    """Return the verdict. An approved case is judged twice, as in a run."""
     first = await _judge_once(engine, case, cases, known, "")
     return await _judge_once(engine, case, cases, known, first.version) if case.approved_by else first
 
@@ -227,7 +227,7 @@ async def _judge_once(
     proposal = case_proposal(case, cases.tools, known, version)
     try:
         return await engine.judge(proposal)
-    except Exception as error:  # whatever an engine raises is a denial
+    except Exception as error:  # any error of an engine is a denial
         return EngineVerdict(allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Why a call of a recorded run was allowed or denied: read from its journal."""
+"""Explains why a call of a recorded run was allowed or denied, from its journal."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,17 +14,17 @@ _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
 
 @dataclass(frozen=True)
 class Explanation:
-    """One verdict, and what it was about as far as the journal tells."""
+    """One verdict, and the proposal that it judged as far as the journal has it."""
 
     place: str
-    """`<iteration>.<index>`, of an answer `.0`, of a plan `.plan`; with what follows it of a part of a call, or of its
-    stand-in."""
+    """`<iteration>.<index>` of a call, `.0` of an answer, `.plan` of a plan. Parts and replacements of a call have a
+    longer place."""
     agent: str
     about: dict[str, Any]
-    """`tool` and `arguments`, or `respond`; empty where the journal does not tell."""
+    """`tool` and `arguments`, or `respond`. Empty if the journal does not have them."""
     verdict: dict[str, Any]
     given: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the starter of the run said: trusted context, tenant."""
+    """Trusted context and tenant, from the starter of the run."""
 
 
 class NoSuchVerdict(OrgaError):
@@ -32,10 +32,10 @@ class NoSuchVerdict(OrgaError):
 
 
 def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
-    """Return the verdicts of a run, or those at a place, `ITERATION` or `ITERATION.INDEX`; delegated runs are left out.
+    """Return the verdicts of a run, or those at a place: `ITERATION` or `ITERATION.INDEX`. Delegated runs are left out.
 
     Raises:
-        NoSuchVerdict: There is none, or the place is none.
+        NoSuchVerdict: There is none, or the place is invalid.
     """
     if place is not None and not _PLACE.fullmatch(place):
         raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
@@ -52,24 +52,24 @@ def _is_at(here: str, place: str) -> bool:
 def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
     reading = _VerdictReader()
     for entry in entries:
-        if "run" not in entry.data:  # of a delegated run
+        if "run" not in entry.data:  # entries of delegated runs have it
             yield from reading.read(entry)
 
 
 class _VerdictReader:
-    """Takes the entries of a run in order; knows what the next verdicts are about."""
+    """Reads the entries of a run in order, and so knows which proposals the next verdicts judge."""
 
     def __init__(self) -> None:
         self._given: dict[str, Any] = {}
         self._actions: list[dict[str, Any]] = []
 
     def read(self, entry: JournalEntry) -> Iterator[Explanation]:
-        """Yield the verdicts that an entry tells."""
+        """Yield the verdicts in an entry."""
         data = entry.data
         match entry.event:
             case "Started":
-                told = data.get("input", {})
-                self._given = {name: told[name] for name in ("trusted_context", "tenant") if told.get(name)}
+                given = data.get("input", {})
+                self._given = {name: given[name] for name in ("trusted_context", "tenant") if given.get(name)}
             case "ReasoningComplete":
                 self._actions = data.get("actions", [])
             case "PolicyEvaluated":

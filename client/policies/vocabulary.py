@@ -1,4 +1,4 @@
-"""What policies can speak of: the tools and agents of a configuration, or those that the tests of a folder describe."""
+"""The names that policies can use: tools and agents of a configuration, or of the tests in a folder."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +16,10 @@ _LOOP_TOOLS = (delegate_tool(()), *LISTED_TOOLS)
 
 
 async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> PolicyVocabulary:
-    """Return the names of a configuration; servers are asked for their tools.
+    """Return the names of a configuration. MCP servers are asked for their tools.
 
     Raises:
-        ValueError: Some tool of it cannot be had.
+        ValueError: A tool of the configuration is unavailable.
     """
     root = (config.tools.files.root or Path.cwd()).resolve()
     async with available_tools(config, root, env, say) as tools:
@@ -36,19 +36,19 @@ async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Cal
 
 
 def with_tests(known: PolicyVocabulary, folder: Path) -> PolicyVocabulary:
-    """Return the names with those that the tests in a folder describe.
+    """Return the names together with those in a folder's tests.
 
     Raises:
-        ConfigError: A file of tests that cannot be used.
+        ConfigError: A file of tests cannot be used.
     """
     files = [read_cases(path) for path in case_files(folder)] if any(folder.glob("**/*.test.toml")) else []
     tools = {name: tool for file in files for name, tool in file.tools.items()}
     cases = [case for file in files for case in file.test]
     runs = [case for case in cases if case.tool and loop_tool(case.tool).is_run]
-    told = {name for case in runs if isinstance(name := case.arguments.get("agent"), str)}
+    delegates = {name for case in runs if isinstance(name := case.arguments.get("agent"), str)}
     described = {
         name: ToolSpec(name=name, parameters=tool.parameters, options=ToolOptions(tags=tool.tags))
         for name, tool in tools.items()
     }
-    agents = known.agents | told | {case.agent for case in cases}
+    agents = known.agents | delegates | {case.agent for case in cases}
     return PolicyVocabulary({**described, **known.tools}, agents, known.unseen)

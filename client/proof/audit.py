@@ -1,4 +1,4 @@
-"""Audits runs: judges every recorded proposal again by another engine, without worker, tool or model."""
+"""Audits runs: another engine judges every recorded proposal again, without worker, tool or model."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -29,7 +29,7 @@ ANSWER, PLAN = "(answer)", "(plan)"
 
 @dataclass(frozen=True)
 class VerdictComparison:
-    """One proposal, as it was judged then and would be now."""
+    """One proposal with its recorded verdict and today's."""
 
     run: str
     iteration: int
@@ -38,15 +38,15 @@ class VerdictComparison:
     """`(answer)` for a final answer, `(plan)` for the plan of a goal."""
     call_id: str
     arguments: dict[str, Any]
-    """As they were proposed."""
+    """The proposed arguments."""
     approved_by: str
-    """Who had approved it, where this is the judgement that followed."""
+    """The person whose approval led to this judgement, or ""."""
     recorded: Verdict
     now: Verdict
 
     @property
     def change(self) -> str:
-        """`same`, `allow→deny` and its like, or what is otherwise about a decision that stays."""
+        """`same`, a change such as `allow→deny`, or the parts that differ although the decision is the same."""
         if self.recorded.decision != self.now.decision:
             return f"{self.recorded.decision}→{self.now.decision}"
         changed = [name for name in _compared_parts(self.now.decision) if self._part(name, 0) != self._part(name, 1)]
@@ -59,20 +59,19 @@ class VerdictComparison:
 
 
 class Rejudger:
-    """Puts recorded requests to an engine, as the gate does it."""
+    """Gives recorded requests to an engine, as the gate does."""
 
     def __init__(self, engine: PolicyEngine) -> None:
         self._engine = _RecordingEngine(engine)
         self._gate = GateActivities(self._engine, find_argument_errors)
 
     async def judged(self, run: str, recorded: AnsweredRequest) -> list[VerdictComparison]:
-        """Return what each proposal of a request would have come to.
+        """Return the comparison for each proposal of a request.
 
-        What a person had approved is taken to be approved by the same person under the other policies, too, where
-        these would ask for it.
+        If a person had approved a call, the same person is assumed to approve it under the other policies, if they ask.
 
         Raises:
-            OrgaError: The engine failed: that would look like a denial.
+            OrgaError: The engine failed. Otherwise that would look like a denial.
         """
         request = recorded.request
         found = await self._verdicts(request)
@@ -109,7 +108,7 @@ class Rejudger:
 
 
 class _RecordingEngine:
-    """An engine whose failure is kept, not taken for a denial."""
+    """Keeps an engine's failure, so that it is not taken for a denial."""
 
     def __init__(self, engine: PolicyEngine) -> None:
         self._engine = engine
@@ -125,7 +124,7 @@ class _RecordingEngine:
 
 
 def _effective_verdict(request: GateRequest, verdict: Verdict) -> Verdict:
-    """Return the verdict as a run takes it: what a person has approved may not be changed any more."""
+    """Return the verdict as a run takes it: an approved call may not be changed any more."""
     if request.approved_by and verdict.decision == "allow" and verdict.arguments is not None:
         return verdict.with_denial()
     return verdict
@@ -141,25 +140,25 @@ _ANSWERED = {"finished", "failed"}
 
 @dataclass(frozen=True)
 class RunAudit:
-    """What came of one run."""
+    """The audit of one run."""
 
     run: str
     judgements: tuple[VerdictComparison, ...] = ()
     not_rebuilt: tuple[str, ...] = ()
-    """Why some proposals could not be judged anew, one line a cause."""
+    """Why some proposals could not be judged again, one line per cause."""
     breaches: tuple[str, ...] = ()
-    """What was carried out without what has to stand before it, one line each."""
+    """Calls that were executed without a required verdict, one line each."""
 
     @property
     def is_same(self) -> bool:
-        """Whether all that was proposed is known, would be decided as it was, and nothing was done before its yes."""
+        """True if every proposal is known, gets the same verdict today, and no call ran without its verdict."""
         return not (self.not_rebuilt or self.breaches) and all(
             judgement.change == SAME for judgement in self.judgements
         )
 
 
 def change_counts(audits: Iterable[RunAudit]) -> dict[str, int]:
-    """Return how often each change would come about, the most frequent first."""
+    """Return the number of each change, the most frequent first."""
     found = Counter(judgement.change for audit in audits for judgement in audit.judgements)
     return dict(found.most_common())
 
@@ -172,20 +171,20 @@ async def run_audits(
     are_named: bool = True,
     report: Report = lambda _: None,
 ) -> AsyncGenerator[RunAudit]:
-    """Yield the audit of each run, and of the runs that it delegated to; each run once.
+    """Yield the audit of each run and of its delegates, each run once.
 
-    A proposal is rebuilt by replaying the history through the code of today, up to the last bit of what the gate was
-    asked; where that code does not replay it, the proposals from there on are told of, not guessed.
+    A proposal is rebuilt exactly as the gate got it, by replaying the history through today's code. If that code cannot
+    replay it, the remaining proposals are reported as not rebuilt, not guessed.
 
     Args:
         client: From `connect`.
-        runs: Their ids.
-        rejudge: With the engine that judges anew.
-        are_named: Whether somebody named just these: then each has to be there. What a query has found may be gone.
-        report: Is told how far it is, often, from another thread too.
+        runs: The ids of the runs.
+        rejudge: Holds the engine that judges again.
+        are_named: True if a person named these runs, so that each must exist. Runs found by a query may be gone.
+        report: Called often with the progress, also from other threads.
 
     Raises:
-        RunNotFound: No run has one of the ids that are named.
+        RunNotFound: No run has one of the named ids.
         NotAnAgent: One of them belongs to a workflow of another type.
         OrgaError: The engine failed.
     """
@@ -208,7 +207,7 @@ async def run_audits(
 async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) -> tuple[RunAudit, list[str]]:
     chain = await run_chain(client, run)
     judgements: list[VerdictComparison] = []
-    lacking = ["the server has the oldest runs of its chain no longer"] if chain.is_cut else []
+    lacking = ["the server no longer has the oldest runs of its chain"] if chain.is_cut else []
     delegated: list[str] = []
     broken: list[str] = []
     parts = await histories(client, chain)
@@ -232,10 +231,9 @@ async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[
     if not outcome.failure:
         return record, []
     rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
-    told = [h async for h in read_events(values, _as_async(part.events)) if h.name == GATE and h.kind in _ANSWERED]
-    why = (
-        f"run {part.run_id[:13]}: the code of today does not replay it, so {max(len(told) - rebuilt, 0)} of {len(told)}"
-    )
+    events = read_events(values, _as_async(part.events))
+    answered = [h async for h in events if h.name == GATE and h.kind in _ANSWERED]
+    why = f"run {part.run_id[:13]}: the code of today does not replay it, so {max(len(answered) - rebuilt, 0)} of {len(answered)}"
     return record, [f"{why} requests to the gate are not judged anew: {outcome.failure}"]
 
 

@@ -137,11 +137,11 @@ UNLAWFUL: dict[str, tuple[list[Made], str]] = {
         "lacks the gate's verdict on what a person approved",
     ),
     "a call that waited beside a held one": ([*HELD, said(), confirmed("1.1"), run("a", "b")], f"1.0 {UNCONFIRMED}"),
-    "an answer where nothing was held": ([judged("allow", "allow"), asked(), said()], "says 'yes' of 1.1"),
+    "an answer where nothing was held": ([judged("allow", "allow"), asked(), said()], "records 'yes' for 1.1"),
     "a critic's no": ([judged("allow", "allow"), reviewed("1.1", "revise"), run("b")], "a critic turned it down"),
     "a critic that ended the run": ([judged("allow", "allow"), reviewed("1.1", "ended"), run("b")], "it ended the run"),
     "a critic that asks, unanswered": ([judged("allow", "allow"), reviewed("1.1", "asked"), run("b")], "a critic asks"),
-    "a critic before the gate": ([reviewed("1.1", "accepted"), judged("allow", "allow")], "says 'accepted' of 1.1"),
+    "a critic before the gate": ([reviewed("1.1", "accepted"), judged("allow", "allow")], "records 'accepted' for 1.1"),
     "a critic behind the last confirmation": (
         [
             judged("allow", "allow"),
@@ -150,9 +150,9 @@ UNLAWFUL: dict[str, tuple[list[Made], str]] = {
             reviewed("1.1", "accepted"),
             run("b"),
         ],
-        "says 'accepted' of 1.1",
+        "records 'accepted' for 1.1",
     ),
-    "a critic's word on nothing": ([judged("allow", "allow"), reviewed("", "revise")], "says 'revise' of nothing"),
+    "a critic's word on nothing": ([judged("allow", "allow"), reviewed("", "revise")], "records 'revise' for nothing"),
     "a person whom a critic asked, unconfirmed": (
         [judged("allow", "allow"), asked(critic="tone"), said(), reviewed("1.1", "accepted"), run("b")],
         f"1.1 {UNCONFIRMED}",

@@ -103,7 +103,7 @@ def test_a_journal_and_a_head_that_were_both_made_anew_need_the_key() -> None:
     stolen_name = named_as_trusted.model_copy(update={"head": head})
     assert faults(forged, stolen_name) == "the signature is not one over this head"
     assert faults(forged, sealed_head(RUN, forged, None, NOW)) == "its head is not signed"
-    assert "it has no head: whether anything stood after entry 1 is unknown" in faults(forged, None)
+    assert "it has no head: whether entries followed entry 1 is unknown" in faults(forged, None)
 
 
 def test_a_signature_over_another_run_is_none_over_this() -> None:
