@@ -99,7 +99,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "chat",
             "orga.client.cli.chat.command:chat",
-            "Talk with an agent: each message is a turn with limits of its own, and it remembers the turns before.",
+            "Chat with an agent. Each message is a turn with its own limits, and the agent remembers earlier turns.",
         ),
         CommandEntry(
             "attach",

@@ -85,7 +85,7 @@ def test_a_script_says_line_after_line_and_goes_on_later(orga: Orga, model: Chat
     ]
     assert {each["iterations"] for each in turns} == {1}
     assert said(model) == ["I am Ada.", "One.", "And?", "Two.", "Who am I?"]
-    assert "To come back: orga chat script" in done.err
+    assert "To return: orga chat script" in done.err
 
     later = orga("chat", "--last", "--say", "Still there?\nYes?", "--history", "1")
     assert (later.code, later.out) == (0, "Four.\n")
@@ -134,7 +134,7 @@ def test_who_types_has_several_lines_leaves_and_comes_back(orga: Orga, model: Ch
         at = terminal.shows("turn 1: completed")
         terminal.shows(PROMPT, at)
         terminal.types(CTRL_D)
-        terminal.shows("the session goes on. To come back: orga chat typed")
+        terminal.shows("the session goes on. To return: orga chat typed")
         assert terminal.code() == 0
     assert said(model) == ["I am Ada\nand this is mine"]
     with at_a_terminal(orga, "chat", "type") as terminal:
@@ -184,7 +184,7 @@ def test_a_turn_is_steered_from_the_line(orga: Orga, model: ChatServer) -> None:
         sends(terminal, "Tell me all")
         terminal.shows("It is a long")
         sends(terminal, "/steer Be brief")
-        terminal.shows("the turn under way reads it at its next step")
+        terminal.shows("the current turn reads it at its next step")
         model.release.set()
         terminal.shows("turn 1: completed: 2 iterations")
         terminal.types(CTRL_D)
@@ -218,7 +218,7 @@ def test_calls_are_folded_and_unfolded_and_act_on_no_terminal(orga: Orga, model:
         sends(terminal, "/budget")
         at = terminal.shows("turn 1: 2 of 25 iterations")
         sends(terminal, "/nonsense")
-        terminal.shows("/nonsense is no command", at)
+        terminal.shows("/nonsense: no such command", at)
         sends(terminal, "/close")
         terminal.shows("the session has ended")
         assert terminal.code() == 0
@@ -249,9 +249,9 @@ def test_a_call_that_waits_for_a_yes_gets_it_in_the_chat(orga: Orga, model: Chat
     with at_a_terminal(orga, "chat", "--agent", "cashier") as terminal:
         terminal.shows(PROMPT)
         sends(terminal, "/approve")
-        terminal.shows("nothing waits for your yes")
+        terminal.shows("nothing waits for your approval")
         sends(terminal, "Refund it")
-        terminal.shows("waits for your yes: refund")
+        terminal.shows("waits for your approval: refund")
         sends(terminal, "/approve It is small")
         terminal.shows("approved: refund")
         terminal.shows("Refunded.")
@@ -266,12 +266,12 @@ def test_what_is_no_open_session_is_told_with_a_way_on(orga: Orga, model: ChatSe
     assert orga("chat", "--id", "over", stdin=b"hello\n/close\n").code == 0
     for arguments, told in (
         (["chat", "nobody", "--say", "x"], "there is no run 'nobody'"),
-        (["chat", "What is here?"], "to say it: orga chat --say 'What is here?'"),
-        (["chat", "a-run", "--say", "x"], "is no session but the run of one task; `orga attach a-run`"),
+        (["chat", "What is here?"], "To send this as a message: orga chat --say 'What is here?'"),
+        (["chat", "a-run", "--say", "x"], "is the run of one task, not a session. `orga attach a-run`"),
         (["chat", "over", "--say", "x"], "session over has ended"),
-        (["chat", "over", "--model", "m"], "are settled when a session begins"),
+        (["chat", "over", "--model", "m"], "are fixed when a session starts"),
         (["chat", "--agent", "nobody", "--say", "x"], "nobody"),
-        (["chat", "--say", " "], "there is nothing to say"),
+        (["chat", "--say", " "], "--say: the message is empty"),
     ):
         done = orga(*arguments)
         assert done.code == 2, (arguments, done.err)

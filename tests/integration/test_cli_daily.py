@@ -54,7 +54,7 @@ def test_a_run_that_is_rewound_where_nobody_acts_says_so_and_is_listed_once(orga
 def test_a_session_that_a_script_closes_or_says_nothing_in_has_ended_when_the_script_has(orga: Orga) -> None:
     """The worker that the script brought goes with it: nobody would be there to end the session later."""
     closed = orga("chat", "--id", "closed", stdin=b"What is the retry limit?\n/close\n")
-    assert (closed.code, closed.err.splitlines()[-1]) == (0, "the session has ended; a new one begins with: orga chat")
+    assert (closed.code, closed.err.splitlines()[-1]) == (0, "the session has ended; start a new one with: orga chat")
     silent = orga("chat", "--id", "silent", stdin=b"\n")
     assert (silent.code, silent.err.splitlines()[-1]) == (0, "nothing was said, so the session is closed")
     for session in ("closed", "silent"):

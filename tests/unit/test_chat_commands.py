@@ -42,7 +42,7 @@ def test_a_line_is_said_or_is_a_command(line: str, meant: ChatMessage | CommandC
     [
         pytest.param("/stats", "did you mean 'status'?", id="a slip"),
         pytest.param("/steer", "/steer TEXT", id="without its text"),
-        pytest.param("/quit now", "//quit says the line", id="with more than it takes"),
+        pytest.param("/quit now", "//quit sends the line", id="with more than it takes"),
     ],
 )
 def test_a_command_that_is_none_is_not_said_to_the_agent(line: str, told: str) -> None:

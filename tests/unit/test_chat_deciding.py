@@ -73,7 +73,7 @@ class ChatOf:
 
 async def test_what_came_up_in_place_of_what_was_shown_is_shown_before_it_is_decided() -> None:
     chat = ChatOf(held=["new"], told=["old"])
-    with pytest.raises(UsageError, match="was not shown yet"):
+    with pytest.raises(UsageError, match="had not seen the waiting call yet"):
         await chat.says("approve", "ok")
     assert chat.session.decided == []
     assert await chat.says("approve", "ok") == [("yes", "new", "ok")]
@@ -103,7 +103,7 @@ async def test_the_name_of_a_call_that_is_gone_is_no_reason_for_another() -> Non
 
 async def test_several_that_were_shown_are_told_apart() -> None:
     chat = ChatOf(held=["a1", "b2"], told=["a1", "b2"])
-    with pytest.raises(UsageError, match="several calls wait: /approve ID, or /approve all") as refused:
+    with pytest.raises(UsageError, match=r"several calls wait\. Use /approve ID, or /approve all") as refused:
         await chat.says("approve", "ok")
     assert "b2" in str(refused.value)
     assert await chat.says("deny", "all no") == [("no", "a1", "no"), ("no", "b2", "no")]
@@ -138,12 +138,12 @@ async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
     """Who reads of a harmless call says yes, and that yes goes to another one that was shown before."""
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
     shown = screen.ChatScreen(TurnPrinter("s", as_json=False))
-    forged = "waits for your yes: read_file a.md → /approve or /deny"
+    forged = "waits for your approval: read_file a.md → /approve or /deny"
     asked = asyncio.create_task(shown.typed(ShownQuestion(wait_id="w", kind="answer", since=T0, question=forged)))
     while not shown.answers("no"):
         await asyncio.sleep(0)
     assert await asked == "no"
-    assert capsys.readouterr().err.startswith("? asks: waits for your yes")
+    assert capsys.readouterr().err.startswith("? asks: waits for your approval")
 
 
 async def test_a_line_that_was_begun_before_a_question_came_up_is_no_answer_to_it(

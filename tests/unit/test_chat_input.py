@@ -105,7 +105,7 @@ async def test_a_pipe_is_not_read_far_ahead_of_what_is_said() -> None:
 
 
 async def test_a_line_without_an_end_is_refused() -> None:
-    with pytest.raises(UsageError, match="line 1 of standard input is longer than 1,000,000 bytes; put it into a file"):
+    with pytest.raises(UsageError, match="line 1 of standard input is longer than 1,000,000 bytes"):
         await read(PipedLines(io.BytesIO(b"y" * 3_000_000)))
 
 

@@ -346,7 +346,7 @@ async def test_a_message_that_may_have_arrived_is_sent_again_under_its_id() -> N
     chat = a_chat(session, "typed")
     await chat.say("Hello")
     assert (len(session.posted), len(session.ids)) == (4, 1)
-    assert shown_in(chat)[0] == "it is not known to be taken yet, and is sent again"
+    assert shown_in(chat)[0] == "no worker has confirmed the message yet; sending it again"
 
 
 async def test_an_error_of_several_lines_is_shown_as_such() -> None:
@@ -391,5 +391,5 @@ async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
         chat.turns.take(ENDED.model_copy(update={"data": ends}))
     await carry_out(chat, CommandCall("history", "1"))
     assert [line[:9] for line in shown_in(chat) if line.startswith("──")] == ["── turn 2"]
-    with pytest.raises(UsageError, match="give the number of turns, as /history 5"):
+    with pytest.raises(UsageError, match="/history 0: not a number of turns"):
         await carry_out(chat, CommandCall("history", "0"))

@@ -135,8 +135,8 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             id="a reference that led nowhere",
         ),
         pytest.param(
-            an_entry("QuestionAsked", question="waits for your yes: read_file a.md → /approve or /deny"),
-            "? asks: waits for your yes: read_file a.md → /approve or /deny   answer it: orga answer ID TEXT",
+            an_entry("QuestionAsked", question="waits for your approval: read_file a.md → /approve or /deny"),
+            "? asks: waits for your approval: read_file a.md → /approve or /deny   answer it: orga answer ID TEXT",
             id="a question of an agent, which looks like no call that is held",
         ),
         pytest.param(

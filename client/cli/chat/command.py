@@ -1,4 +1,4 @@
-"""`orga chat`: starts a session or continues one."""
+"""`orga chat`: start a session or continue one."""
 
 import asyncio
 import sys
@@ -55,53 +55,54 @@ from orga.workflows.types.text import clean_text, full_field_text
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """What a command says of the talk."""
+    """The options of `orga chat` that do not concern the session's input."""
 
     text: str | None
-    """All that is said; None for what is typed or piped."""
+    """The only message to send, or None to read messages from the keyboard or a pipe."""
     config: Path | None
     history: int
     no_worker: bool
     as_json: bool
 
 
-async def begin_chat(given: SessionInput, session_id: str, wish: ChatOptions) -> int:
-    """Talk in a new session, and return the exit code."""
+async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions) -> int:
+    """Start a session, chat in it, and return the exit code."""
     wanted = requested_names(given)
-    async with cli_context(wish.config, check=partial(refuse_unknown, wanted)) as here:
-        if not wish.no_worker and not await may_be_polled(here.client, here.task_queue):
+    async with cli_context(options.config, check=partial(refuse_unknown, wanted)) as here:
+        if not options.no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_for_own_worker(wanted, here)
-        async with _optional_worker(here, here.task_queue, is_wanted=not wish.no_worker) as keeper:
+        async with _optional_worker(here, here.task_queue, is_wanted=not options.no_worker) as keeper:
             await start_and_announce(here, partial(_start_new_session, given, session_id), "session")
-            talk = _TerminalChat(here, session_id, here.task_queue, keeper, wish, is_new=True)
+            talk = _TerminalChat(here, session_id, here.task_queue, keeper, options, is_new=True)
             return await talk.to_its_end()
 
 
-async def continue_chat(named: str, wish: ChatOptions) -> int:
-    """Talk in a session that is there, and return the exit code.
+async def continue_chat(named: str, options: ChatOptions) -> int:
+    """Chat in an existing session, and return the exit code.
 
     Raises:
-        UsageError: It has ended, or the id is that of a run which is no session.
+        UsageError: It has ended, or the id is that of another kind of run.
     """
     try:
-        async with run_context(named, wish.config, newest_session) as (here, session_id):
-            return await _continue_in_session(here, session_id, wish)
+        async with run_context(named, options.config, newest_session) as (here, session_id):
+            return await _continue_in_session(here, session_id, options)
     except RunNotFound as error:
         if " " in named:
-            raise UsageError(f"there is no session {named!r}; to say it: orga chat --say {quote(named)}") from error
+            send = f"orga chat --say {quote(named)}"
+            raise UsageError(f"there is no session {named!r}. To send this as a message: {send}") from error
         raise
 
 
-async def _continue_in_session(here: CliContext, session_id: str, wish: ChatOptions) -> int:
+async def _continue_in_session(here: CliContext, session_id: str, options: ChatOptions) -> int:
     described = await here.run(session_id).describe()
     _require_open_session(described)
     queue = described.task_queue
     if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
         write_note(other_folder_hint(session_id, queue, await recorded_workplace(described), "orga chat"))
-    async with _optional_worker(here, queue, is_wanted=is_own and not wish.no_worker) as keeper:
+    async with _optional_worker(here, queue, is_wanted=is_own and not options.no_worker) as keeper:
         if link := here.connection.link(session_id):
             write_note(link)
-        return await _TerminalChat(here, session_id, queue, keeper, wish).to_its_end()
+        return await _TerminalChat(here, session_id, queue, keeper, options).to_its_end()
 
 
 def _require_open_session(run: WorkflowExecutionDescription) -> None:
@@ -109,16 +110,15 @@ def _require_open_session(run: WorkflowExecutionDescription) -> None:
         raise NotAnAgent(run.id, run.workflow_type)
     if run.workflow_type != SESSION_WORKFLOW:
         raise UsageError(
-            f"{full_field_text(run.id)} is no session but the run of one task; `orga attach "
-            f"{quote(run.id)}` follows it, "
-            f"`orga fork {quote(run.id)} --to-iteration N --task TEXT` goes on from it; begin a session with: orga chat"
+            f"{full_field_text(run.id)} is the run of one task, not a session. `orga attach {quote(run.id)}` follows "
+            f"it, `orga fork {quote(run.id)} --to-iteration N --task TEXT` continues it. Start a session with: "
+            "orga chat"
         )
     if run.status != WorkflowExecutionStatus.RUNNING:
         when = f" {age(run.close_time, datetime.now(UTC))} ago" if run.close_time else ""
         raise UsageError(
-            f"session {full_field_text(run.id)} has ended{when}; `orga journal {quote(run.id)}` "
-            "shows what was said and done; "
-            "a new one begins with: orga chat"
+            f"session {full_field_text(run.id)} has ended{when}. `orga journal {quote(run.id)}` shows its journal. "
+            "Start a new session with: orga chat"
         )
 
 
@@ -141,11 +141,11 @@ class _TerminalChat:
     session_id: str
     queue: str
     keeper: WorkerKeeper | None
-    wish: ChatOptions
+    options: ChatOptions
     is_new: bool = False
 
     async def to_its_end(self) -> int:
-        """Talk, and tell how one comes back."""
+        """Chat, then show how to return to the session. Close a new session in which nothing was said."""
         chat = self._build_chat()
         try:
             await chat.catch_up()
@@ -156,7 +156,7 @@ class _TerminalChat:
             raise
         except (OrgaError, RPCError, UsageError):
             if self._is_without_message(chat):
-                with suppress(OrgaError, RPCError):  # what is told is why nothing was said
+                with suppress(OrgaError, RPCError):  # the first error is the one to report
                     await self._close(chat)
             raise
         if self._is_without_message(chat) and not chat.has_ended:
@@ -170,21 +170,21 @@ class _TerminalChat:
 
     async def _close(self, chat: Chat) -> None:
         await chat.session.close()
-        if self.keeper is not None:  # it leaves with us, and nobody would be there to end the session
+        if self.keeper is not None:  # our worker stops with this command, so wait until it has ended the session
             with suppress(TimeoutError, OrgaError, RPCError):
                 await asyncio.wait_for(chat.session.result(), CLOSING_S)
         write_note("nothing was said, so the session is closed")
 
     def _build_chat(self) -> Chat:
-        handle, wish = SessionHandle(self.here.client, self.session_id), self.wish
-        turn_shown = TurnPrinter(self.session_id, wish.as_json)
-        if wish.text is None and sys.stdin.isatty() and is_terminal():
+        handle, options = SessionHandle(self.here.client, self.session_id), self.options
+        turn_shown = TurnPrinter(self.session_id, options.as_json)
+        if options.text is None and sys.stdin.isatty() and is_terminal():
             seen = shown = ChatScreen(turn_shown)
             source, how = seen.keyboard, "typed"
         else:
             seen = QuietScreen() if is_quiet() else PlainScreen()
             shown = PlainChat(seen, turn_shown)
-            source, how = (PipedLines(), "piped") if wish.text is None else (OneMessage(wish.text), "one")
+            source, how = (PipedLines(), "piped") if options.text is None else (OneMessage(options.text), "one")
         if self.keeper is not None:
             self.keeper.report = seen.note
         watch = Watch(self.here.client, handle, self.queue, seen, self.keeper)
@@ -192,21 +192,21 @@ class _TerminalChat:
 
     def _show_past(self, chat: Chat) -> None:
         if not chat.turns.told:
-            write_note("/help shows what else can be done here")
-        elif self.wish.history:
-            write_note(*history_lines(chat.turns.told[-self.wish.history :], datetime.now(UTC)), "")
+            write_note("/help shows the commands")
+        elif self.options.history:
+            write_note(*history_lines(chat.turns.told[-self.options.history :], datetime.now(UTC)), "")
 
     def _show_way_back(self, chat: Chat) -> None:
         if self.keeper is not None:
             self.keeper.report = write_note
         if chat.has_ended:
-            write_note("the session has ended; a new one begins with: orga chat")
+            write_note("the session has ended; start a new one with: orga chat")
             return
         waits = ""
         if chat.is_busy:
             is_ours = self.keeper is not None and self.keeper.own is not None
-            waits = "; the turn under way waits for another worker" if is_ours else "; so does the turn under way"
-        write_note(f"the session goes on{waits}. To come back: orga chat {quote(self.session_id)}")
+            waits = "; the current turn waits for another worker" if is_ours else "; so does the current turn"
+        write_note(f"the session goes on{waits}. To return: orga chat {quote(self.session_id)}")
 
 
 def chat(
@@ -214,45 +214,46 @@ def chat(
         str | None,
         typer.Argument(
             metavar="ID",
-            help="A session to go on with, or the beginning of its id; a new one without.",
+            help="The id of a session to continue, or its first characters. Default: a new session.",
             show_default=False,
         ),
     ] = None,
     *,
     say: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Say this, show the answer, and leave; - reads it from standard input."),
+        typer.Option(metavar="TEXT", help="Send this message, show the answer, and exit; - reads standard input."),
     ] = None,
     agent: AgentName = None,
     model: Model = None,
     instructions: Instructions = None,
     tools: Tools = None,
     set_: Settings = None,
-    id_: Annotated[str | None, typer.Option("--id", help="The new session's id; session-<uuid7> without.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whom the new session is for.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The new session's id. Default: session-<uuid7>.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the new session is for.")] = None,
     trusted: TrustedFacts = None,
     idle: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End the session when nothing was said for so long.")
+        float | None, typer.Option(metavar="SECONDS", help="End the session after so long without a message.")
     ] = None,
-    history: Annotated[int, typer.Option(min=0, help="Turns of a session's past that are shown first.")] = 3,
+    history: Annotated[int, typer.Option(min=0, help="The number of past turns to show first.")] = 3,
     no_worker: NoWorker = False,
     quiet: Quiet = False,
     json: Annotated[
-        bool, typer.Option("--json", "-j", help="Each turn as one line of JSON on stdout; all else on stderr.")
+        bool,
+        typer.Option("--json", "-j", help="Write each turn to stdout as one line of JSON. All else goes to stderr."),
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """Talk with an agent: each message is a turn with limits of its own, and it remembers the turns before.
+    """Chat with an agent. Each message is a turn with its own limits, and the agent remembers earlier turns.
 
-    Leave when you like: the session waits for you, for months if need be; orga chat ID goes on with it.
+    You can leave at any time. The session waits for you, even for months; orga chat ID continues it.
 
-    At a terminal, /help shows what else can be done. Ctrl-C ends the turn under way, Ctrl-D leaves.
+    At a terminal, /help shows the commands. Ctrl-C ends the current turn, Ctrl-D leaves.
 
-    From a pipe each line is a message; the next one is said when it is answered.
+    From a pipe, each line is a message. The next one is sent after the answer.
 
-    Agent, model, tools and settings are settled when a session begins.
+    Agent, model, tools and settings are fixed when a session starts.
 
-    Exit codes: 0 left or all answered, 2 bad input, 3 to 6 as of `orga run`, 7 no server, 130 left amid a turn.
+    Exit codes: 0 left or all answered, 2 bad input, 3 to 6 as in `orga run`, 7 no server, 130 left during a turn.
 
     Example: orga chat --agent reviewer
 
@@ -264,13 +265,13 @@ def chat(
     output.set_quiet(quiet=quiet)
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():
-        raise UsageError("--say: there is nothing to say")
-    wish = ChatOptions(text, config, history, no_worker, json)
+        raise UsageError("--say: the message is empty")
+    options = ChatOptions(text, config, history, no_worker, json)
     if run is None:
-        return run_interruptible(begin_chat(session_input(given, idle), session_id_of(id_), wish))
+        return run_interruptible(begin_chat(session_input(given, idle), session_id_of(id_), options))
     if given != RunOptions("") or id_ is not None or idle is not None:
         raise UsageError(
-            "agent, model, tools and settings are settled when a session begins: leave these options out, or leave "
-            "the ID out to begin a new session"
+            "agent, model, tools and settings are fixed when a session starts. Remove these options, or remove the ID "
+            "to start a new session"
         )
-    return run_interruptible(continue_chat(run, wish))
+    return run_interruptible(continue_chat(run, options))

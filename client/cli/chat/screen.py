@@ -1,4 +1,4 @@
-"""The screen of a chat: fixed lines, below them the input line, and below that the live block."""
+"""The screen of a chat: printed lines, below them the input line, and below that the live block."""
 
 import asyncio
 import sys
@@ -35,15 +35,15 @@ REDRAW_S = 0.25
 
 
 class Keyboard:
-    """Reads message after message; what is printed meanwhile stands above the line, what stands is below it."""
+    """Reads messages from an input line. Output is printed above the line, the live block is below it."""
 
     def __init__(self, file: Path, label: Callable[[], str], standing: Callable[[], str]) -> None:
-        """Take no key yet.
+        """Prepare the line. Nothing is read yet.
 
         Args:
-            file: Keeps what is typed for the next chat; the user's alone.
-            label: What stands ahead of the line now.
-            standing: What is shown below it now, with its colours; "" for nothing.
+            file: The history of typed lines, kept for the next chat. Only the user may read it.
+            label: Returns the current text in front of the line.
+            standing: Returns the current text below the line, with colours, or "".
         """
         self._file = file
         self._label = label
@@ -52,17 +52,17 @@ class Keyboard:
         self._is_open = False
         self._begun_at: float | None = None
         self._failure: BaseException | None = None
-        """Of what could not be printed: it ends the reading."""
+        """The error of a failed output. It ends the reading."""
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
         """Return the next message.
 
         Args:
-            ctrl_c: Called at Ctrl-C, returns what that does: `interrupts`, `clears` or `leaves`.
+            ctrl_c: Called on Ctrl-C. It returns the effect: `interrupts`, `clears` or `leaves`.
 
         Raises:
-            Left: At Ctrl-D, or at Ctrl-C, with nothing typed.
-            OSError: What stood to be printed above could not be.
+            ChatExit: On Ctrl-D, or on Ctrl-C while nothing is typed.
+            OSError: The output above the line could not be printed.
         """
         if self._failure is not None:
             raise self._failure
@@ -84,15 +84,15 @@ class Keyboard:
             self._is_open = False
 
     def was_begun_before(self, moment: float) -> bool:
-        """Whether what is typed, or was typed last, was begun before that moment of `time.monotonic()`."""
+        """Return whether the current or last input began before that moment of `time.monotonic()`."""
         return self._begun_at is not None and self._begun_at < moment
 
     def has_more(self) -> bool:
-        """Whether a script is not at its end; nobody's typing is one."""
+        """Return False: a person can type more, but does not have to."""
         return False
 
     def above(self, show: Callable[[], None]) -> None:
-        """Print above the line, or where the cursor stands while there is none; what came first stands first."""
+        """Print above the line, or at the cursor while there is no line. The order of calls is kept."""
         if not self._is_open:
             show()
             return
@@ -108,7 +108,7 @@ class Keyboard:
             self._session.app.exit(exception=failure)
 
     def _create_session(self) -> "PromptSession[str]":
-        from prompt_toolkit import PromptSession  # a tenth of a second that other commands do without
+        from prompt_toolkit import PromptSession  # the import takes a tenth of a second
         from prompt_toolkit.history import FileHistory
         from prompt_toolkit.output import create_output
         from prompt_toolkit.styles import Style
@@ -162,13 +162,13 @@ def _key_bindings(ctrl_c: Callable[[], str]) -> "KeyBindings":
 
 @dataclass(frozen=True)
 class TurnPrinter:
-    """Shows turns of one session: as text, or each as one line of JSON."""
+    """Shows the turns of one session as text, or each as one line of JSON."""
 
     session: str
     as_json: bool
 
     def show(self, turn: TurnResult) -> None:
-        """Write it."""
+        """Write a turn's answer to stdout, and its facts to stderr."""
         if self.as_json:
             write_json({"session": self.session, **turn.model_dump(mode="json")}, indent=None)
         elif turn.output:
@@ -182,65 +182,65 @@ PROMPT = "› "
 
 
 class _OpenQuestion(NamedTuple):
-    """A question that is shown."""
+    """A question that is shown and not answered yet."""
 
     wait: ShownQuestion
     answer: asyncio.Future[str]
     at: float
-    """Of `time.monotonic()`."""
+    """The time of `time.monotonic()` at which it was shown."""
 
 
 class ChatScreen:
-    """Shows a session above the line in which one types; questions of a turn are answered in that same line."""
+    """Shows a session above the input line. Questions of a turn are answered in that line too."""
 
     def __init__(self, turn_shown: TurnPrinter) -> None:
         self._turn_shown = turn_shown
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
         self.keyboard = Keyboard(prepare_home().typed, self._label, self._rendered_block)
         self.is_busy = False
-        """Whether a turn is under way, and with it something to be drawn."""
+        """True while a turn is carried out. Only then there is a live block to draw."""
         self._standing = Progress()
         self._open_question: _OpenQuestion | None = None
         self._shown_call_ids = set[str]()
 
     def told(self, line: StyledLine, at: datetime) -> None:
-        """Print the line above."""
+        """Print the line above the input."""
         if not is_quiet():
             self._print(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
-        """Keep it for the next drawing; a call that waits for a yes is told once."""
+        """Keep the progress for the next drawing, and print each held call once."""
         self._standing = progress
         for wait in progress.waiting:
             self.tell_calls(held_calls(wait))
 
     def tell_calls(self, calls: Iterable[HeldCall]) -> None:
-        """Print those that were not told yet."""
+        """Print the calls that were not printed yet."""
         for call in calls:
             if str(call["id"]) not in self._shown_call_ids:
                 self._shown_call_ids.add(str(call["id"]))
-                self.lines(f"? waits for your yes: {held_call_text(call)} → /approve or /deny")
+                self.lines(f"? waits for your approval: {held_call_text(call)} → /approve or /deny")
 
     def calls_told(self) -> frozenset[str]:
-        """Return the approval ids of the calls that were told."""
+        """Return the approval ids of the calls that were printed."""
         return frozenset(self._shown_call_ids)
 
     def note(self, text: str) -> None:
-        """Print the remark above."""
+        """Print the remark above the input."""
         if not is_quiet():
             self._print(Text(escaped_line(text), style="dim"))
 
     def lines(self, *lines: str) -> None:
-        """Print the lines above."""
+        """Print the lines above the input."""
         self.keyboard.above(lambda: write_warning(*lines))
 
     def ended(self, turn: TurnResult) -> None:
-        """Print the answer above."""
+        """Print the answer above the input."""
         self.is_busy = False
         self.keyboard.above(lambda: self._turn_shown.show(turn))
 
     async def typed(self, wait: ShownQuestion) -> str:
-        """Return what is typed next; "" for an empty line, which leaves the question for later."""
+        """Return the next line that is typed. An empty one leaves the question for later."""
         show_answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open_question = _OpenQuestion(wait, show_answer, time.monotonic())
         self._print(Text(escaped_line(f"? asks: {wait.question}"), style=STYLES["person"]))
@@ -250,9 +250,9 @@ class ChatScreen:
             self._open_question = None
 
     def answers(self, text: str) -> bool:
-        """Take a line as the answer to what is asked; return whether it is.
+        """Take a line as the answer to the open question, and return whether it is one.
 
-        One that was begun before anything was asked is none: who types it has not seen the question yet.
+        A line that was begun before the question was shown is not an answer: its author had not seen the question.
         """
         if (
             self._open_question is None
@@ -264,7 +264,7 @@ class ChatScreen:
         return True
 
     def close(self) -> None:
-        """All that was written stays."""
+        """Leave everything on the screen as it is."""
 
     def _label(self) -> str:
         if self._open_question is None or self.keyboard.was_begun_before(self._open_question.at):
@@ -283,7 +283,7 @@ class ChatScreen:
 
 
 class PlainChat:
-    """Shows a session that a script talks in, on a screen that nobody types at."""
+    """Shows a session whose messages come from a script."""
 
     def __init__(self, screen: Screen, turn_shown: TurnPrinter) -> None:
         self._screen = screen
@@ -291,28 +291,24 @@ class PlainChat:
         self.is_busy = False
 
     def told(self, line: StyledLine, at: datetime) -> None:
-        """Write the line."""
         self._screen.told(line, at)
 
     def note(self, text: str) -> None:
-        """Write the remark."""
         self._screen.note(text)
 
     def lines(self, *lines: str) -> None:
-        """Write the lines."""
         write_warning(*lines)
 
     def ended(self, turn: TurnResult) -> None:
-        """Write the answer."""
         self._turn_shown.show(turn)
 
     def tell_calls(self, calls: Iterable[HeldCall]) -> None:
-        """Tell of none: nobody is here who could decide."""
+        """Do nothing: nobody is here who could decide."""
 
     def calls_told(self) -> frozenset[str]:
-        """Return that none was told."""
+        """Return the empty set: no call was shown."""
         return frozenset()
 
     def answers(self, text: str) -> bool:
-        """Return that nothing is asked here: the next line of a script is the next message."""
+        """Return False: the next line of a script is always the next message."""
         return False

@@ -1,4 +1,4 @@
-"""The source of a chat's messages if nobody types: one message of the command line, or the lines of a pipe."""
+"""The sources of a chat's messages if nobody types: one message of the command line, or the lines of a pipe."""
 
 import asyncio
 import sys
@@ -19,44 +19,43 @@ from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.sessions.result import TurnResult
 
 MAX_QUEUED_LINES = 100
-"""Lines of a pipe that are read ahead of what is said."""
+"""Lines of a pipe that are read before they can be sent."""
 
 MAX_LINE_BYTES = 1_000_000
-"""Of one of them: far more than a message may have."""
+"""The limit of a line. It is far above that of a message."""
 
 
 class ChatExit(Exception):
-    """Nothing more will be said here."""
+    """The source has no more messages, or the person leaves."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__()
         self.code = code
-        """The exit code, where it is not that of what was said."""
+        """The exit code, or 0 to use that of the messages."""
 
 
 class OneMessage:
-    """Says one thing."""
+    """A source of a single message."""
 
     def __init__(self, text: str) -> None:
         self._texts = [text]
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
-        """Return it, once.
+        """Return the message once.
 
         Raises:
-            Left: It is said.
+            ChatExit: It was returned before.
         """
         if not self._texts:
             raise ChatExit
         return self._texts.pop()
 
     def has_more(self) -> bool:
-        """Whether it is not said yet."""
         return bool(self._texts)
 
 
 class PipedLines:
-    """Each line of standard input is a message; empty ones are left out."""
+    """A source that returns each line of standard input as a message. It skips empty lines."""
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream or sys.stdin.buffer
@@ -64,16 +63,16 @@ class PipedLines:
         self._free_places = threading.Semaphore(MAX_QUEUED_LINES)
         self._number = 0
         self._unread = 0
-        """Lines that are there and say something."""
+        """Lines in the queue that are not empty."""
         self._is_begun = False
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
-        """Return the next line that says something.
+        """Return the next line that is not empty.
 
         Raises:
-            Left: There are no more.
-            UsageError: It is not UTF-8 text, or too long.
-            OSError: They cannot be read.
+            ChatExit: There are no more lines.
+            UsageError: The line is not UTF-8 text, or too long.
+            OSError: Standard input cannot be read.
         """
         if not self._is_begun:
             self._start_reading(asyncio.get_running_loop().call_soon_threadsafe)
@@ -89,7 +88,6 @@ class PipedLines:
         raise ChatExit
 
     def has_more(self) -> bool:
-        """Whether lines are there that were not read."""
         return self._unread > 0
 
     def _enqueue(self, line: bytes | OSError) -> None:
@@ -100,7 +98,7 @@ class PipedLines:
         self._is_begun = True
 
         def read() -> None:
-            with suppress(RuntimeError):  # the loop has ended, and with it who listens
+            with suppress(RuntimeError):  # the loop has ended
                 try:
                     while line := self._stream.readline(MAX_LINE_BYTES + 1):
                         self._free_places.acquire()
@@ -109,14 +107,14 @@ class PipedLines:
                 except OSError as error:
                     in_loop(self._enqueue, error)
 
-        # a file cannot be awaited, and a thread of the loop would be waited for at the end
+        # a file cannot be awaited, and the loop would wait for an executor's thread when it ends
         threading.Thread(target=read, daemon=True, name="lines of standard input").start()
 
     def _decoded(self, line: bytes) -> str:
         where = f"line {self._number} of standard input"
         if len(line) > MAX_LINE_BYTES:
             raise UsageError(
-                f"{where} is longer than {MAX_LINE_BYTES:,} bytes; put it into a file that the agent reads"
+                f"{where} is longer than {MAX_LINE_BYTES:,} bytes. Put it into a file that the agent reads"
             )
         try:
             return line.decode("utf-8")
@@ -125,26 +123,36 @@ class PipedLines:
 
 
 InputMode = Literal["typed", "piped", "one"]
-"""`piped` are lines, each said when the one before it is answered; `one` is a single message, said as it is."""
+"""The origin of messages.
+
+- `typed`: a person types them.
+- `piped`: the lines of a pipe; each is sent after the answer to the one before.
+- `one`: a single message, sent exactly as given, even if it looks like a command.
+"""
 
 CtrlCEffect = Literal["interrupts", "clears", "leaves"]
-"""What it does: end the turn under way, clear what is typed (or leave, where nothing is), leave at once."""
+"""The effect of Ctrl-C.
+
+- `interrupts`: ends the current turn.
+- `clears`: clears the input, or leaves if nothing is typed.
+- `leaves`: leaves at once.
+"""
 
 
 class MessageSource(Protocol):
-    """Says one thing after the other."""
+    """A source of messages."""
 
     async def read(self, ctrl_c: "Callable[[], CtrlCEffect]") -> str:
-        """Return the next one, or raise `Left`; where Ctrl-C is a key, it is told of it."""
+        """Return the next message, or raise `ChatExit`. A keyboard calls `ctrl_c` on that key."""
         ...
 
     def has_more(self) -> bool:
-        """Whether something of a script is left that was not said yet."""
+        """Return whether a script has messages that were not sent yet."""
         ...
 
 
 class ChatView(Protocol):
-    """Shows what a chat shows beside the live view."""
+    """The output of a chat that is not part of the live view."""
 
     is_busy: bool
 
@@ -157,15 +165,15 @@ class ChatView(Protocol):
         ...
 
     def lines(self, *lines: str) -> None:
-        """Show what was asked for."""
+        """Show lines that the person asked for."""
         ...
 
     def ended(self, turn: TurnResult) -> None:
-        """Show the answer of a turn, or why it has none."""
+        """Show the answer of a turn, or the reason for having none."""
         ...
 
     def tell_calls(self, calls: Iterable[HeldCall]) -> None:
-        """Show those calls that wait for a yes and were not shown yet."""
+        """Show the held calls that were not shown yet."""
         ...
 
     def calls_told(self) -> frozenset[str]:
@@ -173,13 +181,13 @@ class ChatView(Protocol):
         ...
 
     def answers(self, text: str) -> bool:
-        """Take a line as the answer to what a turn asks, if it asks something."""
+        """Take a line as the answer to a turn's question, and return whether it is one."""
         ...
 
 
 @dataclass(frozen=True)
 class ChatParts:
-    """What a chat is between."""
+    """The session, source and view that a chat connects."""
 
     client: Client
     session: SessionHandle

@@ -1,4 +1,4 @@
-"""The loop of a chat: sends what is typed to the session and shows the result until the person leaves."""
+"""The loop of a chat: it sends messages to the session and shows the answers until the person leaves."""
 
 import asyncio
 import re
@@ -38,43 +38,43 @@ async def current_held_calls(run: AgentHandle) -> list[HeldCall]:
 
 
 async def decide_calls(
-    run: AgentHandle, calls: list[HeldCall], argument: str, *, told: Set[str], approves: bool
+    run: AgentHandle, calls: list[HeldCall], argument: str, *, shown: Set[str], approves: bool
 ) -> list[str]:
-    """Approve or deny calls that are held, and return a line for each, also where this person may not.
+    """Approve or deny held calls, and return a line for each, even if this person may not decide it.
 
     Args:
         run: The session.
-        calls: What it holds.
-        argument: A reason; where several calls are held, first which: the approval's id, or `all`.
-        told: The ids of the calls that the person had been shown on saying so; unnamed, no other is meant.
-        approves: Whether the answer is yes.
+        calls: The calls that it holds.
+        argument: A reason. An approval's id or `all` may precede it, and must if several calls are held.
+        shown: The ids of the calls that the person had seen before the command. A command without id means only these.
+        approves: Whether to approve or deny.
 
     Raises:
-        UsageError: None is held, none that was shown, not the one that is named, or several and none is named; a yes
-            is to arguments that were not shown.
+        UsageError: No call is held, or none that was shown; the named one is not held; several are held and none is
+            named; or the arguments of a call to approve were not shown.
     """
     if not calls:
-        raise UsageError("nothing waits for your yes")
+        raise UsageError("nothing waits for your approval")
     held = {str(call["id"]): call for call in calls}
-    word = "approve" if approves else "deny"
+    command = "approve" if approves else "deny"
     named, _, rest = argument.partition(" ")
-    if named in told and named not in held:
-        raise UsageError(f"{named} does not wait any more; another call does: /{word} decides that")
-    meant = [each for each in held if each == named or (named not in held and each in told)]
+    if named in shown and named not in held:
+        raise UsageError(f"{named} does not wait any more, but another call does. /{command} decides that one")
+    meant = [each for each in held if each == named or (named not in held and each in shown)]
     if not meant:
-        raise UsageError(f"nothing is decided: what waits was not shown yet when you said so; /{word} decides it now")
+        raise UsageError(f"nothing was decided: you had not seen the waiting call yet. /{command} decides it now")
     is_named = named == ALL or named in held
     if len(meant) > 1 and not is_named:
-        shown = "\n".join(held_call_table([held[each] for each in meant], datetime.now(UTC)))
-        raise UsageError(f"several calls wait: /{word} ID, or /{word} {ALL}\n{shown}")
+        table = "\n".join(held_call_table([held[each] for each in meant], datetime.now(UTC)))
+        raise UsageError(f"several calls wait. Use /{command} ID, or /{command} {ALL}\n{table}")
     if approves and (unseen := [each for each in meant if has_unshown_arguments(held[each])]):
-        command = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
-        raise UsageError(f"arguments too long to stand here are approved by no chat; see them with: {command}")
-    tell, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
+        show = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
+        raise UsageError(f"the arguments are too long to approve in a chat. See them with: {show}")
+    send, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
     for approval_id in meant:
         what = f"{held[approval_id].get('tool')} {approval_id}"
         try:
-            await tell(approval_id, who, rest.strip() if is_named else argument)
+            await send(approval_id, who, rest.strip() if is_named else argument)
             lines.append(f"{'approved' if approves else 'denied'}: {what}")
         except Refused as error:
             lines.append(f"not decided: {what}: {error}")
@@ -82,49 +82,49 @@ async def decide_calls(
 
 
 class ChatCommand(NamedTuple):
-    """One command, as `/help` shows it."""
+    """A command as `/help` shows it."""
 
     takes: str
-    """What stands behind its name; "" where nothing may."""
+    """The argument; "" if the command takes none."""
     does: str
 
 
 COMMANDS: dict[str, ChatCommand] = {
     "help": ChatCommand("", "show these commands"),
-    "steer": ChatCommand("TEXT", "guide the turn that is under way, at its next step"),
-    "interrupt": ChatCommand("[TEXT]", "end the turn that is under way, and say TEXT in its place"),
-    "tools": ChatCommand("", "unfold the tool calls of the last turn: arguments and what became of them"),
-    "status": ChatCommand("", "where the session stands"),
-    "budget": ChatCommand("", "what the turn has spent of its limits"),
+    "steer": ChatCommand("TEXT", "guide the current turn at its next step"),
+    "interrupt": ChatCommand("[TEXT]", "end the current turn, and send TEXT instead"),
+    "tools": ChatCommand("", "show the tool calls of the last turn with arguments and results"),
+    "status": ChatCommand("", "show the state of the session"),
+    "budget": ChatCommand("", "show how much of its limits the turn has used"),
     "history": ChatCommand("[N]", "show the last N turns"),
-    "approve": ChatCommand("[ID|all] [REASON]", "let the calls run that wait for your yes"),
-    "deny": ChatCommand("[ID|all] [REASON]", "turn the calls down that wait for your yes; the model reads the reason"),
+    "approve": ChatCommand("[ID|all] [REASON]", "approve the calls that wait for you"),
+    "deny": ChatCommand("[ID|all] [REASON]", "deny the calls that wait for you; the model reads the reason"),
     "close": ChatCommand("", "end the session for good"),
     "quit": ChatCommand("", "leave; the session goes on"),
 }
-"""By name."""
-
 _COMMAND_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 
 
 class ChatMessage(NamedTuple):
-    """A line that is no command."""
+    """A line that is not a command."""
 
     text: str
 
 
 class CommandCall(NamedTuple):
-    """A command, with what stands behind its name."""
+    """A command with its argument."""
 
     name: str
     argument: str = ""
 
 
 def parse_line(line: str) -> ChatMessage | CommandCall:
-    """Return what a line is; `//` at its beginning stands for a `/` that is said, and a path is no command.
+    """Parse a line as a message or a command.
+
+    A message may begin with `//`, which stands for `/`. A path such as `/etc/hosts` is a message.
 
     Raises:
-        UsageError: There is no such command, or it lacks its text.
+        UsageError: There is no such command, or its argument is missing or not allowed.
     """
     text = line.strip()
     if text.startswith("//"):
@@ -135,72 +135,73 @@ def parse_line(line: str) -> ChatMessage | CommandCall:
     name, argument = match[1], (match[2] or "").strip()
     if name not in COMMANDS:
         raise UsageError(
-            f"/{name} is no command: {similar_name_hint(name, list(COMMANDS))}/help shows them, //{name} says it"
+            f"/{name}: no such command; {similar_name_hint(name, list(COMMANDS))}/help lists them, "
+            f"//{name} sends it as a message"
         )
     takes = COMMANDS[name].takes
     if argument and not takes:
-        raise UsageError(f"/{name} takes nothing behind it; //{name} says the line to the agent")
+        raise UsageError(f"/{name}: takes no argument. //{name} sends the line as a message")
     if takes == "TEXT" and not argument:
-        raise UsageError(f"/{name}: add what is to be said: /{name} TEXT")
+        raise UsageError(f"/{name}: the text is missing. Write /{name} TEXT")
     return CommandCall(name, argument)
 
 
 def help_lines() -> list[str]:
-    """Return the commands, and the keys of the line in which one types."""
+    """Return the lines of `/help`: the commands and the keys."""
     heads = {name: f"/{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
     width = max(map(len, heads.values()))
     return [
         *(f"{heads[name]:{width}}  {command.does}" for name, command in COMMANDS.items()),
         "",
-        r"Enter sends; Alt-Enter, or \ at the end of a line, begins another line. ↑ brings back what was said.",
-        "What you send while a turn is under way is taken up after it.",
-        "Ctrl-C ends the turn that is under way; at an empty prompt it leaves, as Ctrl-D does.",
+        r"Enter sends; Alt-Enter, or \ at the end of a line, starts another line. ↑ recalls earlier messages.",
+        "Messages that you send during a turn wait until it has ended.",
+        "Ctrl-C ends the current turn; at an empty prompt it leaves, as Ctrl-D does.",
     ]
 
 
 CLOSING_S = 15.0
-"""For which the end of a session is waited for that was closed."""
+"""Seconds to wait for a closed session to end."""
 
 MAX_RESENDS = 5
-"""Times ten seconds that a worker has to take a message."""
+"""Repetitions of a message that no worker took. Each attempt takes ten seconds."""
 
 
 CarryOut = Callable[["Chat", CommandCall], Awaitable[None]]
 
 
 class Chat:
-    """Talks in one session."""
+    """A conversation in one session: it sends messages and follows the session's journal."""
 
     def __init__(self, parts: ChatParts, carry_out: CarryOut) -> None:
         self.session = parts.session
         self.shown = parts.shown
         self.turns = SessionTurns()
         self.code = int(ExitCode.COMPLETED)
-        """Of the last turn that was not completed; of those that a script has said."""
+        """The exit code of a script's last turn that was not completed."""
         self._ended_event = asyncio.Event()
         self.has_said = False
-        """Whether something was sent that was not refused."""
+        """True once a message was sent and not refused."""
         self._parts = parts
         self._carry_out = carry_out
         self._next_sequence = 0
         self._turn_endings: dict[int, asyncio.Future[TurnReason]] = {}
-        """Why a turn ended; it may have before its number is known here."""
+        """The end reason of each turn. A turn may end before its number is known here."""
         self._is_posting = False
         self._is_script_waiting = False
-        """Whether a script waits for what becomes of a line."""
+        """True while a script waits for the result of a line."""
         self._queued_turns = set[int]()
         self._interrupted = False
         self._interrupt_tasks = set[asyncio.Task[None]]()
 
     async def catch_up(self) -> None:
-        """Take in what was said before, and show nothing of it."""
+        """Read the journal so far without showing it."""
         async for entry in read_journal(self._parts.client, self.session.id):
             self.turns.take(entry)
             self._parts.watch.take(entry)
             self._next_sequence = entry.sequence + 1
 
     async def talk(self) -> int:
-        """Talk until somebody leaves or the session ends, and return the exit code."""
+        """Chat until the person leaves or the session ends, and return the exit code."""
         following, speaking = asyncio.create_task(self._follow()), asyncio.create_task(self._read_and_send())
         left = asyncio.get_running_loop().create_future()
 
@@ -225,7 +226,7 @@ class Chat:
             await asyncio.gather(following, speaking, *self._interrupt_tasks, return_exceptions=True)
 
     async def say(self, text: str, when_busy: WhenBusy = "enqueue") -> None:
-        """Say something; one by one, wait until it is answered."""
+        """Send a message. A script waits for its answer."""
         waits = self.is_busy and when_busy == "enqueue"
         turn = await self._post(text, when_busy)
         end = self._turn_ending(turn)
@@ -234,26 +235,26 @@ class Chat:
             self.code = ending_exit_code(await self._wait_for_turn(turn)) or self.code
         elif waits and not end.done():
             self._queued_turns.add(turn)
-            self.shown.note(f"turn {turn} waits: it begins when those before it have ended")
+            self.shown.note(f"turn {turn} waits: it begins after the turns before it")
 
     @property
     def has_ended(self) -> bool:
-        """Whether the session has, and all of its journal was taken in."""
+        """True once the session has ended and its whole journal was read."""
         return self._ended_event.is_set()
 
     async def until_over(self) -> None:
-        """Wait until a session that was closed has ended, for as long as a worker may take: ours leaves with us."""
+        """Wait until a closed session has ended, at most `CLOSING_S`. Our own worker would stop with this command."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended_event.wait(), CLOSING_S)
 
     @property
     def is_typed(self) -> bool:
-        """Whether a person types what is said."""
+        """True if a person types the messages."""
         return self._parts.manner == "typed"
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn is under way, or is due, or something is being sent."""
+        """True while a turn is carried out or waits, or a message is being sent."""
         return (
             self._is_posting
             or self.turns.under_way is not None
@@ -261,15 +262,15 @@ class Chat:
         )
 
     def ctrl_c(self) -> CtrlCEffect:
-        """End the turn that is under way; who presses it twice wants to leave."""
+        """Interrupt the current turn and return the effect. A second Ctrl-C in the same turn leaves."""
         if not self.is_busy:
             return "clears"
         if self._interrupted:
             return "leaves"
         self._interrupted = True
-        errand = asyncio.create_task(self._interrupt())
-        self._interrupt_tasks.add(errand)
-        errand.add_done_callback(self._interrupt_tasks.discard)
+        task = asyncio.create_task(self._interrupt())
+        self._interrupt_tasks.add(task)
+        task.add_done_callback(self._interrupt_tasks.discard)
         return "interrupts"
 
     async def _post(self, text: str, when_busy: WhenBusy) -> int:
@@ -283,13 +284,13 @@ class Chat:
             self._is_posting = False
 
     async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
-        """Return the turn of a message; one not taken in time is sent again under its id, so it counts once."""
+        """Send a message and return its turn. Repeat it while no worker takes it; its id makes it count once."""
         message_id = str(uuid_utils.uuid7())
         for _ in range(MAX_RESENDS):
             try:
                 return await self.session.post(text, when_busy=when_busy, message_id=message_id)
             except (NotTakenYet, ServerLost):
-                self.shown.note("it is not known to be taken yet, and is sent again")
+                self.shown.note("no worker has confirmed the message yet; sending it again")
         return await self.session.post(text, when_busy=when_busy, message_id=message_id)
 
     async def _interrupt(self) -> None:
@@ -300,10 +301,10 @@ class Chat:
             self.shown.note(f"not interrupted: {error}")
 
     async def interrupt(self, why: str) -> None:
-        """Cut the turn that is shown as under way, and none that has begun meanwhile.
+        """Interrupt the turn that is shown as the current one, but not one that began since.
 
         Raises:
-            Refused: It has ended, or none is under way.
+            Refused: It has ended, or there is none.
         """
         shown = self.turns.under_way
         await self.session.interrupt(why, turn=shown.number if shown else None)
@@ -326,7 +327,12 @@ class Chat:
         return self.code
 
     def _script_exit_code(self, error: Exception) -> int:
-        """Return how a script ends that cannot say all its lines; of a session that has ended as it did until then."""
+        """Return the exit code of a script whose session ended before all its messages were sent.
+
+        Raises:
+            RunEnded: All turns so far were completed.
+            Exception: The error, if it is not that the session has ended.
+        """
         if not isinstance(error, RunEnded | SessionClosed):
             raise error
         if self.code:
@@ -368,15 +374,15 @@ class Chat:
             result = await self.session.result_of(turn)
             self.shown.ended(result)
             reason = result.termination.reason
-        except TurnUnknown as error:  # a session keeps its last turns, and nobody looked here for longer than that
-            told = self.turns.ended(turn)
-            self.shown.lines(*history_lines([told], datetime.now(UTC)), f"orga: {error}")
-            reason = cast("TurnReason", told.reason)
+        except TurnUnknown as error:  # a session keeps only its last turns, and more than those passed meanwhile
+            past = self.turns.ended(turn)
+            self.shown.lines(*history_lines([past], datetime.now(UTC)), f"orga: {error}")
+            reason = cast("TurnReason", past.reason)
         if not (end := self._turn_ending(turn)).done():
             end.set_result(reason)
 
     async def _wait_for_turn(self, turn: int) -> TurnReason:
-        """Wait until a turn has ended and return why; one that the session's end leaves aside is answered, too."""
+        """Wait until a turn has ended, and return the reason. A session's end also ends turns that never began."""
         end, over = self._turn_ending(turn), asyncio.create_task(self._ended_event.wait())
         await asyncio.wait({end, over}, return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
@@ -391,14 +397,14 @@ class Chat:
 HISTORY_TURNS = 5
 """Turns that `/history` shows without a number."""
 UNFOLDED_CHARS = 4_000
-"""Of one result, in `/tools`."""
+"""The length to which `/tools` cuts a result."""
 
 
 async def carry_out(chat: Chat, asked: CommandCall) -> None:
-    """Do what one command says.
+    """Carry out a command.
 
     Raises:
-        Left: It says to leave.
+        ChatExit: The command is to leave.
         UsageError: It cannot be done now.
     """
     await _COMMAND_HANDLERS[asked.name](chat, asked.argument)
@@ -410,9 +416,9 @@ async def _help(chat: Chat, _: str) -> None:
 
 async def _steer(chat: Chat, text: str) -> None:
     if not chat.is_busy:
-        raise UsageError("no turn is under way that could be steered: say it as it is")
+        raise UsageError("/steer: there is no current turn. Send the text as a message instead")
     await chat.say(text, "steer")
-    chat.shown.note("the turn under way reads it at its next step")
+    chat.shown.note("the current turn reads it at its next step")
 
 
 async def _interrupt(chat: Chat, text: str) -> None:
@@ -425,7 +431,7 @@ async def _interrupt(chat: Chat, text: str) -> None:
 async def _tools(chat: Chat, _: str) -> None:
     messages = last_turn_messages(await chat.session.conversation())
     if not any(message.calls or message.tool for message in messages):
-        raise UsageError("the last turn has called no tool")
+        raise UsageError("/tools: the last turn called no tool")
     chat.shown.lines(*separated_blocks(message_lines(_bounded_message(message)) for message in messages))
 
 
@@ -442,7 +448,12 @@ async def _budget(chat: Chat, _: str) -> None:
 
 
 def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
-    """Return what the turn under way has spent of its limits, between turns the last one; and what all have spent."""
+    """Return the usage of the current turn, or between turns of the last one, and that of all turns.
+
+    Args:
+        status: The session's status.
+        last: The last turn if none is current.
+    """
     budgets = status.budgets
     spends = (
         (
@@ -467,9 +478,9 @@ def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
 
 async def _history(chat: Chat, number: str) -> None:
     if number and not (number.isdecimal() and int(number)):
-        raise UsageError(f"/history {number}: give the number of turns, as /history {HISTORY_TURNS}")
-    told = chat.turns.told[-int(number or HISTORY_TURNS) :]
-    chat.shown.lines(*(history_lines(told, datetime.now(UTC)) or ["nothing was said yet"]))
+        raise UsageError(f"/history {number}: not a number of turns. Write for example /history {HISTORY_TURNS}")
+    turns = chat.turns.told[-int(number or HISTORY_TURNS) :]
+    chat.shown.lines(*(history_lines(turns, datetime.now(UTC)) or ["nothing was said yet"]))
 
 
 async def _approve(chat: Chat, argument: str) -> None:
@@ -481,18 +492,18 @@ async def _deny(chat: Chat, argument: str) -> None:
 
 
 async def _decide(chat: Chat, argument: str, *, approves: bool) -> None:
-    if not chat.is_typed:  # what is piped may have been written by anybody
-        raise UsageError("a person decides that, at a terminal, or with: orga approve, orga deny")
-    told = chat.shown.calls_told()  # whoever said this had seen no more
+    if not chat.is_typed:  # piped lines may come from anybody
+        raise UsageError("only a person at a terminal can decide that. From a script use: orga approve, orga deny")
+    shown = chat.shown.calls_told()  # the person had seen only these when typing the command
     calls = await current_held_calls(chat.session)
     chat.shown.tell_calls(calls)
-    chat.shown.lines(*await decide_calls(chat.session, calls, argument, told=told, approves=approves))
+    chat.shown.lines(*await decide_calls(chat.session, calls, argument, shown=shown, approves=approves))
 
 
 async def _close(chat: Chat, _: str) -> None:
     await chat.session.close()
     if chat.is_busy:
-        chat.shown.note("the session ends after the turn under way")
+        chat.shown.note("the session ends after the current turn")
     if not (chat.is_typed and chat.is_busy):
         await chat.until_over()
 
@@ -517,17 +528,17 @@ _COMMAND_HANDLERS: dict[str, Callable[[Chat, str], Awaitable[None]]] = {
 
 
 def handled_commands() -> Set[str]:
-    """Return the names of the commands that are carried out."""
+    """Return the names of all commands that have a handler."""
     return _COMMAND_HANDLERS.keys()
 
 
 def last_turn_messages(messages: list[ShownMessage]) -> list[ShownMessage]:
-    """Return what came after the last thing that was said."""
-    said = [at for at, message in enumerate(messages) if message.role == "user"]
-    return messages[said[-1] + 1 :] if said else []
+    """Return the messages after the last one of the user."""
+    from_user = [at for at, message in enumerate(messages) if message.role == "user"]
+    return messages[from_user[-1] + 1 :] if from_user else []
 
 
 def _bounded_message(message: ShownMessage) -> ShownMessage:
     if len(message.text) <= UNFOLDED_CHARS:
         return message
-    return message.with_text(f"{message.text[:UNFOLDED_CHARS]}… (orga conversation shows all of it)")
+    return message.with_text(f"{message.text[:UNFOLDED_CHARS]}… (orga conversation shows it in full)")

@@ -1,4 +1,4 @@
-"""The turns of a session as its journal tells them: what was said, what was done, how it ended."""
+"""The turns of a session, folded from its journal: message, calls, answer and end."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,32 +12,32 @@ from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 
 SHOWN_CHARS = 600
-"""Of what was said and answered, in the history."""
+"""The length to which the history cuts messages and answers."""
 _HIDDEN_EVENTS = {"Started", TURN_STARTED, TURN_ENDED, "Terminated"}
 
 
 @dataclass(frozen=True)
 class JournalTurn:
-    """One turn."""
+    """One turn as the journal records it."""
 
     number: int
     said: str
     begun_at: datetime
     done: tuple[StyledLine, ...] = ()
-    """A line for each call, and for what else became of the turn."""
+    """A line for each call and each other event of the turn."""
     answer: str = ""
     reason: str = ""
-    """How it ended; "" while it is under way."""
+    """The reason of its end; "" while it is not over."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """True once the turn has ended."""
         return bool(self.reason)
 
 
 @dataclass
 class SessionTurns:
-    """All turns, taken in from the journal entry by entry."""
+    """All turns of a session. `take` adds the journal's entries in order."""
 
     told: list[JournalTurn] = field(default_factory=list[JournalTurn])
     _narrators: dict[str, Narrator] = field(default_factory=dict[str, Narrator])
@@ -45,14 +45,14 @@ class SessionTurns:
 
     @property
     def under_way(self) -> JournalTurn | None:
-        """The turn that is carried out now."""
+        """The current turn, or None between turns."""
         return self.told[-1] if self.told and not self.told[-1].is_over else None
 
     def ended(self, number: int) -> JournalTurn:
         """Return a turn that is over.
 
         Raises:
-            TurnUnknown: The journal tells of none by this number.
+            TurnUnknown: The journal has no ended turn with this number.
         """
         found = next((each for each in reversed(self.told) if each.number == number and each.is_over), None)
         if found is None:
@@ -60,7 +60,7 @@ class SessionTurns:
         return found
 
     def take(self, entry: JournalEntry) -> list[StyledLine]:
-        """Take in the next entry and return what is to be shown of it: calls folded, each on one line."""
+        """Add the next entry, and return the lines to show for it: one for each call."""
         run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
         lines = self._narrators.setdefault(run, Narrator()).tell(entry)
         if run:
@@ -81,7 +81,7 @@ class SessionTurns:
 
 
 def history_lines(turns: list[JournalTurn], now: datetime) -> list[str]:
-    """Return the turns as people read them, with how long ago each was begun."""
+    """Return the lines that show the turns, each with its age."""
     lines = list[str]()
     for turn in turns:
         lines += ["", f"── turn {turn.number}, {age(turn.begun_at, now)} ago"]
@@ -108,12 +108,12 @@ def _answer_text(entry: JournalEntry) -> str:
 
 
 def _is_shown(entry: JournalEntry, line: StyledLine) -> bool:
-    """Return whether it stays: calls are told by what became of them, the answer is shown whole."""
+    """Return whether a line is shown. A call is shown by its result, and the answer is shown elsewhere in full."""
     if entry.event in _HIDDEN_EVENTS or line.tone == "quiet":
         return False
     return entry.event != "ReasoningComplete" or line.tone == "bad"
 
 
 def turn_summary(turn: JournalTurn) -> str:
-    """Return its number and the beginning of what was said, on one line."""
+    """Return the number and the beginning of the message on one line."""
     return f"turn {turn.number}: {on_one_line(turn.said)}"
