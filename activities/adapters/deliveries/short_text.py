@@ -16,7 +16,7 @@ def outcome_heading(request: DeliveryRequest, run: RunKey) -> str:
 
 
 def visible_answer(request: DeliveryRequest) -> str:
-    """Return the answer without invisible characters and markup."""
+    """Return the answer without invisible characters and terminal sequences."""
     return without_invisible(without_sequences(request.text)[0])[0]
 
 

@@ -17,15 +17,15 @@ from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, Sc
 from orga.workflows.types.text import clean_text
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Of a document."""
+"""Bytes of one document."""
 
 SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text")
-"""What is taken for a document in a folder; a file that is named may end as it likes."""
+"""Suffixes of documents in a folder. A file that is named itself may have any suffix."""
 
 
 @dataclass(frozen=True)
 class DocumentOwner:
-    """Whose documents become, and what they are marked with."""
+    """The owner and the taint of imported documents."""
 
     scope: ScopeLevel
     owner: Reader
@@ -34,29 +34,29 @@ class DocumentOwner:
 
 @dataclass(frozen=True)
 class Document:
-    """A file to be read."""
+    """A file to read."""
 
     root: Path
     path: str
-    """From the root, `/` between parts."""
+    """Relative to the root, with `/` between parts."""
     source: str
-    """What it is called in the store."""
+    """The document's name in the store."""
     directory: str = ""
 
 
 @dataclass(frozen=True)
 class DocumentChange:
-    """What became of one document."""
+    """The result of importing one document."""
 
     source: str
     change: Literal["added", "changed", "unchanged", "unreadable"]
     parts: int
     detail: str = ""
-    """Why it cannot be read: what was stored of it before stays."""
+    """The reason why it cannot be read. Its stored parts stay."""
 
 
 def find_documents(path: Path, root: Path) -> Iterator[Document]:
-    """Yield the documents of a folder, or the file itself: below the root they are called by their path from there."""
+    """Yield the documents of a folder, or the file itself. Below the root their source is the path from there."""
     path = path.resolve()
     is_inside = path.is_relative_to(root)
     if not path.is_dir():
@@ -70,7 +70,7 @@ def find_documents(path: Path, root: Path) -> Iterator[Document]:
 
 
 def source_base(folder: Path, root: Path) -> str:
-    """Return what the documents of a folder are called by, ahead of their path in it."""
+    """Return the prefix of the sources of a folder's documents. Their path within the folder follows."""
     folder = folder.resolve()
     if not folder.is_relative_to(root):
         return f"{folder}/"
@@ -78,7 +78,7 @@ def source_base(folder: Path, root: Path) -> str:
 
 
 def source_prefix_for(path: Path, root: Path) -> str:
-    """Return what the sources of the documents of a folder begin with, or that of the file itself."""
+    """Return the prefix of the sources of a folder's documents, or the source of the file itself."""
     if path.is_dir():
         return clean_text(source_base(path, root))
     path = path.resolve()
@@ -86,27 +86,27 @@ def source_prefix_for(path: Path, root: Path) -> str:
 
 
 def document_key(source: str, part: str = "") -> str:
-    """Return the key of a part of a document, or what all of its keys begin with."""
+    """Return the key of a part of a document, or the prefix of all its keys."""
     return f"document:{source}#{part}"
 
 
 async def import_documents(
     store: KnowledgeStore, path: Path, root: Path, owned: DocumentOwner, progress: Callable[[str], None]
 ) -> AsyncGenerator[DocumentChange]:
-    """Store the parts of each document, and yield what became of it; what it no longer says is forgotten.
+    """Store the parts of each document, forget removed parts, and yield the result for each document.
 
-    One document at a time is in memory, and the ids of all parts that were stored before. Stopped in the middle, the
-    next import goes on.
+    Memory holds one document at a time, and the ids of all parts that were stored before. After an interruption, the
+    next import continues.
 
     Args:
-        store: Where to.
-        path: The document, or the folder of many.
-        root: Of the project.
-        owned: Whose they become.
-        progress: Told the name of each document that is begun.
+        store: The store to import into.
+        path: The document, or a folder of documents.
+        root: The project's root.
+        owned: The owner and the taint.
+        progress: Called with the name of each document before it is read.
 
     Raises:
-        KnowledgeError: The store cannot do it.
+        KnowledgeError: The store failed.
     """
     kept = await stored_parts(store, await asyncio.to_thread(source_prefix_for, path, root), owned)
     for document in find_documents(path, root):
@@ -123,7 +123,7 @@ async def import_documents(
 
 
 async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner) -> dict[str, dict[int, str]]:
-    """Return what the store has of documents whose sources begin so: by source, the ids of the parts by their numbers.
+    """Return the stored parts of documents whose sources have the prefix: by source, the part ids by part number.
 
     Raises:
         KnowledgeError: The store cannot be read.
@@ -145,7 +145,7 @@ async def _store_parts(store: KnowledgeStore, items: Sequence[KnowledgeItem]) ->
 
 
 async def _forget_rest(store: KnowledgeStore, kept: Mapping[int, str], length: int) -> int:
-    """Forget the parts behind the last one, wherever among them one is missing, and return how many went."""
+    """Forget the parts after the document's new end, even if some are missing, and return their number."""
     beyond = [item_id for number, item_id in kept.items() if number >= length]
     await forget_ids(store, beyond)
     return len(beyond)
@@ -181,14 +181,14 @@ def _document_part(document: Document, owned: DocumentOwner, number: int, text: 
 async def missing_documents(
     store: KnowledgeStore, folder: Path, root: Path, owned: DocumentOwner, seen: Set[str]
 ) -> dict[str, list[str]]:
-    """Return the ids of their parts by source. One that is there and was not met (git ignores it now) is not gone.
+    """Return the part ids of documents without a file, by source. A file that git now ignores still exists.
 
     Args:
-        store: Where they are.
-        folder: That has just been imported.
-        root: Of the project: what lies below it is called by its path from there.
-        owned: Whose they are; what others have is left out.
-        seen: The sources that the import has met.
+        store: The store that holds the documents.
+        folder: The folder that has just been imported.
+        root: The project's root. Below it, a source is the path from there.
+        owned: The owner. Documents of others are left out.
+        seen: The sources that the import has found.
 
     Raises:
         KnowledgeError: The store cannot be read.

@@ -1,4 +1,4 @@
-"""Lists the files of a project (those that git tracks or would add), and reads them as text within bounds."""
+"""Lists the files of a project (those that git tracks or would add), and reads them as bounded text."""
 
 import os
 import subprocess
@@ -17,23 +17,23 @@ _GENERATED_FOLDERS = frozenset(
 )
 _LIST_COMMAND = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 _GIT_VARIABLES = ("HOME", "LANG", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
-"""All that git sees of our environment, which holds keys."""
+"""The only variables that git gets, because our environment contains keys."""
 _GIT_TIMEOUT_S = 60.0
 _MAX_LINK_BYTES = 4_096
 
 
 def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]:
-    """Yield those that are wanted, by their paths from the root, `/` between parts; none deeper than `MAX_DEPTH`."""
+    """Yield the wanted files as paths from the root, with `/` between parts and not deeper than `MAX_DEPTH`."""
     for path in _git_files(root) or _walk_files(root):
         if is_wanted(path) and path.count("/") <= MAX_DEPTH and os.path.lexists(root / path):
             yield path
 
 
 def _git_files(root: Path) -> Iterable[str]:
-    """Return what git lists, without what is ignored; nothing if there is no git or no repository.
+    """Return the files that git lists, without ignored ones, or nothing if there is no git or no repository.
 
-    The configuration of a repository can name programs that git runs, to list files too: a sparse index fetches what
-    it lacks. So git works in an empty repository of ours and takes only the index and the ignored patterns from there.
+    A repository's configuration can name programs that git runs even to list files: a sparse index fetches what it
+    lacks. So git runs in an empty repository of ours, and uses only the project's index and ignore patterns.
     """
     git = installed_program("git")
     top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
@@ -51,7 +51,7 @@ def _run_git_list(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
     _make_repository(ours, _shared_folder(theirs) / "info" / "exclude")
     env = {name: os.environ[name] for name in _GIT_VARIABLES if name in os.environ}
     env |= {"GIT_DIR": str(ours), "GIT_WORK_TREE": str(top)}
-    # An index that needs more of its repository is left out: then a file that is both tracked and ignored is, too.
+    # Some indexes need more of their repository and are skipped. Then tracked files that are ignored are missing.
     for index in (*filter(Path.is_file, [theirs / "index"]), ours / "index"):
         done = subprocess.run(
             [git, *_LIST_COMMAND],
@@ -68,7 +68,7 @@ def _run_git_list(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
 
 
 def _git_folder(path: Path) -> Path:
-    """Return the folder that `.git` is, or names: of a worktree and a submodule it is a file."""
+    """Return the folder that `.git` is or names. In a worktree and a submodule, `.git` is a file."""
     return path.parent / _read_text_line(path).removeprefix("gitdir:").strip() if path.is_file() else path
 
 
@@ -102,14 +102,14 @@ def _walk_files(root: Path) -> Iterator[str]:
 
 
 class UnreadableFile(ValueError):
-    """A file cannot be read, or is not what its name says. The text says why."""
+    """A file cannot be read, or is not what its name promises. The text gives the reason."""
 
 
 def read_project_file(root: Path, path: str, max_bytes: int) -> str:
-    """Return the text of a file; links are followed within the root alone.
+    """Return the text of a file. Links are followed only within the root.
 
     Raises:
-        Unreadable: It is no regular file there, no text, or too large.
+        UnreadableFile: It is no regular file in the root, no text, or too large.
     """
     try:
         with FileRoot(root).open_file(path) as file:

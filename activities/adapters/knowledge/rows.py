@@ -1,4 +1,4 @@
-"""Items as rows of a table, and back: the same columns in every store."""
+"""Converts items to table rows and back. All stores have the same columns."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ COLUMNS = (
     *("predicate", "object", "directory", "language", "confidence", "source", "workflow_id", "iteration", "model"),
     *("taint", "expires_at", "stored_at", "contradicted_by"),
 )
-"""Of the table `items`, in the order of a row."""
+"""Columns of the table `items`, in the order of a row."""
 
 UNTAINTED = "[]"
 """The value of `taint` of a clean item."""
@@ -36,7 +36,7 @@ _PLAIN_COLUMNS = (
 
 
 class DamagedItem(ValueError):
-    """A row with values that nobody has stored: of no such kind, of no JSON."""
+    """A row with values that nobody can have stored, such as an unknown kind or invalid JSON."""
 
 
 def item_row(item: StoredItem) -> tuple[object, ...]:
@@ -64,10 +64,10 @@ def item_row(item: StoredItem) -> tuple[object, ...]:
 
 
 def row_item(row: Sequence[Any]) -> StoredItem:
-    """Return the item of a row of these columns; what follows them is left out.
+    """Return the item of a row that begins with these columns.
 
     Raises:
-        DamagedItem: It holds none.
+        DamagedItem: The row holds no valid item.
     """
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
     try:

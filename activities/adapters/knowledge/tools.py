@@ -22,10 +22,10 @@ from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolS
 
 @contextmanager
 def raising_tool_errors() -> Generator[None]:
-    """Tell the model what a store says.
+    """Report a store's failure to the model.
 
     Raises:
-        ToolError: In place of a `KnowledgeError`: the store does all of it or nothing.
+        ToolError: Replaces a `KnowledgeError`. The failed call had no effect, because a store does all or nothing.
     """
     try:
         yield
@@ -36,10 +36,10 @@ def raising_tool_errors() -> Generator[None]:
 NOTHING_FOUND = "Nothing that is stored fits. Go on with what you know, or look elsewhere."
 
 MAX_BYTES = 18_000
-"""Of what one call brings."""
+"""Bytes of one call's result."""
 
 TERM_BYTES = 300
-"""Of a query, in the journal."""
+"""Bytes of a query in the journal."""
 
 
 class _RecallParameters(Parameters):
@@ -60,7 +60,7 @@ class _RecallParameters(Parameters):
 
 
 class RecallKnowledge:
-    """What the run's own tenant, user and agent may recall; on whose behalf it is asked no argument says."""
+    """Recalls what the run's own tenant, user and agent may see. No argument of the model can change these."""
 
     def __init__(self, store: KnowledgeStore, root: Path | None = None) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class RecallKnowledge:
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only; what it brings is tainted where the run that stored it was, so it leaves no taint by itself."""
+        """The tool is read-only. Stored items keep their own taint, so the tool adds none."""
         return ToolSpec(
             name=RECALL_KNOWLEDGE,
             description=(
@@ -82,13 +82,13 @@ class RecallKnowledge:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return what fits, or that nothing does."""
+        """Return the matching items, or a text that nothing matches."""
         wish, behalf = _RecallParameters.parse(arguments), context.behalf or Behalf()
         with raising_tool_errors():
             found = await self._recalled_items(wish, behalf)
         now = await asyncio.to_thread(shown_knowledge, found, MAX_BYTES)
-        told = KnowledgeReport(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
-        return KnowledgeOutput(content=now.text or NOTHING_FOUND, knowledge=told)
+        report = KnowledgeReport(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
+        return KnowledgeOutput(content=now.text or NOTHING_FOUND, knowledge=report)
 
     async def _recalled_items(self, wish: _RecallParameters, behalf: Behalf) -> list[Recalled]:
         if wish.directory is not None and wish.scope == "conventions":
@@ -101,7 +101,7 @@ class RecallKnowledge:
 
 
 MAX_CONTRADICTED = 20
-"""Ids of older facts that the journal tells."""
+"""Ids of contradicted facts that the journal shows."""
 
 
 class _StoreParameters(Parameters):
@@ -116,14 +116,14 @@ class _StoreParameters(Parameters):
 
 
 class StoreKnowledge:
-    """Stores a fact on the run's own behalf, or what a run has learnt; what it is marked with no argument says."""
+    """Stores a fact for the run's own user, agent or tenant, or what a run has learnt. No argument sets the taint."""
 
     def __init__(self, store: KnowledgeStore) -> None:
         self._store = store
 
     @property
     def spec(self) -> ToolSpec:
-        """Idempotent: what was stored before is stored no second time."""
+        """The tool is idempotent: a repetition stores nothing twice."""
         return ToolSpec(
             name=STORE_KNOWLEDGE,
             description=(
@@ -137,14 +137,14 @@ class StoreKnowledge:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Store it, and say what became of it."""
+        """Store the item, and return a text with the result."""
         given, behalf = _StoreParameters.parse(arguments), context.behalf or Behalf()
         item = _fact_item(given, behalf, context)
         with raising_tool_errors():
-            stored, *beside = await self._store.store([item, *_evidence_items(item, behalf, context)])
-        evidence = tuple(_stored_reference(each, "output") for each in beside)
-        told = KnowledgeReport(stored=_stored_reference(stored, item.kind), evidence=evidence)
-        return KnowledgeOutput(content=_stored_text(stored, item.scope), knowledge=told)
+            stored, *others = await self._store.store([item, *_evidence_items(item, behalf, context)])
+        evidence = tuple(_stored_reference(each, "output") for each in others)
+        report = KnowledgeReport(stored=_stored_reference(stored, item.kind), evidence=evidence)
+        return KnowledgeOutput(content=_stored_text(stored, item.scope), knowledge=report)
 
 
 def _stored_reference(stored: Stored, kind: KnowledgeKind) -> StoredRef:
@@ -158,7 +158,7 @@ def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) ->
         return KnowledgeItem(
             kind="memory",
             text=given.object,
-            subject=given.subject,  # not searched: else a memory would answer whoever asks the same, whatever it says
+            subject=given.subject,  # not searched, or a memory would match each repeated task, whatever its text
             scope=scope,
             owner=reader,
             key=context.idempotency_key,
@@ -179,7 +179,7 @@ def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) ->
 
 
 def _evidence_items(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
-    """Return what the steps of a goal have brought, of the same owner and origin as what it has learnt."""
+    """Return the results of a goal's steps, with the owner and the provenance of what the goal has learnt."""
     return [
         KnowledgeItem(
             kind="output",
@@ -195,7 +195,7 @@ def _evidence_items(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -
 
 
 def _effective_scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
-    """Return who may recall it: nobody more than was asked for."""
+    """Return who may recall the item: never more people than the model asked for."""
     user = behalf.reader.user
     if given.scope == "user" and not user:
         raise ToolError(

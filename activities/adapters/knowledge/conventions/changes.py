@@ -1,4 +1,4 @@
-"""Brings the conventions of a project up to date in a store: adds new ones, updates changed ones, removes the rest."""
+"""Updates the conventions of a project in a store: adds new ones, updates changed ones, removes the rest."""
 
 import asyncio
 from collections import defaultdict
@@ -21,31 +21,31 @@ Change = Literal["added", "changed", "unchanged"]
 
 @dataclass
 class StoredConventions:
-    """What a store has of a source."""
+    """The stored conventions of a source."""
 
     ids: dict[str, str] = field(default_factory=dict[str, str])
-    """By key."""
+    """Ids by key."""
     digests: dict[str, str] = field(default_factory=dict[str, str])
-    """By key."""
+    """Digests by key."""
 
     def keep(self, item: StoredItem) -> None:
-        """Take in one item of the source."""
+        """Add one item of the source."""
         self.ids[item.key] = item.id
         self.digests[item.key] = _item_digest(item)
 
 
 async def replace_conventions(store: KnowledgeStore, kept: StoredConventions, items: Sequence[KnowledgeItem]) -> Change:
-    """Store what is new or says something else, forget the rest, and say what that was.
+    """Store new and changed items, forget the rest, and return what changed.
 
-    Stopped in the middle, the next call goes on.
+    After an interruption, the next call continues.
 
     Args:
-        store: Where to.
-        kept: All that the store has of the source.
-        items: All that the source says now, each with a key of its own.
+        store: The store to update.
+        kept: All stored items of the source.
+        items: All items that the source has now, each with its own key.
 
     Raises:
-        KnowledgeError: Not all is done.
+        KnowledgeError: The update is incomplete.
     """
     now = {item.key: _item_digest(item) for item in items}
     if now == kept.digests:
@@ -65,33 +65,33 @@ def _item_digest(item: KnowledgeItem) -> str:
 MAX_FILES = 2_000
 
 _FOREIGN_FOLDERS = frozenset({"vendor", "third_party", "node_modules", "site-packages"})
-"""Folders of other projects' code: what is said there is said of those, also where git knows it."""
+"""Folders of other projects' code. Their conventions are not this project's, even if git tracks them."""
 
 FileOutcome = Change | Literal["removed", "unreadable"]
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """What became of one file's conventions."""
+    """The result for one file's conventions."""
 
     path: str
-    """As the store names it."""
+    """The file's path in the store."""
     change: FileOutcome
     items: int
-    """That the store has of it now; of a removed file, those that went."""
+    """Number of stored items of the file. For a removed file, the number of removed items."""
     detail: str = ""
-    """Why it cannot be read: what was stored of it before stays."""
+    """The reason why it cannot be read. Its stored conventions stay."""
 
 
 class TooManyFiles(ValueError):
-    """More files than a project has conventions."""
+    """More files with conventions than one project has."""
 
 
 def convention_files(root: Path) -> list[str]:
-    """Return the files of a project that hold conventions: their paths from the root, in order.
+    """Return the files of a project that contain conventions, as sorted paths from the root.
 
     Raises:
-        TooMany: The root is no project.
+        TooManyFiles: The root is no project.
     """
     found = list(
         project_files(root, lambda path: find_reader(path) is not None and _FOREIGN_FOLDERS.isdisjoint(path.split("/")))
@@ -106,13 +106,13 @@ def convention_files(root: Path) -> list[str]:
 async def import_conventions(
     store: KnowledgeStore, root: Path, place: ConventionTarget, progress: Progress
 ) -> AsyncGenerator[FileChange]:
-    """Bring the conventions of a project's files up to date, file by file, and yield what became of each.
+    """Update the conventions of a project's files, one file at a time, and yield the result for each.
 
-    Each file is stored at once; stopped in the middle, the next import goes on.
+    After an interruption, the next import continues.
 
     Raises:
-        TooMany: The root is no project.
-        KnowledgeError: The store cannot do it, or has another project's conventions in that place.
+        TooManyFiles: The root is no project.
+        KnowledgeError: The store failed, or it has another project's conventions in that place.
     """
     paths = await asyncio.to_thread(convention_files, root)
     before = await _read_stored(store, place)
@@ -133,7 +133,7 @@ async def import_conventions(
 
 
 async def _read_stored(store: KnowledgeStore, place: ConventionTarget) -> dict[str, StoredConventions]:
-    """Return what the store has of the project's files below the place, by their names there."""
+    """Return the stored conventions of the project's files below the place, by their paths in the store."""
     found: dict[str, StoredConventions] = defaultdict(StoredConventions)
     prefix = place.inside("") + "/" if place.at else ""
     async for item in store.items(kinds=("convention",), source_prefix=prefix):

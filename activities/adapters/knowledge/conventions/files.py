@@ -1,4 +1,4 @@
-"""The conventions of one file, as items of a store."""
+"""Converts the conventions of one file to items of a store."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -15,9 +15,9 @@ from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, Sc
 from orga.workflows.types.text import clean_text
 
 MAX_BYTES = 256 * 1024
-"""Of a file: a longer one is none that people keep conventions in."""
+"""Bytes of a file. People keep no conventions in longer files."""
 MAX_ITEMS = 300
-"""Of a file."""
+"""Conventions of one file."""
 
 MAX_PATH_CHARS = 700
 
@@ -26,33 +26,33 @@ KEY_PREFIX = "convention"
 
 @dataclass(frozen=True)
 class ConventionTarget:
-    """Where the conventions of a project go, and whose they become."""
+    """The place and the owner of a project's conventions in a store."""
 
     project: str
-    """Its name: in the same directories of one store, conventions of one project stand."""
+    """The project's name. A directory of a store holds conventions of one project only."""
     at: str
-    """The directory that its root has there; empty for the root of all."""
+    """The directory of the project's root in the store. Empty for the store's root."""
     scope: ScopeLevel
     owner: Reader
     taint: tuple[str, ...] = ()
-    """What they are marked with."""
+    """The taint of the conventions."""
 
     def inside(self, path: str) -> str:
-        """Return what a path from the root of the project is called there."""
+        """Return the path in the store of a path from the project's root."""
         return clean_text("/".join(filter(None, (self.at, path))))
 
     def key(self, path: str, number: int) -> str:
-        """Return the key of one of its conventions."""
+        """Return the key of a file's convention."""
         return f"{KEY_PREFIX}:{self.project}:{self.inside(path)}#{number:03}"
 
 
 def convention_items(root: Path, path: str, place: ConventionTarget) -> list[KnowledgeItem]:
-    """Return the conventions of a file, in order; none for one that says none.
+    """Return the conventions of a file, in order.
 
-    At the root those of a language hold for that language wherever it lies; further down, for their folder alone.
+    At the root, a language's conventions hold for that language everywhere. Below it they hold for their folder only.
 
     Raises:
-        Unreadable: It cannot be read, or is not what its name says. The text says why.
+        UnreadableFile: It cannot be read, or is not what its name promises. The text gives the reason.
     """
     kind = find_reader(path)
     assert kind is not None, path

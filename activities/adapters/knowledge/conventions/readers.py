@@ -1,4 +1,4 @@
-"""Readers of conventions: which files hold them, by name, and how each format becomes a list of rules."""
+"""Reads conventions: finds their files by name, and turns each format into a list of rules."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from orga.activities.knowledge.chunks import chunks
 from orga.activities.knowledge.languages import language_of_settings, language_of_suffixes
 
 MAX_CHARS = 1_600
-"""Of a rule: what is longer becomes several."""
+"""Characters of a rule. A longer one is split into several."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class ConventionRule:
 
     text: str
     language: str = ""
-    """In lower case; empty where it holds for all."""
+    """The language in lower case. Empty if the rule holds for all languages."""
 
 
 def titled_rules(title: str, lines: Iterable[str], language: str = "") -> Iterator[ConventionRule]:
-    """Yield the lines as rules that each begin with the title; what has no line is no rule."""
+    """Yield the lines as rules that each begin with the title. Without lines there is no rule."""
     head = title[: MAX_CHARS // 4].rstrip()
     for part in _text_parts(lines, MAX_CHARS - len(head)):
         yield ConventionRule(f"{head}\n{part}" if head else part, language)
@@ -55,19 +55,19 @@ def _filled_parts(part: list[str]) -> Iterator[str]:
 
 
 AGENT_CONFIDENCE, PEOPLE_CONFIDENCE, TOOL_CONFIDENCE = 0.95, 0.9, 0.85
-"""Confidence: of one directory, what is written for agents comes first."""
+"""Confidence. Within a directory, files for agents come first."""
 
 
 _TOOL_FOLDERS = frozenset({".github", ".gitlab", ".claude", ".config"})
-"""What lies in them holds for the folder that they lie in."""
+"""Folders whose files hold for the folder above them."""
 
 
 @dataclass(frozen=True)
 class FileReader:
-    """How a file is read."""
+    """A function that reads a file's rules, with their confidence."""
 
     rules: Callable[[str], Iterable[ConventionRule]]
-    """Raises `Unreadable`."""
+    """Raises `UnreadableFile`."""
     confidence: float
 
 
@@ -118,7 +118,7 @@ def _readers_for(read: Callable[..., Iterable[ConventionRule]], names: Iterable[
 
 
 def editorconfig_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield a rule for each section; one whose pattern names files of one language is a rule of that language."""
+    """Yield a rule for each section. A pattern for files of one language makes it a rule of that language."""
     pattern, lines = "", list[str]()
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
@@ -130,16 +130,16 @@ def editorconfig_rules(text: str) -> Iterator[ConventionRule]:
 
 
 def prose_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield a rule for each section of Markdown, `Contributing > Tests` above it; other text is one section.
+    """Yield a rule for each section of Markdown, below a line like `Contributing > Tests`. Other text is one section.
 
-    Comments are left out: who reads the page does not see them.
+    Comments are left out, because a reader of the page does not see them.
     """
     for part in chunks(_without_comments(text), overlap=0):
         yield ConventionRule(part.text)
 
 
 def cargo_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield what `Cargo.toml` says of Rust's edition and of lints."""
+    """Yield the settings of Rust's edition and of lints in `Cargo.toml`."""
     whole = _parsed_toml(text)
     package = _as_table(whole.get("package"))
     facts = {key: package[key] for key in ("edition", "rust-version") if key in package}
@@ -151,19 +151,19 @@ def cargo_rules(text: str) -> Iterator[ConventionRule]:
 
 
 def json_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
-    """Yield what a tool's own JSON file says, comments and last commas borne with."""
+    """Yield the settings of a tool's own JSON file. Comments and trailing commas are accepted."""
     yield from _tool_rules(name, _parsed_json(text), language)
 
 
 def package_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield what `package.json` says of versions, scripts, linters and formatters."""
+    """Yield the settings of versions, scripts, linters and formatters in `package.json`."""
     whole = _parsed_json(text)
     yield from _tool_rules("package, in package.json", {key: whole[key] for key in _PACKAGE_FACTS if key in whole}, "")
     yield from _tools_rules(whole, _PACKAGE_TOOLS, "package.json", "")
 
 
 def pyproject_rules(text: str) -> Iterator[ConventionRule]:
-    """Yield what `pyproject.toml` says of Python's version and of linters, formatters, type checkers, tests."""
+    """Yield the settings of Python's version, linters, formatters, type checkers and tests in `pyproject.toml`."""
     whole = _parsed_toml(text)
     project = _as_table(whole.get("project"))
     if version := project.get("requires-python"):
@@ -173,12 +173,12 @@ def pyproject_rules(text: str) -> Iterator[ConventionRule]:
 
 
 def toml_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
-    """Yield what a tool's own TOML file says."""
+    """Yield the settings of a tool's own TOML file."""
     yield from _tool_rules(name, _parsed_toml(text), language)
 
 
 def verbatim_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
-    """Yield a tool's own file as it stands, comments too, which say why; empty lines are left out."""
+    """Yield a tool's own file unchanged, but without empty lines. Its comments stay, because they give reasons."""
     yield from titled_rules(name, (line.rstrip() for line in text.splitlines() if line.strip()), language)
 
 
@@ -196,14 +196,14 @@ _READERS: dict[str, FileReader] = {
 
 
 def find_reader(path: str) -> FileReader | None:
-    """Return how a file is read; None for one that holds no conventions."""
+    """Return the reader of a file, or None if it contains no conventions."""
     name = path.rpartition("/")[2]
     guide = name.lower()
     return _READERS.get(guide if guide in _CASELESS_PEOPLE_FILES else name)
 
 
 def convention_directory(path: str) -> str:
-    """Return the directory for which the conventions of a file hold, empty for the root: its own, mostly."""
+    """Return the directory for which a file's conventions hold, mostly its own. The root is ""."""
     directory, _, name = path.rpartition("/")
     above, _, folder = directory.rpartition("/")
     is_guide = folder == "docs" and name.lower().startswith("contributing")
@@ -239,7 +239,7 @@ MAX_VALUE_CHARS = 400
 
 
 MAX_KEYS = 200
-"""Of one tool."""
+"""Keys of one tool."""
 
 
 _MAX_DEPTH = 6
@@ -327,7 +327,7 @@ def _parse_error_text(error: Exception) -> str:
 
 
 def _plain_json(text: str) -> str:
-    """Return JSON without the comments and last commas that tools of JavaScript allow."""
+    """Return JSON without the comments and trailing commas that JavaScript tools allow."""
     kept: list[str] = []
     position = 0
     while position < len(text):
@@ -340,7 +340,7 @@ def _plain_json(text: str) -> str:
 
 
 def _next_piece(text: str, start: int) -> tuple[int, str]:
-    """Return how long the next piece is, and what it stands for: a string is one, a comment stands for nothing."""
+    """Return the length of the next piece, and its text to keep. A string is one piece; a comment becomes empty."""
     if text[start] == '"':
         end = start + 1
         while end < len(text) and text[end] != '"':

@@ -1,4 +1,4 @@
-"""From the name of an embedder to what makes its vectors."""
+"""Creates an embedder from its configured name."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -14,12 +14,12 @@ _MISSING_EXTRA = "the embedder wordllama needs the extra: pip install 'orga[embe
 
 
 def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Embedder:
-    """Return the embedder; nothing is loaded and nobody is asked yet.
+    """Return the embedder. It loads nothing and calls no provider yet.
 
     Args:
-        name: As `[knowledge] embedder` has it.
-        env: Holds the keys of providers.
-        base_urls: By provider; they win over the environment's.
+        name: The value of `[knowledge] embedder`.
+        env: The environment, with the keys of providers.
+        base_urls: Addresses by provider. They win over the environment's.
 
     Raises:
         ValueError: There is no such embedder, it is not installed, or its key or address is missing.

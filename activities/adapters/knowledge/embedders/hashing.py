@@ -1,4 +1,4 @@
-"""Vectors of the letters alone: nothing to install, nothing to load, the same on every machine."""
+"""Makes vectors from letters only. It installs and loads nothing, and is the same on every machine."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,30 +16,30 @@ _FEW_WORDS = 8
 
 
 class HashingEmbedder:
-    """Counts runs of three and four letters, each at a place and with a sign that its hash gives.
+    """Counts runs of three and four letters. A run's hash decides its position and its sign.
 
-    It finds what is spelled alike (restart and restarting), not what means the same.
+    It finds similar spelling (restart and restarting), not similar meaning.
     """
 
     @property
     def name(self) -> str:
-        """It and the version of its rule."""
+        """The embedder's name and the version of its rule."""
         return f"hashing-{DIMENSIONS}-v1"
 
     @property
     def dimensions(self) -> int:
-        """Of each vector."""
+        """Length of each vector."""
         return DIMENSIONS
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of length 1 for each text (of nothing where it has no word)."""
+        """Return a vector of length 1 for each text, or a zero vector for a text without words."""
         if len(texts) <= _FEW_WORDS:
             return [hashed_vector(text) for text in texts]
         return await asyncio.to_thread(lambda: [hashed_vector(text) for text in texts])
 
 
 def hashed_vector(text: str) -> list[float]:
-    """Return the vector of a text: of its words in any order, rarer ones weighing as much as common ones."""
+    """Return the vector of a text. The order of words does not count, and all words weigh the same."""
     counts: dict[str, int] = {}
     words = [word for word in text_words(text)[:_MAX_WORDS] if word not in STOP_WORDS]
     for word in words:

@@ -1,4 +1,4 @@
-"""What embedders are called in a configuration."""
+"""The names of embedders in a configuration."""
 
 from orga.workflows.types.providers import PROVIDERS
 
@@ -9,10 +9,10 @@ EMBEDDING_PROVIDERS = tuple(name for name, provider in PROVIDERS.items() if prov
 
 
 def checked_embedder_name(name: str) -> str:
-    """Return a name that an embedder can be made of.
+    """Return the normalised name of an embedder.
 
     Raises:
-        ValueError: With what is allowed.
+        ValueError: The name is unknown. The text lists the allowed ones.
     """
     provider, colon, model = name.strip().partition(":")
     if name in (HASHING, WORDLLAMA) or (colon and provider in EMBEDDING_PROVIDERS and model.strip()):

@@ -1,4 +1,4 @@
-"""Vectors from a provider's `/v1/embeddings`, as OpenAI, Ollama, OpenRouter and most local servers have it."""
+"""Gets vectors from a provider's `/v1/embeddings`, which OpenAI, Ollama, OpenRouter and most local servers offer."""
 
 import asyncio
 import json
@@ -15,29 +15,29 @@ from orga.activities.ports import ModelError
 
 BATCH_TEXTS = 64
 BATCH_CHARS = 100_000
-"""Of one request: providers limit the tokens of all its texts together."""
+"""Characters of one request. Providers limit the tokens of all its texts together."""
 
 MAX_TEXT_CHARS = 20_000
-"""Of one text; what is longer is known by its beginning. Models take 8,000 tokens."""
+"""Characters of one text. Of a longer one only the beginning counts. Models accept 8,000 tokens."""
 
 MAX_ANSWER_BYTES = 32_000_000
-"""Of one answer: 64 vectors of 16,000 numbers."""
+"""Bytes of one answer: 64 vectors of 16,000 numbers."""
 
 MAX_ERROR_BYTES = 100_000
 
 REQUEST_S = 60.0
 
 _MAX_NUMBER = 1e18
-"""In a vector: beyond it its length cannot be told."""
+"""The largest number in a vector. Beyond it the vector's length cannot be computed."""
 
 _TRY_AGAIN_TEXT = "the store is as it was: try again, or choose another [knowledge] embedder"
 
 
 class ProviderEmbedder:
-    """Asks for the vectors of many texts at once. It does not retry: its caller's activity is retried."""
+    """Requests the vectors of many texts at once. It does not retry, because its caller's activity is retried."""
 
     def __init__(self, model: str, place: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None) -> None:
-        """Take the model's name at the provider, and where that is."""
+        """Keep the model's name at the provider, and the provider's address."""
         self._model = model
         self._place = place
         self._transport = transport
@@ -51,7 +51,7 @@ class ProviderEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Of each vector; 0 before the first."""
+        """Length of each vector, or 0 before the first one."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -62,7 +62,7 @@ class ProviderEmbedder:
         """
         found: list[list[float]] = []
         try:
-            # Made anew for each call: whoever holds an embedder has nothing to close.
+            # A new client for each call, so that the owner of an embedder has nothing to close.
             async with http.http_client(self._place.base_url, transport=self._transport, silence_s=REQUEST_S) as client:
                 for batch in request_batches(texts):
                     found += await self._vectors(client, batch)
@@ -112,7 +112,7 @@ class ProviderEmbedder:
 
 
 def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts in order, in requests that providers take; an empty text is a blank, since they refuse one."""
+    """Yield the texts in order, in requests that providers accept. They refuse an empty text, so it becomes a blank."""
     batch: list[str] = []
     chars = 0
     for text in texts:
@@ -127,10 +127,10 @@ def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _parsed_vectors(body: bytes, wanted: int) -> list[list[float]]:
-    """Return the vectors in the order of their texts, whatever order they came in.
+    """Return the vectors in the order of their texts. The answer may have another order.
 
     Raises:
-        ValueError: They are not there, or not all.
+        ValueError: Vectors are missing.
     """
     items = as_objects(as_object(json.loads(body)).get("data"))
     by_index = {str(item.get("index", at)): item.get("embedding") for at, item in enumerate(items)}
@@ -141,7 +141,7 @@ def _parsed_vectors(body: bytes, wanted: int) -> list[list[float]]:
 
 
 def _is_vector(value: object) -> bool:
-    """Tell whether a value is a list of finite numbers: what JSON calls NaN or writes too large is none."""
+    """Return whether a value is a list of finite numbers. NaN and too large numbers are refused."""
     numbers = cast("list[object]", value) if isinstance(value, list) else []
     return bool(numbers) and all(map(_is_number, numbers))
 

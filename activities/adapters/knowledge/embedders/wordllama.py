@@ -1,4 +1,4 @@
-"""Small true embeddings in this process, offline: the weights come with the package."""
+"""Small real embeddings in this process, offline. The weights are part of the package."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,30 +15,30 @@ DIMENSIONS = 256
 
 
 class WordLlamaEmbedder:
-    """Averages of the vectors of tokens: it knows that a reboot is a restart, and no order of words."""
+    """Averages the vectors of tokens. It knows that a reboot is a restart, but ignores the order of words."""
 
     @property
     def name(self) -> str:
-        """With the version, whose weights they are."""
+        """The embedder's name with the package version, since each version has its own weights."""
         return f"{WORDLLAMA}-{version('wordllama')}"
 
     @property
     def dimensions(self) -> int:
-        """Of each vector."""
+        """Length of each vector."""
         return DIMENSIONS
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of length 1 for each text, made outside the event loop.
+        """Return a vector of length 1 for each text, computed outside the event loop.
 
         Raises:
-            KnowledgeError: The package is there without its weights.
+            KnowledgeError: The package has no weights.
         """
         return await asyncio.to_thread(self._vectors, list(texts))
 
     def _vectors(self, texts: list[str]) -> list[list[float]]:
         if not texts:
             return []
-        # One by one: the digits of a vector must not depend on what it is made beside.
+        # One by one, because the digits of a vector must not depend on the other texts of a batch.
         return [normalised_vector(self._model.embed([text])[0].tolist()) for text in texts]
 
     @cached_property
@@ -51,20 +51,20 @@ def load_model() -> Any:
     """Return the package's own model.
 
     Raises:
-        KnowledgeError: The package is there without its weights.
+        KnowledgeError: The package has no weights.
     """
-    import wordllama  # an extra; loading takes a tenth of a second and 16 MB
+    import wordllama  # an extra. Loading takes a tenth of a second and 16 MB.
 
     try:
         return wordllama.WordLlama.load(
-            # Its own default looks into a folder that the package does not have, and then asks the network.
+            # Its own default looks into a folder that the package does not have, and then downloads the weights.
             cache_dir=Path(wordllama.__file__).parent,
             disable_download=True,
             dim=DIMENSIONS,
         )
     except (OSError, ValueError) as error:
         raise KnowledgeError(
-            f"the weights of wordllama cannot be loaded ({error}); install it anew: "
+            f"the weights of wordllama cannot be loaded ({error}); reinstall it: "
             "pip install --force-reinstall 'orga[embeddings]'",
             kind="Unreachable",
         ) from error

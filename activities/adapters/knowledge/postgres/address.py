@@ -1,4 +1,4 @@
-"""Where the database is, as it may be told: without its password."""
+"""The address of the database, with a form without password that can be shown."""
 
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -12,21 +12,21 @@ _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class PostgresAddress:
-    """An address with its password, and what people are told in its place."""
+    """An address with its password, and the form that people see instead."""
 
     conninfo: str = field(repr=False)
     password: str = field(repr=False)
     place: str
     """`postgresql://host:port/database`."""
     variable: str
-    """That holds it, for remedies."""
+    """The environment variable that contains it, for error messages."""
 
 
 def parse_address(dsn: str, variable: str) -> PostgresAddress:
-    """Return the address that a variable holds. A server elsewhere is asked for TLS unless the address says otherwise.
+    """Return the address in a variable. TLS is required for a remote server unless the address sets it otherwise.
 
     Raises:
-        ValueError: It is none; the text repeats nothing of it.
+        ValueError: It is no address. The text repeats nothing of it.
     """
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}

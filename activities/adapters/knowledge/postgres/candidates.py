@@ -1,4 +1,4 @@
-"""What may fit a query, found as the embedded store finds it, within the same limits: so the same items are ranked."""
+"""Finds the items that may match a query, in the way and within the limits of the embedded store."""
 
 from array import array
 from collections import defaultdict
@@ -35,7 +35,7 @@ NEAREST = sql.SQL(
 ).format(_VISIBLE)
 _HOLDING = sql.SQL(
     "SELECT asked.place, found.number FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place) "
-    # Materialized: planned for all of them, by the index; for a limit alone PostgreSQL goes through the table.
+    # MATERIALIZED makes PostgreSQL use the index. With just the limit it would scan the table.
     "CROSS JOIN LATERAL ("
     "WITH holding AS MATERIALIZED (SELECT number FROM orga_knowledge.items WHERE words @@ asked.query::tsquery) "
     "SELECT number FROM holding LIMIT %(limit)s"
@@ -56,14 +56,14 @@ _CLEAN = sql.SQL("claim = ANY(%(wanted)s) AND claim != '' AND taint = {} AND con
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """A text that is looked for: the words in the store that stand for its terms, one set a term, and its vector."""
+    """A query's text: for each of its terms a set of the store's words, and its vector."""
 
     terms: tuple[frozenset[str], ...]
     vector: Sequence[float] | None
 
 
 class PostgresSearch:
-    """One recall over one connection, within one transaction."""
+    """One recall on one connection in one transaction."""
 
     def __init__(self, connection: PostgresConnection, wish: Recall, *, now: int, embedder: str) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class PostgresSearch:
         self._values = {"places": self._places, "kinds": list(wish.kinds), "now": now, "embedder": embedder}
 
     async def candidates(self, query: SearchQuery) -> list[Candidate]:
-        """Return all that may fit, the facts that contradict any of it, and clean ones where tainted ones differ."""
+        """Return items that may match, facts that contradict them, and clean facts that differ from tainted ones."""
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
             found = await self._of_folder(MAX_IN_FOLDER if wish.text.strip() else wish.limit)
@@ -100,7 +100,7 @@ class PostgresSearch:
         if wish.language is not None:
             folder += sql.SQL(" AND language = %(language)s")
         if wish.language:
-            folder += sql.SQL(" AND language != ''")  # as its index says
+            folder += sql.SQL(" AND language != ''")  # the condition of its partial index
         first = sql.SQL('confidence DESC, key COLLATE "C"' if is_conventions_only(wish) else "stored_at DESC")
         among = sql.SQL(
             "number IN (SELECT number FROM orga_knowledge.items WHERE {} AND {} ORDER BY {}, id LIMIT %(limit)s)"
@@ -116,9 +116,9 @@ class PostgresSearch:
         return [number for (number,) in rows]
 
     async def _by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
-        """Return the newest that hold all words, and those that hold the rarest ones.
+        """Return the newest items with all words, and those with the rarest words.
 
-        A word that many items hold weighs nothing, unless there is no other.
+        A word in many items has no weight, unless there is no other word.
         """
         if not terms or not self._places:
             return []
@@ -139,7 +139,7 @@ class PostgresSearch:
         return [number for (number,) in await self._rows(_NEWEST_HOLDING, query=query, limit=self._enough)]
 
     async def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
-        """Return the first of these that are of these kinds and have not expired."""
+        """Return the first items of these kinds that have not expired."""
         statement = _FIRST_VISIBLE.format(_VISIBLE)
         rows = await self._rows(statement, numbers=list(numbers), limit=self._enough, kinds=list(kinds))
         return [number for (number,) in rows]

@@ -1,4 +1,4 @@
-"""A few connections, made when needed and looked at before they are used again: a server may have restarted."""
+"""A few connections, opened when needed and checked before they are reused, because a server may have restarted."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,14 +16,14 @@ from orga.activities.adapters.knowledge.postgres.schema import (
 )
 
 MAX_CONNECTIONS = 8
-"""Connections of one store; servers let in a hundred from all workers together."""
+"""Connections of one store. Servers usually accept a hundred from all workers together."""
 
 OPERATION_TIMEOUT_S = 120.0
-"""For one transaction, the wait for other writers included."""
+"""Seconds for one transaction, with the wait for other writers."""
 
 
 class PostgresConnections:
-    """Those of one store, within one event loop."""
+    """The connections of one store, within one event loop."""
 
     def __init__(self, place: PostgresAddress) -> None:
         self._place = place
@@ -35,7 +35,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[PostgresConnection]:
-        """Give a connection in a transaction that sees one state of the store.
+        """Yield a connection in a transaction that sees one state of the store.
 
         Raises:
             KnowledgeError: The database cannot be reached, or refuses.
@@ -45,7 +45,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[PostgresConnection]:
-        """Give a connection in a transaction of the only writer.
+        """Yield a connection in a transaction of the only writer.
 
         Raises:
             KnowledgeError: Nothing was written.
@@ -55,7 +55,7 @@ class PostgresConnections:
             yield connection
 
     async def close(self) -> None:
-        """Close those that are idle; the others close when they are given back."""
+        """Close idle connections. The others close when they are returned."""
         self._is_closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
@@ -63,7 +63,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[PostgresConnection]:
-        """Give a connection that is in no transaction.
+        """Yield a connection that is in no transaction.
 
         Raises:
             KnowledgeError: The database cannot be reached, or refuses.
@@ -88,7 +88,7 @@ class PostgresConnections:
                 raise
 
     async def _working_connection(self) -> PostgresConnection:
-        """Return a connection that answers: one that was idle, else a new one."""
+        """Return a connection that answers: an idle one, or else a new one."""
         while self._idle:
             connection = self._idle.pop()
             try:

@@ -1,4 +1,4 @@
-"""The PostgreSQL tables: their columns, their migrations, and what PostgreSQL's errors mean to people."""
+"""The PostgreSQL tables: columns, migrations, and explanations of PostgreSQL's errors."""
 
 from array import array
 from collections.abc import Generator, Sequence
@@ -37,7 +37,7 @@ _FAILURES: dict[str, tuple[str, str]] = {
 
 @contextmanager
 def raising_knowledge_errors(place: PostgresAddress) -> Generator[None]:
-    """Raise a `KnowledgeError` for each error of PostgreSQL, of its connection, of a time limit, or of values."""
+    """Raise a `KnowledgeError` for each error of PostgreSQL, of its connection, of a timeout, or of stored values."""
     try:
         yield
     except DamagedItem as error:
@@ -47,7 +47,7 @@ def raising_knowledge_errors(place: PostgresAddress) -> Generator[None]:
             kind="Corrupt",
         ) from error
     except psycopg.Error as error:
-        raise knowledge_error(error, place) from None  # its text and its connection hold the address
+        raise knowledge_error(error, place) from None  # the error's text and connection contain the address
     except TimeoutError:
         raise _unreachable_error(place, "no answer in time") from None
     except UnicodeEncodeError:
@@ -55,7 +55,7 @@ def raising_knowledge_errors(place: PostgresAddress) -> Generator[None]:
 
 
 def knowledge_error(error: psycopg.Error, place: PostgresAddress) -> KnowledgeError:
-    """Return the failure by its SQLSTATE; what has none is one of the connection."""
+    """Return the failure by its SQLSTATE. An error without one is a failure of the connection."""
     state, store = error.sqlstate or "", f"the knowledge store {place.place}"
     cause = redacted_text(str(error), place.password) or type(error).__name__
     if state in _FAILURES:
@@ -70,7 +70,7 @@ def knowledge_error(error: psycopg.Error, place: PostgresAddress) -> KnowledgeEr
 
 
 def missing_extension_error(place: PostgresAddress, error: psycopg.Error) -> KnowledgeError:
-    """Return what is said where pgvector is not there, or may not be made."""
+    """Return the error for a missing pgvector, or one that this user may not create."""
     if error.sqlstate in _NO_EXTENSION:
         remedy = "install pgvector on its server, as the image pgvector/pgvector has it"
     else:
@@ -91,7 +91,7 @@ def _unreachable_error(place: PostgresAddress, cause: str) -> KnowledgeError:
 PostgresConnection = AsyncConnection[tuple[Any, ...]]
 
 MIGRATION_LOCK = 0x6F726761
-"""`orga`: the advisory lock that every writer holds, so that they come one after the other, migrations too."""
+"""`orga` as a number: the advisory lock of every writer and migration, so that only one runs at a time."""
 
 MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     (
@@ -124,7 +124,7 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
             contradicted_by TEXT NOT NULL DEFAULT '',
             words TSVECTOR NOT NULL
         )""",
-        # What waits to be put into the index is gone through by every recall: 256 kB of it, not 4 MB.
+        # Every recall scans the entries that wait to be indexed: 256 kB of them, not 4 MB.
         "CREATE INDEX items_by_words ON orga_knowledge.items USING gin (words) WITH (gin_pending_list_limit = 256)",
         "CREATE INDEX items_by_claim ON orga_knowledge.items (claim, stored_at) WHERE claim != ''",
         "CREATE INDEX items_by_contradiction ON orga_knowledge.items (contradicted_by) WHERE contradicted_by != ''",
@@ -146,13 +146,13 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE INDEX vectors_by_place ON orga_knowledge.vectors (place, embedder)",
     ),
     (
-        # All that the search for the nearest looks through, a seventh of what the table takes with its vectors.
+        # Everything that the search for the nearest scans: a seventh of the table with its vectors.
         "CREATE INDEX vectors_by_code ON orga_knowledge.vectors (place, embedder) "
         "INCLUDE (kind, expires_at, number, code)",
         "DROP INDEX orga_knowledge.vectors_by_place",
     ),
     (
-        # Most items are of no directory, which is the root's, too: its conventions are few among them.
+        # Most items have no directory. The root has none either, and its conventions are few among them.
         "CREATE INDEX items_by_folder ON orga_knowledge.items (directory, place, kind)",
         "DROP INDEX orga_knowledge.items_by_directory",
     ),
@@ -163,15 +163,15 @@ VERSION = len(MIGRATIONS)
 
 
 async def migrate(connection: PostgresConnection, place: PostgresAddress) -> None:
-    """Bring a database to this version, all steps or none; whoever comes at the same time waits.
+    """Migrate a database to this version, all steps or none. Other processes wait meanwhile.
 
     Raises:
-        KnowledgeError: It is of a newer version, or pgvector is not there. The connection, with its lock, is to be
-            closed.
+        KnowledgeError: It has a newer version, or pgvector is missing. The caller has to close the connection, which
+            holds the lock.
     """
     if await _schema_version(connection, place) == VERSION:
         return
-    # Before the transaction begins: one that has waited within it may still take the tables for missing.
+    # Lock before the transaction begins: a transaction that waited for the lock might not see the new tables.
     await connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
     async with connection.transaction():
         await _make_tables(connection, place)
@@ -202,7 +202,7 @@ async def _ensure_extension(connection: PostgresConnection, place: PostgresAddre
 
 
 async def _schema_version(connection: PostgresConnection, place: PostgresAddress) -> int:
-    """Return the version of the tables, 0 where there are none."""
+    """Return the version of the tables, or 0 if there are none."""
     known = await (await connection.execute("SELECT to_regclass('orga_knowledge.version')")).fetchone()
     if not known or known[0] is None:
         return 0
@@ -219,7 +219,7 @@ async def _schema_version(connection: PostgresConnection, place: PostgresAddress
 
 COLUMN_NAMES = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
 SELECTED_COLUMNS = sql.SQL(", ").join(sql.SQL("items.") + sql.Identifier(name) for name in COLUMNS)
-"""To be read by `item_of`."""
+"""The columns that `row_item` reads."""
 
 PLACEHOLDERS = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS))
 UPDATED_COLUMNS = sql.SQL(", ").join(
@@ -228,10 +228,10 @@ UPDATED_COLUMNS = sql.SQL(", ").join(
 
 
 def code_bits(code: int) -> str:
-    """Return a code as `bit(512)`."""
+    """Return a code as text of type `bit(512)`."""
     return f"{code:0{MAX_BITS}b}"
 
 
 def vector_text(vector: Sequence[float]) -> str:
-    """Return a `vector` whose numbers are those of 4 bytes that every store keeps."""
+    """Return the text of a `vector`, with numbers rounded to the 4 bytes that every store keeps."""
     return f"[{','.join(map(repr, array('f', vector)))}]"

@@ -47,13 +47,13 @@ _SIZE = "SELECT pg_total_relation_size('orga_knowledge.items') + pg_total_relati
 async def read_page(
     connection: PostgresConnection, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
 ) -> list[StoredItem]:
-    """Return the next items behind an id."""
+    """Return the next items after an id."""
     cursor = await connection.execute(_PAGE, (after, source_prefix, not kinds, list(kinds), limit))
     return [row_item(row) for row in await cursor.fetchall()]
 
 
 async def unindexed_items(connection: PostgresConnection, embedder: str, limit: int) -> tuple[list[StoredItem], int]:
-    """Return the next items that have no vector of this embedder, and how many there are in all."""
+    """Return the next items without a vector of this embedder, and the number of all such items."""
     total = await (await connection.execute(sql.SQL("SELECT count(*) ") + _WITHOUT_VECTOR, (embedder,))).fetchone()
     query = sql.SQL("SELECT {} {} ORDER BY items.number LIMIT %s").format(SELECTED_COLUMNS, _WITHOUT_VECTOR)
     cursor = await connection.execute(query, (embedder, limit))
@@ -61,7 +61,7 @@ async def unindexed_items(connection: PostgresConnection, embedder: str, limit: 
 
 
 async def store_facts(connection: PostgresConnection, place: str, embedder: str, now: int) -> StoreFacts:
-    """Return what the store holds."""
+    """Return the facts about the store."""
     names = await connection.execute("SELECT DISTINCT embedder FROM orga_knowledge.vectors ORDER BY embedder")
     found = ", ".join(name for (name,) in await names.fetchall())
     counts = await connection.execute("SELECT kind, count(*) FROM orga_knowledge.items GROUP BY kind ORDER BY kind")
@@ -94,17 +94,17 @@ def _now() -> datetime:
 class PostgresStore:
     """A `KnowledgeStore` in a database.
 
-    What it recalls, in which order and with which scores, is what the embedded store recalls of the same items: the
-    database finds candidates within the same limits, shared functions rank them.
+    It recalls the same items as the embedded store, in the same order and with the same scores: the database finds
+    candidates within the same limits, and shared functions rank them.
     """
 
     def __init__(self, place: PostgresAddress, embedder: Embedder, *, now: Callable[[], datetime] = _now) -> None:
-        """Connect to nothing yet.
+        """Keep the settings. Nothing is connected yet.
 
         Args:
-            place: Of the database; its tables are made at the first need.
-            embedder: Vectors of another one are left aside until `reindex`.
-            now: The time, aware.
+            place: Address of the database. Its tables are created when they are first needed.
+            embedder: The current embedder. Vectors of another one are ignored until `reindex`.
+            now: Returns the time, with a time zone.
         """
         self._place = place
         self._embedder = embedder
@@ -114,7 +114,7 @@ class PostgresStore:
         self._left_aside = MissingVectorsNotice(place.place, embedder.name)
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        """Store all of them or none, and return what became of each, in order.
+        """Store all items or none, and return what was done with each, in order.
 
         Raises:
             KnowledgeError: Nothing was stored.
@@ -127,14 +127,14 @@ class PostgresStore:
             known = await read_stored_items(connection, [item.id for item in arriving])
         if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
-        vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
+        vectors = await self._vectors(arriving)  # for all, since an unchanged item may be new once we hold the lock
         texts = list(dict.fromkeys(map(searchable_text, arriving)))
         words = dict(zip(texts, await asyncio.to_thread(self._cutter.cut, texts), strict=True))
         async with self._connections.writing() as connection:
             return await store_items(connection, arriving, vectors, words)
 
     async def recall(self, wish: Recall) -> list[Recalled]:
-        """Return what fits, the best first; a fact that a newer one contradicts stands behind that one.
+        """Return the matching items, the best first. A contradicted fact comes after the newer one.
 
         Raises:
             KnowledgeError: The store cannot be read.
@@ -148,16 +148,16 @@ class PostgresStore:
         return ranked_items(wish, vector, candidates)
 
     async def get(self, item_id: str) -> StoredItem | None:
-        """Return the item, expired or not."""
+        """Return the item, even if it has expired."""
         async with self._connections.reading() as connection:
             return (await read_stored_items(connection, [item_id])).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds (all kinds where none is named), by id, a page at a time."""
+        """Return all items of these kinds, or of all kinds, ordered by id, a page at a time."""
         return paged_items(lambda after: self._page(kinds, source_prefix, after))
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
-        """Erase them, and return how many went.
+        """Erase items, and return how many of each kind.
 
         Raises:
             KnowledgeError: Nothing is named, or nothing was erased.
@@ -167,7 +167,7 @@ class PostgresStore:
             return await erase(connection, what)
 
     async def purge(self) -> None:
-        """Take what is gone out of the tables and their indexes. The server's log and its backups are not ours.
+        """Remove deleted rows from the tables and indexes. The server's log and its backups do not belong to us.
 
         Raises:
             KnowledgeError: The database cannot be reached, or refuses.
@@ -176,7 +176,7 @@ class PostgresStore:
             await connection.execute("VACUUM orga_knowledge.items, orga_knowledge.vectors")
 
     async def facts(self) -> StoreFacts:
-        """Return what the store holds.
+        """Return the facts about the store.
 
         Raises:
             KnowledgeError: The database cannot be read.
@@ -185,9 +185,9 @@ class PostgresStore:
             return await store_facts(connection, self._place.place, self._embedder.name, epoch_micros(self._now()))
 
     async def reindex(self, progress: Progress) -> int:
-        """Make the text index and vectors of another embedder anew, and return of how many items.
+        """Recompute the text index and vectors of other embedders, and return the number of items.
 
-        Each part is a transaction: stopped at any time, the next call goes on from there.
+        Each batch is a transaction, so the next call continues after an interruption.
         """
         async with self._connections.writing() as connection:
             await connection.execute("REINDEX INDEX orga_knowledge.items_by_words")
@@ -204,7 +204,7 @@ class PostgresStore:
             done += len(part)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._cutter.close()
         await self._connections.close()
 

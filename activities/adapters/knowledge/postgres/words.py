@@ -1,6 +1,6 @@
-"""Texts cut into words by SQLite's own tokenizer, so that the same words are found in both stores.
+"""Splits texts into words with SQLite's own tokenizer, so that both stores find the same words.
 
-PostgreSQL's parser keeps addresses, paths and hyphenated words whole, and its dictionaries stem by another rule.
+PostgreSQL's parser keeps addresses, paths and hyphenated words whole, and its dictionaries use other stems.
 """
 
 import sqlite3
@@ -9,15 +9,15 @@ from hashlib import sha256
 from threading import Lock
 
 MAX_WORD_BYTES = 2_046
-"""Of a word, in PostgreSQL."""
+"""PostgreSQL's limit for one word."""
 
 _PLACE_PREFIX = "place:"
 _LONG_WORD_PREFIX = "long:"
-"""Before what is no word of a text: none of those has a colon."""
+"""Prefix of a digest that replaces a long word. No real word has a colon."""
 
 
 class WordTokenizer:
-    """Cuts; one text after the other, whichever threads ask."""
+    """Splits texts, one call at a time. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -36,7 +36,7 @@ class WordTokenizer:
         return list(map(frozenset, found))
 
     def close(self) -> None:
-        """Let go of the memory; the next cut takes some again."""
+        """Free the memory. The next `cut` allocates it again."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()
@@ -53,28 +53,28 @@ class WordTokenizer:
 
 
 def words_tsvector(words: frozenset[str], place: str) -> str:
-    """Return a `tsvector` of the words, and of the place, so that one index finds both."""
+    """Return a `tsvector` of the words and the place, so that one index finds both."""
     return " ".join(map(quoted_word, (f"{_PLACE_PREFIX}{place}", *sorted(words))))
 
 
 def any_words_query(words: Iterable[str], places: Sequence[str]) -> str:
-    """Return a `tsquery` of what holds any of the words, at one of the places."""
+    """Return a `tsquery` for items at one of the places with any of the words."""
     return f"{_places_query(places)} & ({' | '.join(map(quoted_word, words))})"
 
 
 def all_words_query(words: Iterable[str], places: Sequence[str]) -> str:
-    """Return a `tsquery` of what holds all of the words, at one of the places."""
+    """Return a `tsquery` for items at one of the places with all of the words."""
     return f"{_places_query(places)} & {' & '.join(map(quoted_word, words))}"
 
 
 def quoted_word(word: str) -> str:
-    """Return a word as `tsvector` and `tsquery` read it."""
+    """Return a word quoted for `tsvector` and `tsquery`."""
     escaped = word.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
 
 def _bounded_word(word: str) -> str:
-    """Return a word, or what stands for one that is too long."""
+    """Return a word, or the digest of one that is too long."""
     return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""Adds, updates and removes items in PostgreSQL. Each call runs within a transaction of the only writer."""
+"""Adds, updates and removes items in PostgreSQL. Each call runs in a transaction of the only writer."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, Store
 
 
 class ArrivalBatch:
-    """A batch; afterwards `written` and `marked` are what changes in the tables."""
+    """A batch of arriving items. Afterwards, `written` and `marked` are the changes to the tables."""
 
     def __init__(self, known: Iterable[StoredItem]) -> None:
-        """Take what is there, in the order in which it came: the items of the batch's ids, the newest of its claims."""
+        """Keep the stored items, in order of arrival: those with the batch's ids, and the newest of its claims."""
         self._items: dict[str, StoredItem] = {}
         self._places: dict[str, int] = {}
         self._claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -41,16 +41,16 @@ class ArrivalBatch:
 
     @property
     def written(self) -> list[StoredItem]:
-        """Those that are new or say something else, in the order in which they came."""
+        """New and changed items, in the order in which they came."""
         return [self._items[id_] for id_, is_written in self._changed.items() if is_written]
 
     @property
     def marked(self) -> list[StoredItem]:
-        """Those that only another fact contradicts now, or none any longer."""
+        """Items of which only the contradicting fact has changed."""
         return [self._items[id_] for id_, is_written in self._changed.items() if not is_written]
 
     def take(self, item: StoredItem) -> Stored:
-        """Take in the next one, and return what becomes of it."""
+        """Add the next item, and return what is done with it."""
         old = self._items.get(item.id)
         what = arrival_change(old, item)
         if what == "unchanged":
@@ -68,7 +68,7 @@ class ArrivalBatch:
             self._claims[claim][item.id] = None
 
     def _resolve_claim(self, claim: str, arriving: str) -> tuple[str, ...]:
-        """Settle which fact of a claim stands, and return which ones the arriving one contradicts from now on."""
+        """Update which fact of a claim holds, and return the facts that the arriving one newly contradicts."""
         facts = self._newest_facts(claim, arriving) if claim else []
         news = {
             id_: newer
@@ -81,7 +81,7 @@ class ArrivalBatch:
         return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
 
     def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
-        """Return the newest facts of a claim, of equal time the later ones; the newest clean and the arriving one."""
+        """Return a claim's newest facts, the newest clean one, and the arriving one. At equal times, later is newer."""
         facts = [self._items[id_] for id_ in self._claims[claim]]
         facts.sort(key=lambda fact: (fact.stored_at, self._places[fact.id]), reverse=True)
         clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
@@ -112,14 +112,14 @@ _KEEP_VECTOR = (
 
 @dataclass(frozen=True)
 class PostgresVectors:
-    """Of one embedder, as they are written: code and numbers, by the text that each was made of."""
+    """Vectors of one embedder, ready to write: code and numbers by text."""
 
     embedder: str
     of: dict[str, tuple[str, str]]
 
 
 def encoded_vectors(embedder: str, found: Mapping[str, Sequence[float]]) -> PostgresVectors:
-    """Return them ready to be written; a thousand take a second, so not in the event loop."""
+    """Return vectors ready to write. A thousand take a second, so do not call it in the event loop."""
     return PostgresVectors(
         embedder, {text: (code_bits(vector_code(vector)), vector_text(vector)) for text, vector in found.items()}
     )
@@ -128,7 +128,7 @@ def encoded_vectors(embedder: str, found: Mapping[str, Sequence[float]]) -> Post
 async def read_stored_items(
     connection: PostgresConnection, ids: Sequence[str], claims: Sequence[str] = ()
 ) -> dict[str, StoredItem]:
-    """Return those of these ids, and of these claims the newest and the newest clean one, in the order they came."""
+    """Return the items of these ids, and the newest and the newest clean ones of these claims, in order of arrival."""
     asked = list(set(claims))
     cursor = await connection.execute(_STORED_ITEMS, (list(ids), asked, MAX_SETTLED_FACTS, asked))
     return {item.id: item for item in map(row_item, await cursor.fetchall())}
@@ -140,13 +140,13 @@ async def store_items(
     vectors: PostgresVectors,
     words: dict[str, frozenset[str]],
 ) -> list[Stored]:
-    """Store them, and return what became of each. One without a vector is found by its words until `reindex`.
+    """Store items, and return what was done with each. Without a vector, an item is found by words until `reindex`.
 
     Args:
-        connection: Of the only writer.
+        connection: The only writer's connection.
         items: In the order in which they came.
-        vectors: Of those that bring news.
-        words: By the text that they were cut from.
+        vectors: Vectors of new and changed items.
+        words: The words of each text.
     """
     claims = [claim for item in items if (claim := claim_digest(item))]
     arrivals = ArrivalBatch((await read_stored_items(connection, [item.id for item in items], claims)).values())
@@ -157,13 +157,13 @@ async def store_items(
 
 
 async def keep_vectors(connection: PostgresConnection, items: Sequence[StoredItem], vectors: PostgresVectors) -> None:
-    """Give items their vectors, but for those that have changed or gone meanwhile."""
+    """Store the vectors of items that have not changed or gone meanwhile."""
     known = await read_stored_items(connection, [item.id for item in items])
     await _give_vectors(connection, [item for item in items if known.get(item.id) == item], vectors)
 
 
 async def erase(connection: PostgresConnection, what: Erasure) -> dict[KnowledgeKind, int]:
-    """Erase what fits all that is named, and let stand again what it alone contradicted."""
+    """Erase items that match all conditions. Facts that only these contradicted hold again."""
     condition, values = await _erasure_condition(connection, what)
     gone = await (
         await connection.execute(

@@ -24,7 +24,7 @@ from orga.workflows.types.knowledge import KnowledgeKind, Recall
 
 
 class _Bucket:
-    """What one place holds of one kind, in two lists that are gone through fast."""
+    """The codes of one kind at one place, in two lists that are quick to scan."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -47,16 +47,16 @@ class _Bucket:
         del self.codes[-1], self.numbers[-1]
 
     def nearest(self, code: int, limit: int) -> list[tuple[int, int]]:
-        """Return how far the nearest are, with their numbers: at least so many, more where several are as far."""
+        """Return the distances and numbers of the nearest: at least `limit`, or more if several are equally far."""
         distances = [(code ^ other).bit_count() for other in self.codes]
         furthest = nsmallest(limit, distances)[-1] if distances else 0
         return [(distance, self.numbers[at]) for at, distance in enumerate(distances) if distance <= furthest]
 
 
 class VectorCodes:
-    """Those of one embedder, by place and kind: what a reader cannot see is not even looked at.
+    """The codes of one embedder by place and kind, so that codes that a reader cannot see are not scanned.
 
-    100,000 of them take some 15 MB and 15 ms to look through.
+    100,000 codes take some 15 MB and 15 ms to scan.
     """
 
     def __init__(self, embedder: str) -> None:
@@ -81,12 +81,12 @@ class VectorCodes:
         """Return the numbers of the nearest items at these places and of these kinds that have not expired.
 
         Args:
-            connection: In a transaction, so that what is read fits together.
-            vector: What they are compared with.
-            places: Those that the reader sees.
-            kinds: What is looked for.
-            now: In microseconds.
-            limit: How many at most.
+            connection: In a transaction, so that all reads are consistent.
+            vector: The query's vector.
+            places: The places that the reader sees.
+            kinds: The wanted kinds.
+            now: The time in microseconds.
+            limit: The most items to return.
         """
         code = vector_code(vector)
         with self._lock:
@@ -127,11 +127,11 @@ class VectorCodes:
 
 _MAX_EXAMINED = 200
 _CLAIM_CONDITION = "items.claim != '' AND items.claim"
-"""As its index says."""
+"""The condition of its partial index."""
 
 
 class SqliteSearch:
-    """One recall over one connection, within one transaction."""
+    """One recall on one connection in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, wish: Recall, *, now: int, embedder: str) -> None:
         self._connection = connection
@@ -142,11 +142,11 @@ class SqliteSearch:
         self._places = visible_places(wish.reader, wish.scopes)
 
     def candidates(self, codes: VectorCodes, query: Sequence[float] | None) -> list[Candidate]:
-        """Return all that may fit, the facts that contradict any of it, and clean ones where tainted ones differ.
+        """Return items that may match, facts that contradict them, and clean facts that differ from tainted ones.
 
         Args:
-            codes: Those of the embedder in use.
-            query: The vector of the text; None finds by words alone.
+            codes: Codes of the current embedder.
+            query: The vector of the text. None finds by words only.
         """
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
@@ -176,14 +176,14 @@ class SqliteSearch:
                 folder += f" AND items.{column} = ?"
                 values.append(value)
         if wish.language:
-            folder += " AND items.language != ''"  # which SQLite has to read, or it does not take the index
+            folder += " AND items.language != ''"  # without this text SQLite does not use the partial index
         first = "items.confidence DESC, items.key" if is_conventions_only(wish) else "items.stored_at DESC"
         return self._read(
             f"{self._visible_condition(wish.kinds)}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values
         )
 
     def _load_candidates(self, column: str, values: Sequence[object]) -> list[Candidate]:
-        # `+` keeps SQLite from going through all items of a place to find these few.
+        # `+` keeps SQLite from scanning all items of a place to find these few.
         condition = f"+{self._visible_condition(self._wish.kinds)} AND {column} IN ({_placeholders(values)})"
         return self._read(condition, values) if values else []
 
@@ -205,10 +205,10 @@ class SqliteSearch:
         return (*self._places, *kinds, self._now)
 
     def _numbers_by_words(self) -> list[int]:
-        """Return the newest that hold all words, and those that hold the rarest ones.
+        """Return the newest items with all words, and those with the rarest words.
 
-        FTS5's `bm25` goes through all that hold a word before it weighs the first, 150 ms for common words of 100,000
-        items; here a word that more items hold than are looked at weighs nothing, unless there is no other.
+        FTS5's `bm25` scans all items with a word before it ranks the first: 150 ms for common words in 100,000 items. A
+        word in more items than are read has no weight here, unless there is no other word.
         """
         terms = query_terms(self._wish.text)
         if not terms or not self._places:
@@ -223,7 +223,7 @@ class SqliteSearch:
         return [*every, *(rarest or self._matching_numbers(" OR ".join(map(_quoted_word, terms)), newest))]
 
     def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
-        """Return the first of these that are of these kinds and have not expired."""
+        """Return the first items of these kinds that have not expired."""
         found: list[int] = []
         for part in batches(numbers, _MAX_EXAMINED):
             rows = self._connection.execute(
@@ -238,7 +238,7 @@ class SqliteSearch:
         return found[: self._enough]
 
     def _matching_numbers(self, words: str, which: str) -> list[int]:
-        """Return what the reader sees and holds these words."""
+        """Return the items with these words that the reader sees."""
         places = " OR ".join(map(_quoted_word, self._places))
         rows = self._connection.execute(
             f"SELECT rowid FROM words WHERE words MATCH ? {which}",

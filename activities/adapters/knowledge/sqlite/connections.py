@@ -1,4 +1,4 @@
-"""Connections of the embedded store: one for each thread, the file made private before anything is in it."""
+"""Connections of the embedded store, one for each thread. The file is made private before anything is written."""
 
 import os
 import sqlite3
@@ -11,11 +11,11 @@ from orga.activities.adapters.knowledge.sqlite.failures import raising_knowledge
 from orga.activities.adapters.knowledge.sqlite.schema import migrate
 
 WAIT_S = 30.0
-"""How long a writer waits for another one, of any process."""
+"""Seconds that a writer waits for another writer of any process."""
 
 
 class SqliteConnections:
-    """Opens the file at the first need, migrates it once, and closes all."""
+    """Opens the file when it is first needed, migrates it once, and closes all connections."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -25,10 +25,10 @@ class SqliteConnections:
         self._is_ready = False
 
     def current(self) -> sqlite3.Connection:
-        """Return that of this thread.
+        """Return the connection of this thread.
 
         Raises:
-            KnowledgeError: The file cannot be opened, or is none of ours.
+            KnowledgeError: The file cannot be opened, or is not a knowledge store.
         """
         known: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if known is None:
@@ -37,7 +37,7 @@ class SqliteConnections:
         return known
 
     def close(self) -> None:
-        """Close all of them; call it when no thread uses one."""
+        """Close all connections. Call it when no thread uses one."""
         with self._lock:
             for connection in self._all:
                 with suppress(sqlite3.Error):
@@ -51,7 +51,7 @@ class SqliteConnections:
             connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
             try:
                 connection.execute("PRAGMA foreign_keys = ON")
-                connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is wiped
+                connection.execute("PRAGMA secure_delete = ON")  # overwrites forgotten items
                 if not self._is_ready:
                     migrate(connection, self._path)
                     _enable_write_ahead(connection)
@@ -70,7 +70,7 @@ def _make_private(path: Path) -> None:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers read while one writes. SQLite does not wait by itself for others that are opening a new file."""
+    """Let readers read while one writes. SQLite does not wait for others that are opening a new file, so this does."""
     until = monotonic() + WAIT_S
     while True:
         try:

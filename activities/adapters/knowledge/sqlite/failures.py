@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to people: the place, the cause and the way back."""
+"""Explains SQLite's errors to people: the place, the cause and the remedy."""
 
 import sqlite3
 from collections.abc import Generator
@@ -11,7 +11,7 @@ from orga.activities.knowledge.ports import KnowledgeError
 
 @contextmanager
 def raising_knowledge_errors(path: Path) -> Generator[None]:
-    """Raise a `KnowledgeError` for each error of SQLite or of the file, and for values that nobody has stored."""
+    """Raise a `KnowledgeError` for each error of SQLite or of the file, and for damaged values."""
     try:
         yield
     except DamagedItem as error:
@@ -38,25 +38,25 @@ _FAILURES: dict[int, tuple[str, str, bool]] = {
         False,
     ),
 }
-"""By the code of SQLite: the kind, what to tell people, and whether the same may succeed later."""
+"""By SQLite's code: the kind, the text for people, and whether the same operation may succeed later."""
 
 
 def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
-    """Return the failure by the first byte of SQLite's code; the rest are variants."""
+    """Return the failure by the lowest byte of SQLite's code. The other bytes are variants."""
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_CORRUPT_VTAB:
         message = f"the text index of the knowledge store {path} is damaged ({error}); run: orga knowledge reindex"
         return KnowledgeError(message, kind="Corrupt")
     if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return corrupt_file_error(path, str(error))
-    if "decode to UTF-8" in str(error):  # Python's own, without a code; the rest of it is the text
+    if "decode to UTF-8" in str(error):  # an error of Python without a code, whose text contains the stored text
         return corrupt_file_error(path, "a text in it is no UTF-8")
     kind, what, is_retryable = _FAILURES.get(code & 0xFF, ("Unreachable", f"failed: {error}; look at its disk", True))
     return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
 
 
 def busy_log_error(path: Path) -> KnowledgeError:
-    """Return the failure of a log of writes that could not be emptied."""
+    """Return the failure of a write-ahead log that could not be emptied."""
     return KnowledgeError(
         f"what was forgotten or replaced is recalled no more, but may remain in {path}-wal: another process reads the "
         "knowledge store; give the same command again once that one is done",
@@ -66,7 +66,7 @@ def busy_log_error(path: Path) -> KnowledgeError:
 
 
 def corrupt_file_error(path: Path, what: str) -> KnowledgeError:
-    """Return the failure of a damaged file, with the way back."""
+    """Return the failure of a damaged file, with the remedy."""
     return KnowledgeError(
         f"the knowledge store {path} is damaged ({what}). The way back: save what can still be read (orga knowledge "
         f"export FILE), move {path} and {path}-wal away, then orga knowledge import FILE (that, or the last export)",
@@ -75,5 +75,5 @@ def corrupt_file_error(path: Path, what: str) -> KnowledgeError:
 
 
 def unreadable_items_error(path: Path, lost: int) -> KnowledgeError:
-    """Return the failure of a file of which so many items cannot be read, with the way back."""
+    """Return the failure of a file with so many unreadable items, with the remedy."""
     return corrupt_file_error(path, f"{lost:,} of its items cannot be read")

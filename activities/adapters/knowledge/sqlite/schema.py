@@ -12,24 +12,24 @@ from orga.activities.knowledge.ports import KnowledgeError
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str) -> Generator[None]:
-    """Commit what is done within, or undo it where it fails.
+    """Commit the block's changes, or roll them back if it fails.
 
     Args:
-        connection: Which is in no transaction yet.
-        begin: `BEGIN` to read what fits together, `BEGIN IMMEDIATE` to write.
+        connection: A connection that is in no transaction.
+        begin: `BEGIN` for consistent reads, `BEGIN IMMEDIATE` to write.
     """
     connection.execute(begin)
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk has undone it by itself
+        if connection.in_transaction:  # after a full disk, SQLite has rolled back itself
             connection.execute("ROLLBACK")
         raise
 
 
 APPLICATION_ID = 0x6F726761
-"""`orga`, by which a file of ours is known."""
+"""`orga` as a number. It identifies our files."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -93,12 +93,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             vector BLOB NOT NULL
         )""",
         "CREATE INDEX vectors_by_embedder ON vectors (embedder)",
-        # `changed` counts writes, `erased` those that took something away: what a process holds in memory goes by them.
+        # `changed` counts writes, `erased` removals. A process updates what it holds in memory by them.
         "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
         "INSERT INTO counters VALUES ('changed', 0), ('erased', 0)",
     ),
     (
-        # Most items are of no directory, which is the root's, too: its conventions are few among them.
+        # Most items have no directory. The root has none either, and its conventions are few among them.
         "CREATE INDEX items_by_folder ON items (directory, place, kind)",
         "DROP INDEX items_by_directory",
     ),
@@ -108,16 +108,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 VERSION = len(MIGRATIONS)
 
 SELECTED_COLUMNS = ", ".join(f"items.{name}" for name in COLUMNS)
-"""To be read by `item_of`."""
+"""The columns that `row_item` reads."""
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring a file to this version, all steps or none.
+    """Migrate a file to this version, all steps or none.
 
     Raises:
-        KnowledgeError: It is of a newer version, or no store at all.
+        KnowledgeError: It has a newer version, or is no store.
     """
-    with transaction(connection, "BEGIN"):  # so that what is read of a file fits together
+    with transaction(connection, "BEGIN"):  # so that all reads of the file are consistent
         version = _schema_version(connection, path)
     if version == VERSION:
         return

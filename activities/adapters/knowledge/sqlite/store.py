@@ -1,4 +1,4 @@
-"""The embedded knowledge store: one SQLite file, safe under writers of several processes."""
+"""The embedded knowledge store: one SQLite file, safe with writers in several processes."""
 
 import asyncio
 import sqlite3
@@ -36,19 +36,19 @@ from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
 SPAN_ITEMS = 256
-"""Numbers of items that are looked through at once."""
+"""Item numbers that are scanned in one step."""
 
 
 def number_spans(connection: sqlite3.Connection) -> list[tuple[int, int]]:
-    """Return the numbers that items have ever had, in parts: each from behind its first to its last."""
+    """Return all item numbers ever used, in spans. A span excludes its first number and includes its last."""
     (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'items'").fetchone()
     return [(low, min(low + SPAN_ITEMS, last)) for low in range(0, last, SPAN_ITEMS)]
 
 
 def readable_items(connection: sqlite3.Connection, low: int, high: int) -> Iterator[StoredItem | None]:
-    """Yield the items with numbers behind the one up to the other, None for each that cannot be read.
+    """Yield the items with numbers above `low` and up to `high`, or None for each that cannot be read.
 
-    They are sought by their numbers, so that no page but their own is touched, and by halves where one of them fails.
+    The query uses numbers, so that it touches only these items' pages. If it fails, each half is tried separately.
     """
     try:
         rows = connection.execute(f"SELECT {SELECTED_COLUMNS} FROM items WHERE number > ? AND number <= ?", (low, high))
@@ -65,12 +65,12 @@ def readable_items(connection: sqlite3.Connection, low: int, high: int) -> Itera
 
 
 def count_lost_items(connection: sqlite3.Connection) -> int:
-    """Return how many items cannot be read: some 2 s where there are 100,000."""
+    """Return how many items cannot be read. It takes some 2 s for 100,000 items."""
     return sum(item is None for span in number_spans(connection) for item in readable_items(connection, *span))
 
 
 def is_item_wanted(item: StoredItem, kinds: Sequence[KnowledgeKind], source_prefix: str) -> bool:
-    """Return whether an item is of these kinds (any where none is named), and from a source that begins so."""
+    """Return whether an item has one of these kinds, or any kind, and a source with this prefix."""
     return (not kinds or item.kind in kinds) and item.provenance.source.startswith(source_prefix)
 
 
@@ -83,7 +83,7 @@ _WITHOUT_VECTOR = (
 def read_page(
     connection: sqlite3.Connection, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
 ) -> list[StoredItem]:
-    """Return the next items behind an id."""
+    """Return the next items after an id."""
     condition = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(
         f"SELECT {SELECTED_COLUMNS} FROM items WHERE id > ? AND substr(source, 1, ?) = "
@@ -94,7 +94,7 @@ def read_page(
 
 
 def unindexed_items(connection: sqlite3.Connection, embedder: str, limit: int) -> tuple[dict[int, StoredItem], int]:
-    """Return the next items by their numbers that have no vector of this embedder, and how many there are in all."""
+    """Return the next items without a vector of this embedder, by number, and the number of all such items."""
     (total,) = connection.execute(f"SELECT count(*) {_WITHOUT_VECTOR}", (embedder,)).fetchone()
     rows = connection.execute(
         f"SELECT {SELECTED_COLUMNS}, items.number {_WITHOUT_VECTOR} ORDER BY items.number LIMIT ?", (embedder, limit)
@@ -103,10 +103,10 @@ def unindexed_items(connection: sqlite3.Connection, embedder: str, limit: int) -
 
 
 def store_facts(connection: sqlite3.Connection, path: Path, embedder: str, now: int) -> StoreFacts:
-    """Return what a sound file holds.
+    """Check the file, and return the facts about the store.
 
     Raises:
-        KnowledgeError: It is damaged.
+        KnowledgeError: The file is damaged.
     """
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
@@ -141,7 +141,7 @@ _READER_THREADS = 4
 _REINDEX_BATCH = 128
 
 _EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Waits for others as a writer does, then says whether one was in its way: it is no error."""
+"""It waits for others like a writer, and then returns whether one was in its way. That is no error."""
 
 
 def _now() -> datetime:
@@ -149,15 +149,15 @@ def _now() -> datetime:
 
 
 class SqliteStore:
-    """A `KnowledgeStore` in a file. Its threads are its own: the event loop is never held up."""
+    """A `KnowledgeStore` in a file. It has its own threads, so it never blocks the event loop."""
 
     def __init__(self, path: Path, embedder: Embedder, *, now: Callable[[], datetime] = _now) -> None:
-        """Open nothing yet.
+        """Keep the settings. Nothing is opened yet.
 
         Args:
-            path: Of the file. It and its folder are made at the first need, for their owner alone.
-            embedder: Vectors of another one are left aside until `reindex`.
-            now: The time, aware.
+            path: The file. It and its folder are created when first needed, readable only by their owner.
+            embedder: The current embedder. Vectors of another one are ignored until `reindex`.
+            now: Returns the time, with a time zone.
         """
         self._path = path
         self._embedder = embedder
@@ -169,7 +169,7 @@ class SqliteStore:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        """Store all of them or none, and return what became of each, in order.
+        """Store all items or none, and return what was done with each, in order.
 
         Raises:
             KnowledgeError: Nothing was stored.
@@ -181,11 +181,11 @@ class SqliteStore:
         known = await self._read(lambda connection: read_stored_items(connection, [item.id for item in arriving]))
         if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
-        vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
+        vectors = await self._vectors(arriving)  # for all, since an unchanged item may be new once we hold the lock
         return await self._write(lambda connection: store_items(connection, arriving, vectors))
 
     async def recall(self, wish: Recall) -> list[Recalled]:
-        """Return what fits, the best first; a fact that a newer one contradicts stands behind that one.
+        """Return the matching items, the best first. A contradicted fact comes after the newer one.
 
         Raises:
             KnowledgeError: The store cannot be read.
@@ -202,19 +202,19 @@ class SqliteStore:
         return await self._read(recalled)
 
     async def get(self, item_id: str) -> StoredItem | None:
-        """Return the item, expired or not."""
+        """Return the item, even if it has expired."""
         return (await self._read(lambda connection: read_stored_items(connection, [item_id]))).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds (all kinds where none is named), by id, a page at a time.
+        """Return all items of these kinds, or of all kinds, ordered by id, a page at a time.
 
         Raises:
-            KnowledgeError: The file is damaged; all that can be read of it has been returned before.
+            KnowledgeError: The file is damaged. All readable items have been returned before.
         """
         return self._readable_in_spans(kinds, source_prefix)
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
-        """Erase them, and return how many went.
+        """Erase items, and return how many of each kind.
 
         Raises:
             KnowledgeError: Nothing is named, or nothing was erased.
@@ -223,9 +223,9 @@ class SqliteStore:
         return await self._write(lambda connection: erase(connection, what))
 
     async def purge(self) -> None:
-        """Take what is gone out of the text index too, which keeps it until it is merged, and out of the log of writes.
+        """Remove deleted texts from the text index, which keeps them until it is merged, and from the write-ahead log.
 
-        Other pages are wiped as they are freed. A part of the index at a time is merged, so that no writer waits long.
+        Other pages are overwritten when they are freed. The index is merged in steps, so that no writer waits long.
 
         Raises:
             KnowledgeError: Something may remain.
@@ -240,18 +240,18 @@ class SqliteStore:
             raise busy_log_error(self._path)
 
     async def facts(self) -> StoreFacts:
-        """Return what the store holds, once the file has been checked.
+        """Check the file, and return the facts about the store.
 
         Raises:
-            KnowledgeError: It is damaged.
+            KnowledgeError: The file is damaged.
         """
         now = epoch_micros(self._now())
         return await self._read(lambda connection: store_facts(connection, self._path, self._embedder.name, now))
 
     async def reindex(self, progress: Progress) -> int:
-        """Make the text index and vectors of another embedder anew, and return of how many items.
+        """Recompute the text index and vectors of other embedders, and return the number of items.
 
-        Each part is a transaction: stopped at any time, the next call goes on from there.
+        Each batch is a transaction, so the next call continues after an interruption.
         """
         await self._write(lambda connection: connection.execute("INSERT INTO words (words) VALUES ('rebuild')"))
         total = (await self._read(lambda connection: unindexed_items(connection, self._embedder.name, 0)))[1]
@@ -267,7 +267,7 @@ class SqliteStore:
         return done
 
     async def close(self) -> None:
-        """Let go of the threads and the file."""
+        """End the threads and close the file."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -298,7 +298,7 @@ class SqliteStore:
             raise unreadable_items_error(self._path, lost) from error
 
     async def _read_span(self, span: tuple[int, int]) -> list[StoredItem | None]:
-        """Look outside of a transaction: SQLite ends none well in which it has met damage."""
+        """Read outside of a transaction, because SQLite cannot end one properly in which it has found damage."""
         return await self._run_without_transaction(
             self._readers, lambda connection: list(readable_items(connection, *span))
         )
@@ -318,8 +318,6 @@ class SqliteStore:
         return await asyncio.get_running_loop().run_in_executor(threads, self._in_transaction, begin, work)
 
     async def _run_without_transaction(self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Work in no transaction."""
-
         def done() -> T:
             with raising_knowledge_errors(self._path):
                 return work(self._connections.current())

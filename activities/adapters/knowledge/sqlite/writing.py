@@ -1,4 +1,4 @@
-"""How items get into the tables, and out of them again; each call within a transaction of the caller's."""
+"""Adds, updates and removes items in SQLite. Each call runs in a transaction of the caller."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ _INSERT = (
 
 
 MERGE_PAGES = 500
-"""Of the text index, at once: some 40 ms."""
+"""Pages of the text index that one step merges, in some 40 ms."""
 
 
 @dataclass(frozen=True)
 class SqliteVectors:
-    """Of one embedder, by the text that each was made of."""
+    """Vectors of one embedder, by text."""
 
     embedder: str
     of: dict[str, Sequence[float]]
 
 
 def read_stored_items(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredItem]:
-    """Return those of these that are there."""
+    """Return the stored items among these ids."""
     found: dict[str, StoredItem] = {}
     for part in batches(ids, 500):
         rows = connection.execute(
@@ -45,13 +45,13 @@ def read_stored_items(connection: sqlite3.Connection, ids: Sequence[str]) -> dic
 
 
 def store_items(connection: sqlite3.Connection, items: Sequence[StoredItem], vectors: SqliteVectors) -> list[Stored]:
-    """Store them, and return what became of each. One without a vector is found by its words until `reindex`."""
+    """Store items, and return what was done with each. Without a vector, an item is found by words until `reindex`."""
     changed = _next_count(connection, "changed")
     return [_store(connection, item, vectors, changed) for item in items]
 
 
 def keep_vectors(connection: sqlite3.Connection, items: dict[int, StoredItem], vectors: SqliteVectors) -> None:
-    """Give items (by their numbers) their vectors, but for those that have changed or gone meanwhile."""
+    """Store the vectors of items (by number) that have not changed or gone meanwhile."""
     changed = _next_count(connection, "changed")
     for number, item in items.items():
         if read_stored_items(connection, [item.id]).get(item.id) == item:
@@ -60,7 +60,7 @@ def keep_vectors(connection: sqlite3.Connection, items: dict[int, StoredItem], v
 
 
 def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, int]:
-    """Erase what fits all that is named, and let stand again what it alone contradicted."""
+    """Erase items that match all conditions. Facts that only these contradicted hold again."""
     condition, values = _erasure_condition(connection, what)
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS going (number INTEGER PRIMARY KEY, id TEXT)")
     connection.execute("DELETE FROM going")
@@ -82,16 +82,16 @@ def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, 
 
 
 def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
-    """Merge a part of the text index into one without what is gone, and return whether there is more to merge.
+    """Merge a part of the text index, which drops deleted texts, and return whether there is more to merge.
 
     Args:
-        connection: The only writer's.
-        is_begun: Whether a call before has said that all parts are to become one.
+        connection: The only writer's connection.
+        is_begun: True after a first call, which told FTS5 to merge all parts into one.
     """
     before = connection.total_changes
     pages = MERGE_PAGES if is_begun else -MERGE_PAGES
     connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
-    return connection.total_changes - before >= 2  # as FTS5 says of "merge": less is nothing
+    return connection.total_changes - before >= 2  # FTS5's rule for "merge": fewer changes mean nothing was merged
 
 
 def _store(connection: sqlite3.Connection, item: StoredItem, vectors: SqliteVectors, changed: int) -> Stored:
@@ -110,7 +110,7 @@ def _store(connection: sqlite3.Connection, item: StoredItem, vectors: SqliteVect
 
 
 def _resolve_claim(connection: sqlite3.Connection, claim: str, arriving: str, changed: int) -> tuple[str, ...]:
-    """Settle which fact of a claim stands, and return which ones the arriving one contradicts from now on."""
+    """Update which fact of a claim holds, and return the facts that the arriving one newly contradicts."""
     if not claim:
         return ()
     rows = [
