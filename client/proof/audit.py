@@ -233,7 +233,8 @@ async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[
     rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     events = read_events(values, _as_async(part.events))
     answered = [h async for h in events if h.name == GATE and h.kind in _ANSWERED]
-    why = f"run {part.run_id[:13]}: the code of today does not replay it, so {max(len(answered) - rebuilt, 0)} of {len(answered)}"
+    count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
+    why = f"run {part.run_id[:13]}: the code of today does not replay it, so {count}"
     return record, [f"{why} requests to the gate are not judged anew: {outcome.failure}"]
 
 
