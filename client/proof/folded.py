@@ -1,4 +1,4 @@
-"""What the folds make of the histories of a chain, in one pass: contexts, journal, and the result counted anew."""
+"""Folds the histories of a chain in one pass: contexts, journal, and a recount of the result."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
@@ -24,38 +24,38 @@ T = TypeVar("T")
 class GuardedFold(Generic[T]):
     """A fold that is fed up to the first event that does not fit.
 
-    Whatever a history holds that is not ours is a finding, no defect.
+    A history may hold anything, so an error is a finding, not a defect.
     """
 
     def __init__(self, feed: Callable[[Happening], Iterable[T]]) -> None:
         self.found: list[T] = []
         self.fault = ""
-        """Where it ended early, and why."""
+        """Where and why it ended early, or ""."""
         self._feed = feed
 
     def feed(self, happening: Happening, place: str) -> None:
-        """Take in the next event, which is named by `place`."""
+        """Add the next event, which `place` names in errors."""
         if self.fault:
             return
         try:
             self.found += self._feed(happening)
-        except Exception as error:  # see above
+        except Exception as error:  # see the class
             self.fault = fault_at(place, error)
 
 
 class ChainFolds:
-    """Takes in the histories of a chain, oldest first; no event is kept."""
+    """Folds the histories of a chain, oldest first. No event is kept."""
 
     def __init__(self, *, is_cut: bool) -> None:
-        """Begin a chain; `is_cut` where the server has its oldest runs no longer."""
+        """Begin a chain. `is_cut` if the server no longer has its oldest runs."""
         self.journal = GuardedFold[JournalEntry](JournalFold().feed)
         self.miscounts = GuardedFold[str](ResultRecount().feed)
         self.is_completed = False
-        """Whether there is a result to be counted anew."""
+        """True if there is a result to recount."""
         self._is_cut = is_cut
 
     async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
-        """Take in the next run, and return its number of model calls, and what is wrong with what these were about."""
+        """Add the next run. Return its number of model calls, and the fault of their contexts, if any."""
         fold = ContextFold()
         calls, last = 0, 0
 
@@ -70,7 +70,7 @@ class ChainFolds:
                 calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
                 self._feed(happening)
-        except Exception as error:  # as with a fold
+        except Exception as error:  # an error is a finding here, too
             return calls, fault_at(f"event {last + 1} and later", error)
         return calls, contexts.fault
 
@@ -87,7 +87,7 @@ class ChainFolds:
 
 
 def fault_at(place: str, error: Exception) -> str:
-    """Return what is wrong there, in one line."""
+    """Return the fault in one line."""
     return one_line(f"{place}: {type(error).__name__}: {error}", DETAIL_CHARS)
 
 

@@ -1,4 +1,4 @@
-"""The law of the gate, checked on a history: nothing is carried out without an earlier yes to exactly that call."""
+"""The law of the gate, checked on a history: no call is executed without an earlier verdict for exactly that call."""
 
 import json
 import re
@@ -16,30 +16,30 @@ from orga.workflows.types.tool_calls.gate import RECONFIRMED_PURPOSES, Verdict
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 
 _PERSON_SUFFIX = re.compile(r"\.r\d+$")
-"""What a person has tried once more: the same call at the same place, under the verdict that it has."""
+"""Suffix of a person's retry: the same call at the same place, under its existing verdict."""
 
 Key = tuple[str, str, str]
-"""Tool, id of the call, arguments: what a verdict is bound to."""
+"""Tool, id of the call and arguments, which a verdict is bound to."""
 
 
 async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValues) -> list[str]:
-    """Return what the history shows to have been carried out against the law, one line each.
+    """Return the calls that the history shows as executed against the law, one line each.
 
     Args:
-        history: Of one run.
-        record: What a replay of just that history showed.
-        values: How its values are read.
+        history: The history of one run.
+        record: What a replay of the same history showed.
+        values: Decodes its values.
     """
     return unlicensed_calls(record.facts, await started_calls(history, values))
 
 
 def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall]) -> list[str]:
-    """Return the breaches: one yes allows one call at one place, however often the server or a person tries there.
+    """Return the breaches. One verdict allows one call at one place, including retries by the server or a person.
 
-    The gate's last word on a place counts, and what the stages say may follow what.
+    The gate's last verdict on a place counts, if it may follow the earlier ones.
 
-    What a replay starts without a trace in the history was withdrawn in the same workflow task, a local activity
-    excepted, whose input no history has.
+    A call that a replay starts without a trace in the history was withdrawn in the same workflow task. Local activities
+    are an exception, because no history has their input.
     """
     in_history: dict[tuple[str, str], list[StartedCall]] = {}
     for started in recorded:
@@ -61,7 +61,7 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
 
 
 class _AllowedCalls:
-    """What may be carried out by now, and where: by the gate's last word on each place, if it could follow."""
+    """The calls that may be executed now, by the gate's last verdict on each place if that could follow."""
 
     def __init__(self) -> None:
         self._standings = ProposalStatuses[str](CALL_STAGES)

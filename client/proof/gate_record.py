@@ -1,4 +1,4 @@
-"""What a run asked its gate, what it was told and what it started then: in order, as a replay of its history shows."""
+"""The requests of a run to its gate, the verdicts, and the calls that it started, in the order of a replay."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class AnsweredRequest:
 
     request: GateRequest
     verdicts: tuple[Verdict, ...] | None
-    """In call order; None where the gate failed, or judged other places: that denies everything."""
+    """Verdicts in call order. None if the gate failed or judged other places, which denies every call."""
 
     @property
     def decisions(self) -> tuple[Verdict, ...]:
-        """One for each proposal, as the run took them."""
+        """One verdict per proposal, as the run took them."""
         proposals = len(self.request.calls) or 1
         if self.verdicts is None or len(self.verdicts) != proposals:
             return (Verdict(decision="deny", reason="the gate could not decide"),) * proposals
@@ -41,24 +41,24 @@ class AnsweredRequest:
 
 @dataclass(frozen=True)
 class StartedCall:
-    """A tool call, or a run of another agent, that was carried out."""
+    """A tool call, or a run of another agent, that was started."""
 
     kind: Literal["activity", "local", "child"]
     name: str
     place: str
-    """`<iteration>.<index>`, with what follows it where the call was made again."""
+    """`<iteration>.<index>`, with a suffix if the call was made again."""
     call_id: str
-    """Empty for a run of another agent, which is not told."""
+    """Empty for a run of another agent, whose input does not have it."""
     arguments: dict[str, Any]
     permit: str = ""
-    """The gate's signature that it brought along."""
+    """The gate's signature in the input of the call."""
 
 
 GateFact = AnsweredRequest | StartedCall
 
 
 class GateRecord:
-    """Watches a replay. Only what goes in and comes out is looked at, so the workflow's own code is not trusted."""
+    """Watches a replay. It reads only inputs and outputs of workflow code, so that this code need not be trusted."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.facts: list[GateFact] = []
@@ -66,7 +66,7 @@ class GateRecord:
         self._requests: dict[int, GateRequest] = {}
 
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Take in one workflow task: what it was told comes before what it decided."""
+        """Read one workflow task: its input first, then its commands."""
         for job in activation.jobs:
             if job.HasField("resolve_activity"):
                 self._record_answer(job.resolve_activity.seq, job.resolve_activity.result)
@@ -75,7 +75,7 @@ class GateRecord:
 
     def _record_answer(self, seq: int, result: ActivityResolution) -> None:
         request = self._requests.pop(seq, None)
-        if request is None or result.HasField("backoff"):  # then the same is asked again
+        if request is None or result.HasField("backoff"):  # the same request will be repeated
             return
         verdicts: tuple[Verdict, ...] | None = None
         if result.HasField("completed"):
@@ -105,7 +105,7 @@ class GateRecord:
 
 
 async def started_calls(history: WorkflowHistory, values: RunValues) -> list[StartedCall]:
-    """Return the tool activities and the other agents' runs that the history itself tells of, in order."""
+    """Return the tool activities and delegated runs in the history, in order."""
     found: list[StartedCall] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
@@ -131,7 +131,7 @@ def started_tool(name: str, place: str, request: Any, kind: Literal["activity", 
 
 
 def started_child(workflow_id: str, given: Any) -> StartedCall:
-    """Return a run of another agent, from its input as plain JSON, as the `delegate` call that it carries out."""
+    """Return a run of another agent as the `delegate` call that started it, from its input as plain JSON."""
     agent, task = delegate_arguments(_object(given))
     return StartedCall("child", RUN_TOOL, delegate_activity_id(workflow_id), "", {"agent": agent, "task": task})
 

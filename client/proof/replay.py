@@ -30,16 +30,16 @@ MESSAGE_CHARS = 500
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """What became of a replay."""
+    """The outcome of a replay."""
 
     failure: str
-    """Why it parted from the history; empty when it did not."""
+    """Why the replay differed from the history, or ""."""
     ending: list[Any] | None
-    """What the run returns, or hands to the run that continues it as new; None where it does neither."""
+    """The result of the run, or what it carries over to the next run. None if it does neither."""
 
 
 async def replay_history(history: WorkflowHistory, values: RunValues, *watching: Observer) -> ReplayOutcome:
-    """Replay a whole history as workers run it; `watching` see each of its tasks."""
+    """Replay a whole history as workers run it. Each observer in `watching` sees each task."""
     ending = _Ending()
 
     def observe(activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
@@ -61,9 +61,9 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *watching:
 
 
 def progress_observer(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
-    """Return an observer that reports how far the replay of a run of a chain is; the first has number 1.
+    """Return an observer that reports the progress of a replay of one run of a chain. Numbers begin at 1.
 
-    It reports from the thread that the replay has.
+    It reports from the replay's thread.
     """
     events = len(runs[number - 1].events)
 
@@ -75,7 +75,7 @@ def progress_observer(report: Report, workflow_id: str, number: int, runs: Seque
 
 
 async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[Any] | None:
-    """Return what the run returned, or handed to the run that continued it."""
+    """Return the result of the run, or what it carried over to the next run."""
     last = history.events[-1]
     if last.HasField("workflow_execution_completed_event_attributes"):
         payloads = last.workflow_execution_completed_event_attributes.result.payloads
@@ -87,9 +87,10 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
 
 
 def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
-    """Return how the run ends today; what it hands over names the run, which a replay does not know once it was reset.
+    """Return the end of the run by today's code.
 
-    It calls such a run by the id of the first one.
+    Carried state names its run. A replay does not know the id of a run that was reset: it uses that of the first run.
+    So the id is replaced.
     """
     match outcome.ending:
         case [given, {"carried_by": _} as state]:
@@ -99,7 +100,7 @@ def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
 
 
 def first_difference(recorded: Any, computed: Any, place: str = "") -> str:
-    """Return the first place where a recorded value is not computed again; later versions may add keys."""
+    """Return the first place where a recorded value is not computed again. Later versions may add keys."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         then, now = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
         found = (first_difference(value, now.get(key), f"{place}.{key}".lstrip(".")) for key, value in then.items())
@@ -138,7 +139,7 @@ class DecisionRecord:
         self._converter = converter
 
     def observe(self, _: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Take in what one workflow task decided."""
+        """Read the decisions of one workflow task."""
         for command in completion.successful.commands:
             if command.HasField("modify_workflow_properties"):
                 fields = command.modify_workflow_properties.upserted_memo.fields
@@ -147,7 +148,7 @@ class DecisionRecord:
 
 
 async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> list[DecisionData]:
-    """Return the decisions that the history itself tells of, in order."""
+    """Return the decisions that the history records, in order."""
     found: list[DecisionData] = []
     for event in history.events:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
@@ -157,12 +158,12 @@ async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> lis
 
 
 def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> str:
-    """Return the first decision that is told otherwise than it is made, or ""; a live run may make one more."""
-    for number, told in enumerate(recorded):
-        name = told.get("decision")
+    """Return the first difference between recorded and replayed decisions, or "". A live run may make one more."""
+    for number, data in enumerate(recorded):
+        name = data.get("decision")
         if number >= len(made):
             return f"decision {number + 1} ({name}): the code of today makes no such decision"
-        if place := first_difference(told, made[number]) or first_difference(made[number], told):
+        if place := first_difference(data, made[number]) or first_difference(made[number], data):
             return f"decision {number + 1} ({name}): the code of today decides otherwise, first in {place}"
     return ""
 
@@ -174,18 +175,18 @@ def _decisions(notes: Any) -> list[DecisionData]:
 
 
 class PlanRecord:
-    """Watches a replay, and compares the calls that a plan has with those that the history holds in their places."""
+    """Watches a replay, and compares the calls of a plan with those that the history has in their places."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.rounds = 0
-        """Of which the plan has at least one call."""
+        """Rounds that have at least one call of the plan."""
         self.fault = ""
-        """The first call that is another one than the plan's."""
+        """The first call that differs from the plan, or ""."""
         self._converter = converter
         self._requests: dict[int, GoalRequest] = {}
 
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Take in one workflow task."""
+        """Read one workflow task."""
         for job in activation.jobs:
             if job.HasField("resolve_activity"):
                 self._record_answer(job.resolve_activity.seq, job.resolve_activity.result)
@@ -204,7 +205,7 @@ class PlanRecord:
             calls = GoalReply.model_validate(self._converter.from_payloads([result.completed.result])[0]).calls
         except ValidationError:
             calls = ()
-        if len(calls) != request.size:  # the run carries out nothing of such a reply
+        if len(calls) != request.size:  # the run executes no call of such a reply
             return
         for place, planned in request.planned.items():
             is_other = calls[place].malformed is not None or call_fingerprint(calls[place]) != call_fingerprint(planned)

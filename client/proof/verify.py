@@ -38,13 +38,13 @@ _RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
 async def permit_fault(client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys) -> tuple[int, str]:
-    """Return how many calls have been looked at, and which of them bear no valid permit.
+    """Return the number of calls checked, and those without a valid permit.
 
     Args:
-        client: That the history is from.
-        run: It.
-        facts: What a replay of it showed; local calls stand nowhere else.
-        keys: Of the workers that the run had.
+        client: The client of the history's server.
+        run: The history.
+        facts: What a replay of the history showed. Only they have local calls.
+        keys: The keys of the run's workers.
     """
     recorded = [
         each for each in await started_calls(run.history, values_of(client, run.history)) if each.kind == "activity"
@@ -64,7 +64,7 @@ async def permit_fault(client: Client, run: RunHistory, facts: Sequence[GateFact
 
 
 def _execution_ids(run: RunHistory) -> list[str]:
-    """Return the ids of the executions that the history is of: what was before a reset was another's."""
+    """Return the ids of the executions in the history. The part before a reset belongs to another execution."""
     failed = (event.workflow_task_failed_event_attributes for event in run.events)
     return [run.run_id, *(each.base_run_id for each in failed if each.cause == _RESET_CAUSE and each.base_run_id)]
 
@@ -82,16 +82,16 @@ async def verify(
     permits: PermitKeys | None = None,
     report: Report = lambda _: None,
 ) -> Verification:
-    """Check a run, live or ended, and the runs that it delegated to; no worker is needed.
+    """Check a run, live or ended, and its delegates. No worker is needed.
 
     Args:
         client: From `connect`.
-        workflow_id: The run; all runs of its continue-as-new chain are checked.
-        exported: Its journal, as it was written down at some time.
-        head: Of that journal.
-        trusted: Keys that may have signed the head; with any, it has to be signed.
-        permits: Keys of the workers; with any, each call has to bear the gate's permit.
-        report: Is told how far it is, often, from another thread too.
+        workflow_id: The id of the run. All runs of its continue-as-new chain are checked.
+        exported: An exported journal of the run.
+        head: The head of that journal.
+        trusted: Keys that may have signed the head. If there are any, it must be signed.
+        permits: The keys of the workers. If given, each call must have the gate's permit.
+        report: Called often with the progress, also from other threads.
 
     Raises:
         RunNotFound: No run has this id.
@@ -103,8 +103,8 @@ async def verify(
     )
     if exported is not None:
         has_delegated = bool(_delegate_ids(entries))
-        told = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
-        checks.append(export_check(workflow_id, exported, told))
+        recorded = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
+        checks.append(export_check(workflow_id, exported, recorded))
         if head is not None or trusted:
             checks.append(head_check(workflow_id, exported, head, trusted))
     for delegated in _delegate_ids(entries):
@@ -121,7 +121,7 @@ async def check_histories(
     permits: PermitKeys | None = None,
     report: Report = lambda _: None,
 ) -> tuple[list[Check], list[JournalEntry]]:
-    """Check the histories of a chain, and return the journal that they give."""
+    """Check the histories of a chain, and return the checks and the journal."""
     checks: list[Check] = []
     folds = ChainFolds(is_cut=is_cut)
     for number, run in enumerate(runs, 1):
@@ -178,11 +178,11 @@ async def _permit_check(
 
 
 async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, decisions: DecisionRecord) -> list[Check]:
-    told = await recorded_decisions(run.history, values_of(client, run.history))
-    if not told:
+    recorded = await recorded_decisions(run.history, values_of(client, run.history))
+    if not recorded:
         return []
-    fine = f"{len(told)} decisions follow from their fields, facts and rules"
-    return [_named_check("decisions", workflow_id, decision_fault(told, decisions.made), fine, run.run_id)]
+    fine = f"{len(recorded)} decisions follow from their fields, facts and rules"
+    return [_named_check("decisions", workflow_id, decision_fault(recorded, decisions.made), fine, run.run_id)]
 
 
 async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: ReplayOutcome) -> list[Check]:

@@ -1,4 +1,4 @@
-"""Verifying an exported journal by itself: without its run, without a server."""
+"""Verifies an exported journal by itself, without its run and without a server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ UNCHECKABLE = (
 
 @dataclass(frozen=True)
 class Unchecked:
-    """What could not be looked at."""
+    """Something that the file alone cannot show."""
 
     name: str
     why: str
@@ -34,15 +34,15 @@ class FileVerification:
     found: Verification
     unchecked: tuple[Unchecked, ...]
     is_vouched_for: bool
-    """Whether a trusted key has signed it: without, all of it can be made anew by anybody."""
+    """True if a trusted key has signed it. Without a signature, anybody could have made all of it."""
 
 
 def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileVerification:
-    """Check chain, numbers, head and signature, and what must hold in every journal.
+    """Check chain, numbers, head and signature, and the laws of every journal.
 
     Args:
         file: The export.
-        trusted: Keys to go by; with any, the head has to be signed by one of them.
+        trusted: The keys to trust. If there are any, one of them must have signed the head.
     """
     run = file.head.head.run if file.head else ""
     broken = first_break(file.entries)
@@ -60,7 +60,7 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
     if trusted:
         checks.append(head_check(run, file.entries, file.head, trusted))
     elif file.head is None:
-        unchecked.append(Unchecked("head", "it has none: whether anything stood behind the last entry is unknown"))
+        unchecked.append(Unchecked("head", "it has none: whether entries followed the last one is unknown"))
     else:
         checks.append(head_check(run, file.entries, file.head, None))
         unchecked.append(Unchecked("signature", _missing_signature(file)))

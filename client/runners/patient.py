@@ -1,8 +1,8 @@
-"""A workflow runner that answers queries last: never while a local activity is under way.
+"""A workflow runner that answers queries last: never while a local activity is running.
 
-The SDK (temporalio 1.35) ends the workflow task with the answer. What the local activity brought is in the history by
-then, but workflow code hears of it in the next task only, behind the signals that came meanwhile; a replay tells it in
-the first task, before them: at another time, in another order.
+The SDK (temporalio 1.35) ends the workflow task with the answer. By then the result of the local activity is in the
+history, but workflow code receives it only in the next task, after signals that arrived meanwhile. A replay delivers it
+in the first task, before those signals: at another time and in another order.
 """
 
 from collections.abc import Iterable
@@ -16,30 +16,30 @@ from orga.client.history.bounded_arguments import bound_activation
 from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
 
 _DIRECT_QUERY_ID = "legacy_query"
-"""The id of a query that comes without a workflow task; its answer ends none."""
+"""The id of a query that comes without a workflow task. Its answer ends no task."""
 
 
 class PatientRunner(WrappedRunner):
-    """Leaves the work to another runner."""
+    """Adds patience to another runner."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create the instance, patient from now on."""
+        """Create an instance that answers queries last."""
         return PatientInstance(super().create_instance(det))
 
 
 class PatientInstance(WrappedInstance):
-    """One run in the cache of a worker, and the queries that it has yet to answer."""
+    """One run in the cache of a worker, and its unanswered queries."""
 
     def __init__(self, instance: WorkflowInstance) -> None:
         super().__init__(instance)
         self._under_way: set[int] = set()
-        """Local activities, by number, whose end workflow code has not heard of."""
+        """Numbers of local activities whose end workflow code has not received."""
         self._waiting_queries: list[WorkflowActivationJob] = []
-        """Queries that wait, all of one workflow task: the server asks again in the next what this one leaves open."""
+        """Waiting queries of one workflow task. The server repeats unanswered queries in the next task."""
         self._asked_at = 0
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        """Let workflow code act; behind that, in the same task, answer what was asked meanwhile."""
+        """Run workflow code. Then, in the same task, answer the queries that arrived meanwhile."""
         bound_activation(act)
         if act.history_length != self._asked_at or any(job.HasField("remove_from_cache") for job in act.jobs):
             self._waiting_queries, self._asked_at = [], act.history_length
@@ -57,7 +57,7 @@ class PatientInstance(WrappedInstance):
     def _query_answers(self, act: WorkflowActivation) -> Iterable[WorkflowCommand]:
         asking = WorkflowActivation()
         asking.CopyFrom(act)
-        asking.is_replaying = True  # as the SDK has it wherever a query is answered
+        asking.is_replaying = True  # the SDK sets this for every query
         del asking.jobs[:]
         asking.jobs.extend(self._waiting_queries)
         self._waiting_queries = []
@@ -80,7 +80,7 @@ def _scheduled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
 
 
 def _cancelled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
-    """Return those whose end is told at once, in this task, since nobody waits for them any more."""
+    """Return the numbers that end at once, in this task, because nobody waits for them any more."""
     cancelled = (
         each.request_cancel_local_activity for each in commands if each.HasField("request_cancel_local_activity")
     )
@@ -88,7 +88,7 @@ def _cancelled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
 
 
 def _may_continue(completion: WorkflowActivationCompletion) -> bool:
-    """Return whether the SDK may have more to tell in this task, which an answer would end: a cancellation, at once."""
+    """Return whether the SDK may have more jobs in this task, such as a cancellation. An answer would end the task."""
     if not completion.HasField("successful"):
         return True
     names = (command.WhichOneof("variant") or "" for command in completion.successful.commands)

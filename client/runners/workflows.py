@@ -1,4 +1,4 @@
-"""Our workflows, and the runners that carry them out.
+"""Our workflows, and their runners.
 
 They run outside the SDK's sandbox (`sandboxed=False`), because a sandbox for each run costs more than most runs do.
 Two tests replace it: no module of workflow code keeps state, and all recorded histories replay in the sandbox.
@@ -40,7 +40,7 @@ class SharedRunner(WrappedRunner):
 
 
 def sandbox_for_others(runner: WorkflowRunner) -> WorkflowRunner:
-    """Return an application's runner; a sandbox of it shares our modules, so that `run_agent` returns our values."""
+    """Return an application's runner. A sandbox then shares our modules, so that `run_agent` returns our types."""
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
     return replace(runner, restrictions=runner.restrictions.with_passthrough_modules("orga"))

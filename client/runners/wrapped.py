@@ -1,4 +1,4 @@
-"""Wrappers around the SDK's workflow runners and their instances, which do the work."""
+"""Wrappers around the SDK's workflow runners and their instances."""
 
 from collections.abc import Callable
 from threading import Lock

@@ -1,4 +1,4 @@
-"""Schedules from Python: goals and runs that Temporal starts again and again."""
+"""The Python API of schedules: Temporal starts goals and runs at set times."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -27,10 +27,10 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import clean_text, one_line
 
 SUMMARY_MEMO = "orga_summary"
-"""What a schedule's runs do, in the schedule's memo: a list of schedules shows no input."""
+"""The beginning of a schedule's task, in its memo, because a list of schedules shows no input."""
 
 MAX_SCHEDULE_ID_BYTES = MAX_ID_BYTES - 30
-"""Temporal's own workflow behind a schedule, and each of its runs, has an id made of it and a little more."""
+"""Temporal's workflow for a schedule, and each of its runs, has an id that is a little longer than the schedule's."""
 
 CRON_FIELDS_HINT = "the fields of an expression are minute, hour, day of month, month, day of week (0 is Sunday)"
 
@@ -53,26 +53,26 @@ async def create_schedule(
     note: str = "",
     task_queue: str | None = None,
 ) -> ScheduleHandle:
-    """Let Temporal start a goal or a run again and again, and return the schedule's handle.
+    """Create a schedule by which Temporal starts a goal or a run at set times, and return its handle.
 
     Args:
         client: As for `start_agent`.
-        schedule_id: The ids of its runs are made of it: `<schedule_id>-<time in UTC>`.
-        given: What each run begins with; a mapping that has `goal` is a goal's, else an agent's.
-        cron: One or more expressions, as `0 7 * * 1-5`; this or `every`.
+        schedule_id: The schedule's id. Its runs have the ids `<schedule_id>-<time in UTC>`.
+        given: The input of each run. A mapping with `goal` is a goal's, any other an agent's.
+        cron: One or more expressions, such as `0 7 * * 1-5`. Give either this or `every`.
         every: An interval, counted from midnight UTC.
-        time_zone: Of `cron`, and of an `end` without one.
-        overlap: What is done when a run is due and the one before has not ended.
-        catch_up: How late a run may be started that was due while the server did not run.
-        jitter: Each run is started later by up to this, by chance.
-        end: No run is started after it.
-        paused: Begin paused.
-        note: Stands in the schedule, for people.
-        task_queue: As for `start_agent`: with a client of your own, what your `Worker` polls.
+        time_zone: The time zone of `cron`, and of an `end` without one.
+        overlap: What happens if a run is due and the previous one has not ended.
+        catch_up: How late a run may start that was due while the server was down.
+        jitter: Each run starts later by a random time up to this.
+        end: No run starts after this time.
+        paused: Create the schedule paused.
+        note: A note for people.
+        task_queue: As for `start_agent`.
 
     Raises:
-        InvalidInput: Before anything is created, naming what is wrong.
-        ScheduleTaken: There is a schedule of this id.
+        InvalidInput: An argument is invalid. The text names it, and nothing was created.
+        ScheduleTaken: A schedule with this id exists.
     """
     times = timing(
         cron=cron, every=every, time_zone=time_zone, overlap=overlap, catch_up=catch_up, jitter=jitter, end=end
@@ -91,7 +91,7 @@ async def create_checked(
     *,
     task_queue: str | None = None,
 ) -> ScheduleHandle:
-    """Create a schedule of what was checked; as `create_schedule` does."""
+    """Create a schedule from checked values, as `create_schedule` does."""
     check_by_local_worker(client, checked, task_queue)
     queue, home = queue_and_memo(client)
     is_goal = isinstance(checked, GoalInput)
@@ -117,10 +117,10 @@ async def create_checked(
 
 
 def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInput | GoalInput:
-    """Return what each run begins with, checked as for a run that is started now.
+    """Return the input of each run, checked as for a run that starts now.
 
     Raises:
-        InvalidInput: Naming each bad key.
+        InvalidInput: The text names each bad key.
     """
     if isinstance(given, GoalInput):
         return parse_goal(given)
@@ -130,10 +130,10 @@ def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInp
 
 
 def checked_schedule_id(given: str) -> str:
-    """Return the id of a schedule, whose runs' ids have to be ids of runs.
+    """Return the id of a schedule, after checking that its runs' ids will be valid too.
 
     Raises:
-        InvalidInput: They could not be.
+        InvalidInput: They would not be valid.
     """
     if len(run_id_of(given).encode(errors="replace")) > MAX_SCHEDULE_ID_BYTES:
         raise InvalidInput(f"id: must not be longer than {MAX_SCHEDULE_ID_BYTES} bytes")
@@ -141,7 +141,7 @@ def checked_schedule_id(given: str) -> str:
 
 
 def checked_note(note: str) -> str:
-    """Return a note as it is kept.
+    """Return a note in the form that is stored.
 
     Raises:
         InvalidInput: It is too long.

@@ -1,4 +1,4 @@
-"""One schedule of runs: look at it, trigger, pause, resume, delete it."""
+"""One schedule of runs: describe, trigger, pause, resume and delete it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.text import clean_text
 
 _LOOKS, _BETWEEN_LOOKS_S = 50, 0.1
-"""A schedule starts a run within a tenth of a second, but for one that waits for another run to end."""
+"""Looks, and seconds between them. A schedule starts a run within a tenth of a second, unless it waits for another."""
 
 _BUFFERING_POLICIES = {ScheduleOverlapPolicy.BUFFER_ONE, ScheduleOverlapPolicy.BUFFER_ALL}
 
 
 @dataclass(frozen=True)
 class TriggerResult:
-    """What came of a trigger."""
+    """The result of a trigger."""
 
     outcome: Literal["started", "skipped", "buffered", "pending"]
-    """`skipped` and `buffered` by the overlap policy; `pending`: the schedule has not said yet."""
+    """`skipped` and `buffered` follow from the overlap policy. `pending`: the schedule has not decided yet."""
     run_id: str = ""
-    """Of the run that was started."""
+    """The id of the started run."""
 
 
 class ScheduleHandle:
@@ -42,10 +42,10 @@ class ScheduleHandle:
         self._schedule = client.get_schedule_handle(schedule_id)
 
     async def describe(self) -> ScheduleDescription:
-        """Return what the server says of it.
+        """Return the server's description of the schedule.
 
         Raises:
-            ScheduleNotFound: There is none of this id.
+            ScheduleNotFound: There is no schedule with this id.
             NotAnAgent: It starts something else.
         """
         try:
@@ -60,7 +60,7 @@ class ScheduleHandle:
         return described
 
     async def trigger(self) -> TriggerResult:
-        """Start a run now, by the schedule's overlap policy, paused or not; wait a moment for what comes of it."""
+        """Start a run now, by the schedule's overlap policy, even if paused. Wait a moment for the outcome."""
         before = await self.describe()
         try:
             await self._schedule.trigger()
@@ -73,7 +73,7 @@ class ScheduleHandle:
         return TriggerResult("pending")
 
     async def pause(self, why: str) -> None:
-        """Start no more runs by its times; `why` becomes its note. A run that goes on is left alone."""
+        """Start no more runs at its times. `why` becomes its note. Live runs continue."""
         await self.describe()
         try:
             await self._schedule.pause(note=clean_text(why))
@@ -81,7 +81,7 @@ class ScheduleHandle:
             raise schedule_error(error, self.id) from error
 
     async def resume(self, why: str) -> None:
-        """Start runs again; those that were due meanwhile are not made good."""
+        """Start runs again. Runs that were due meanwhile are not started."""
         await self.describe()
         try:
             await self._schedule.unpause(note=clean_text(why))
@@ -89,7 +89,7 @@ class ScheduleHandle:
             raise schedule_error(error, self.id) from error
 
     async def delete(self) -> None:
-        """Forget the schedule; its runs stay, and one that goes on is left alone."""
+        """Delete the schedule. Its runs stay, and live ones continue."""
         await self.describe()
         try:
             await self._schedule.delete()
@@ -98,7 +98,7 @@ class ScheduleHandle:
 
 
 def schedule_error(error: RPCError, schedule_id: str) -> OrgaError:
-    """Return what a user is told when the server does not do as it was asked."""
+    """Return the error for a user after the server failed a request."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return ScheduleNotFound(schedule_id)
     return OrgaError(

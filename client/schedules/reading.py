@@ -1,4 +1,4 @@
-"""Schedules as the server tells of them: what each starts, when, and what it started last."""
+"""Schedules as the server lists them: what each starts, when, and what it started last."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,17 +40,17 @@ class ScheduleSummary:
     id: str
     workflow: str
     what: str
-    """The beginning of its task or goal; "" of one that was made without us."""
+    """The beginning of its task or goal. Empty if the schedule was not created by orga."""
     times: tuple[str, ...]
     """Expressions and intervals, as people write them."""
     time_zone: str
     next: tuple[datetime, ...]
     runs: tuple[ScheduledRun, ...]
-    """The last ones, oldest first."""
+    """The last runs, oldest first."""
     paused: bool
     note: str
     folder: str | None
-    """What its runs are started for; None where no folder was named."""
+    """The folder that its runs are started for, or None."""
 
     @property
     def kind(self) -> str:
@@ -59,7 +59,7 @@ class ScheduleSummary:
 
 
 async def all_schedules(client: Client) -> list[ScheduleSummary]:
-    """Return all schedules of runs and goals, by id; one that was created a moment ago may be missing.
+    """Return all schedules of runs and goals, by id. A schedule that was just created may be missing.
 
     Raises:
         OrgaError: The server lists no schedules.
@@ -73,7 +73,7 @@ async def all_schedules(client: Client) -> list[ScheduleSummary]:
 
 
 async def schedule_summary(described: ScheduleDescription) -> ScheduleSummary:
-    """Return a schedule that was described."""
+    """Return the summary of a described schedule."""
     action, state, info = described.schedule.action, described.schedule.state, described.info
     workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
     return _build_summary(
@@ -86,7 +86,7 @@ async def schedule_summary(described: ScheduleDescription) -> ScheduleSummary:
 
 
 def duration_text(time: timedelta) -> str:
-    """Return a length of time as people write it: `90s` is `1m30s`."""
+    """Return a duration as people write it: `90s` is `1m30s`."""
     left, parts = int(time.total_seconds()), list[str]()
     for unit, seconds in _UNITS:
         if left >= seconds:
@@ -134,7 +134,7 @@ def _build_summary(
 
 
 def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
-    """Return the expressions, which the server keeps as comments of what it made of them, and the intervals."""
+    """Return the expressions and intervals. The server keeps expressions only as comments of what it made of them."""
     return (
         *spec.cron_expressions,
         *(calendar.comment or "a calendar" for calendar in spec.calendars),

@@ -1,4 +1,4 @@
-"""When a schedule starts its runs, and what it does where two of them meet: checked before anything is created."""
+"""The times of a schedule, and what happens if two runs meet, checked before anything is created."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import can_be_typed, escaped_line, similar_name_hint
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
-"""What is done when a run is due and the one before has not ended. `cancel-other` ends that as an abort does, with a
-result; `terminate-other` leaves it without one."""
+"""What happens if a run is due and the previous one has not ended. `cancel-other` aborts the previous run, which then
+has a result. `terminate-other` ends it without one."""
 
 OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
     "skip": ScheduleOverlapPolicy.SKIP,
@@ -31,7 +31,7 @@ OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
 
 CATCH_UP = timedelta(days=1)
 MIN_CATCH_UP = timedelta(seconds=10)
-"""The server takes less for this."""
+"""The server replaces shorter times by this."""
 
 MIN_INTERVAL = timedelta(seconds=1)
 MAX_DURATION = timedelta(days=3_650)
@@ -40,7 +40,7 @@ NO_TIME = timedelta(0)
 
 @dataclass(frozen=True)
 class Timing:
-    """When runs are started."""
+    """The times and the policy of a schedule."""
 
     spec: ScheduleSpec
     policy: SchedulePolicy
@@ -56,19 +56,19 @@ def timing(
     jitter: timedelta = NO_TIME,
     end: datetime | None = None,
 ) -> Timing:
-    """Return the times as Temporal takes them; what stands in a field of a cron expression is checked by the server.
+    """Return the times in Temporal's form. The server checks the fields of cron expressions.
 
     Args:
         cron: One or more expressions of five to seven fields, or `@daily` and the like.
-        every: An interval, counted from midnight UTC of 1970-01-01: every hour is at the full hour.
-        time_zone: Of the expressions, and of an `end` that names none.
-        overlap: What is done when a run is due and the one before goes on.
-        catch_up: How late a run may be started that was due while the server did not run.
-        jitter: Each run is started later by up to this, by chance.
-        end: No run is started after it.
+        every: An interval, counted from midnight UTC of 1970-01-01, so that hourly runs start at the full hour.
+        time_zone: The time zone of the expressions, and of an `end` that names none.
+        overlap: What happens if a run is due and the previous one has not ended.
+        catch_up: How late a run may start that was due while the server was down.
+        jitter: Each run starts later by a random time up to this.
+        end: No run starts after this time.
 
     Raises:
-        InvalidInput: Naming what is wrong.
+        InvalidInput: An argument is invalid. The text names it.
     """
     expressions = [_expression(each) for each in ([cron] if isinstance(cron, str) else cron)]
     if bool(expressions) == (every is not None):
@@ -91,7 +91,7 @@ def timing(
 
 
 def display_zone(name: str | None) -> ZoneInfo:
-    """Return the zone that times are shown in; UTC where this machine does not know it."""
+    """Return the zone for displayed times, or UTC if this machine does not know it."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -99,19 +99,19 @@ def display_zone(name: str | None) -> ZoneInfo:
 
 
 def _expression(text: str) -> str:
-    """Return the expression with itself as its comment: the server keeps that, and shows the times in parts."""
+    """Return the expression with itself as comment, because the server keeps only comments and parsed times."""
     cron = " ".join(text.split())
-    told = f"cron {escaped_line(text)!r}"
+    where = f"cron {escaped_line(text)!r}"
     if not can_be_typed(cron):
-        raise InvalidInput(f"{told}: must be an expression of five to seven fields, as '0 7 * * 1-5'")
+        raise InvalidInput(f"{where}: must be an expression of five to seven fields, as '0 7 * * 1-5'")
     if "#" in cron:
-        raise InvalidInput(f"{told}: takes no comment; give it as the note")
+        raise InvalidInput(f"{where}: takes no comment; give it as the note")
     if "TZ=" in cron:
-        raise InvalidInput(f"{told}: the zone is given apart, as time_zone (--tz)")
+        raise InvalidInput(f"{where}: the zone is given apart, as time_zone (--tz)")
     if cron.startswith("@every"):
-        raise InvalidInput(f"{told}: an interval is given as every (--every)")
+        raise InvalidInput(f"{where}: an interval is given as every (--every)")
     if not cron.startswith("@") and not 5 <= len(cron.split()) <= 7:
-        raise InvalidInput(f"{told}: has {len(cron.split())} fields; must have five to seven, as '0 7 * * 1-5'")
+        raise InvalidInput(f"{where}: has {len(cron.split())} fields; must have five to seven, as '0 7 * * 1-5'")
     return f"{cron} # {cron}"
 
 
@@ -121,7 +121,7 @@ def _check_duration(name: str, length: timedelta, least: timedelta) -> None:
 
 
 def _check_zone(name: str) -> None:
-    """Refuse a name that is no zone, as far as this machine knows zones."""
+    """Refuse an unknown name, as far as this machine knows the zones."""
     known = available_timezones()
     if known and name not in known:
         hint = similar_name_hint(name, sorted(known))

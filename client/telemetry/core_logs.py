@@ -6,11 +6,11 @@ from contextlib import suppress
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 CORE_LEVEL, OTHER_LEVEL = "WARN", "ERROR"
-"""As the SDK has it."""
+"""The SDK's own levels."""
 
 
 _RETRIES = "::temporalio_client::retry"
-"""How the name of a logger ends by which the core tells each time that it asks a server again."""
+"""Suffix of the logger that reports each retry of a request to the server."""
 
 
 def _is_no_retry(record: logging.LogRecord) -> bool:
@@ -18,11 +18,11 @@ def _is_no_retry(record: logging.LogRecord) -> bool:
 
 
 def forward_core_logs(*, with_retries: bool = True) -> None:
-    """Forward them in this process; for programs of ours, before they connect. One that has a runtime keeps it.
+    """Forward the core's logs in this process. Programs call this before they connect. An existing runtime is kept.
 
     Args:
-        with_retries: Whether it tells each time that it asks a server again. A command does not: that would stand amid
-            what it shows, and it says itself that the server is away.
+        with_retries: Also report each retry of a request. Commands do not: it would disturb their output, and they
+            report themselves that the server is away.
     """
     logger = logging.getLogger("temporalio")
     if not with_retries:

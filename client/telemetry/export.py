@@ -1,4 +1,4 @@
-"""The global OpenTelemetry providers, exporting by OTLP over HTTP, with one warning if the collector is silent."""
+"""The global OpenTelemetry providers, exporting by OTLP over HTTP. If the collector is silent, they warn once."""
 
 import logging
 import re
@@ -28,33 +28,33 @@ class _FirstRecordFilter(logging.Filter):
         self._has_warned = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the record; the first is told in our words."""
+        """Drop the record. The first one becomes a warning of our own."""
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("the collector at %s takes no telemetry: it is lost; runs go on", self._endpoint)
+            _log.warning("the collector at %s takes no telemetry: it is lost; runs continue", self._endpoint)
         return False
 
 
 def warn_once(endpoint: str) -> None:
-    """Hush the exporters of this process for good, the retries that outlive a shutdown included."""
+    """Silence the exporters of this process for good, including retries after a shutdown."""
     first = _FirstRecordFilter(endpoint)
     for name in _EXPORTERS:
         logging.getLogger(name).addFilter(first)
 
 
 EXPORT_TIMEOUT_S = 5.0
-"""One export with its retries; spans that come meanwhile wait in a bounded queue."""
+"""Seconds for one export with its retries. New spans wait in a bounded queue meanwhile."""
 
 
 class TelemetryInUse(RuntimeError):
-    """A process has one tracer provider, and it is already set."""
+    """The process already has a tracer provider, and it can have only one."""
 
 
 def export_to(config: TelemetryConfig) -> Callable[[float], None]:
-    """Set the global providers and return what ends them within as many seconds as it is given.
+    """Set the global providers. Return a function that closes them within the given seconds.
 
     Raises:
-        TelemetryInUse: They are set already.
+        TelemetryInUse: They are already set.
     """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         raise TelemetryInUse("OpenTelemetry is already set up in this process: set [telemetry] enabled = false here")
@@ -79,7 +79,7 @@ def export_to(config: TelemetryConfig) -> Callable[[float], None]:
 
 
 def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
-    """Return whether all ended in time. An exporter that goes on trying does so in a daemon thread."""
+    """Return whether all ended in time. An exporter that keeps trying does so in a daemon thread."""
     end = time.monotonic() + timeout_s
     threads = [threading.Thread(target=flush, daemon=True) for flush in flushes]
     for thread in threads:

@@ -1,6 +1,6 @@
-"""Logs of orga's processes: one line a record on stderr, JSON or for people, with the run that it belongs to.
+"""Logs of orga's processes: one line per record on stderr, as JSON or text, with the run that it belongs to.
 
-For people an exception follows, on lines that no record begins like.
+In text form an exception follows, on lines that cannot be mistaken for records.
 """
 
 import logging
@@ -24,45 +24,45 @@ _CREDENTIAL = re.compile(r"(?i)\b(?:bearer|basic)\s+[\w\-.~+/=]{8,}|(?<=://)[^/\
 
 @dataclass(frozen=True)
 class SecretMask:
-    """What to hide."""
+    """The secrets to hide in logs."""
 
     secrets: KnownSecrets
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "SecretMask":
-        """Take the variables that name secrets, and those that are named."""
+        """Return a mask for variables whose names suggest secrets, and for those in `also`."""
         return cls(KnownSecrets.of_environment(environment, also))
 
     def hidden(self, line: str) -> str:
-        """Return the line without them."""
+        """Return the line without the secrets."""
         return _CREDENTIAL.sub(REDACTED, self.secrets.hidden(line))
 
 
 FIELD_SEPARATOR = "  | "
-"""Before each line of a traceback: no record begins so."""
+"""Prefix of each line of a traceback. No record begins with it."""
 
 _MULTILINE_KEYS = ("stack", "exception")
 """Fields that the console renderer writes below the record."""
 
 Hide = Callable[[str], str]
-"""Takes secrets out of a text; before its line breaks are escaped, since a secret may have some."""
+"""Removes secrets from a text. It is called before line breaks are escaped, because secrets may contain some."""
 
 _json = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
 
 
 def json_line(logger: Any, method: str, event: EventDict) -> str:
-    """Return the record as one line of JSON; what would not show, or ends a line for some, is escaped within it."""
+    """Return the record as one line of JSON. Invisible characters and unusual line ends are escaped."""
     return escaped_line(str(_json(logger, method, event)))
 
 
 def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
-    """Return the processors that make a record text."""
+    """Return the processors that turn a record into text."""
 
     def with_visible_fields(logger: Any, method: str, event: EventDict) -> EventDict:
-        said: dict[str, Any] = {"event": str(event.pop("event", "")), **event}
+        fields: dict[str, Any] = {"event": str(event.pop("event", "")), **event}
         shown = {
             escaped_line(key): value if key == "exc_info" else _visible_value(value, hide)
-            for key, value in said.items()
+            for key, value in fields.items()
         }
         return shown | {key: f"{FIELD_SEPARATOR}{shown[key]}" for key in _MULTILINE_KEYS if key in shown}
 
@@ -76,7 +76,7 @@ def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
 
 
 def _visible_value(value: Any, hide: Hide) -> Any:
-    """Return the value, as text where its own would break the line or not show."""
+    """Return the value, or its escaped text if it would break the line or be invisible."""
     text = value if isinstance(value, str) else repr(value)
     shown = escaped_line(hide(text))
     return value if shown == text else shown
@@ -85,13 +85,13 @@ def _visible_value(value: Any, hide: Hide) -> Any:
 _FIRST_KEYS = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
 
 _CHATTY_LOGGERS = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
-"""Their INFO lines hold whole addresses, queries included, and ids of sessions."""
+"""Their INFO lines contain whole addresses with queries, and ids of sessions."""
 
 
 def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str] = ()) -> None:
-    """Render all records of this process, the standard library's and structlog's, in one way.
+    """Render all records of this process in one way, those of the standard library and of structlog.
 
-    The values of the variables in `secrets` are hidden, too, whatever these are called.
+    The values of the variables in `secrets` are hidden too, whatever their names are.
     """
     handler = logging.StreamHandler(sys.stderr)
     mask = SecretMask.of_environment(also=secrets)
@@ -145,7 +145,7 @@ def _with_run(logger: Any, method: str, event: EventDict) -> EventDict:
 
 
 def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
-    """Return the ids, from what the SDK's loggers attach, else from where the record was made."""
+    """Return the ids that the SDK's loggers attach, else those of the current activity or workflow."""
     for name, run_id in (("temporal_workflow", "run_id"), ("temporal_activity", "workflow_run_id")):
         details: Mapping[str, str] | None = getattr(record, name, None)
         if details:

@@ -25,7 +25,7 @@ from orga.workflows.types.status import AgentResult
 
 
 def run_spans() -> tuple[SimplePlugin, ...]:
-    """Return the plugins, in order: the SDK's carries the context in headers, ours opens a span in it."""
+    """Return the plugins in order: the SDK's carries the context in headers, and ours opens a span in it."""
     return (OpenTelemetryPlugin(), SimplePlugin("orga.RunSpans", interceptors=[_RunSpans()]))
 
 
@@ -61,7 +61,7 @@ class _RunSpanInbound(WorkflowInboundInterceptor):
 
 
 class _RunSpanOutbound(WorkflowOutboundInterceptor):
-    """Hands the first run's span on, so that the runs of a chain lie side by side in it and not one in the other."""
+    """Passes on the first run's span, so that the spans of a chain's runs are siblings in it and not nested."""
 
     first_run: Context | None = None
 

@@ -1,4 +1,4 @@
-"""Telemetry by `[telemetry]`: off, it is nothing; on, what a client is connected with, and how to end it."""
+"""Telemetry as `[telemetry]` configures it. If it is off, nothing is loaded."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orga.client.config.sections import TelemetryConfig
 
-if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do without
+if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do not need
     from temporalio.client import Client
     from temporalio.plugin import SimplePlugin
 
@@ -15,7 +15,7 @@ SHUTDOWN_S = 2.0
 
 
 def _no_shutdown(timeout_s: float) -> None:
-    """There is nothing to flush."""
+    """Do nothing."""
 
 
 def _no_metrics(client: "Client") -> AbstractAsyncContextManager[None]:
@@ -24,24 +24,24 @@ def _no_metrics(client: "Client") -> AbstractAsyncContextManager[None]:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What a process has of it."""
+    """The telemetry of a process."""
 
     plugins: "tuple[SimplePlugin, ...]" = ()
-    """For `Client.connect`; workers of that client take them over. A worker given them again would do all twice."""
+    """Plugins for `Client.connect`. Workers of the client inherit them. Passing them again would apply them twice."""
     close: Callable[[float], None] = _no_shutdown
     watch: "Callable[[Client], AbstractAsyncContextManager[None]]" = _no_metrics
-    """What a worker keeps open while it runs: metrics of what waits for people."""
+    """A context that a worker keeps open while it runs: metrics of what waits for people."""
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> None:
-        """Send what is left, in at most `timeout_s`; what no collector took by then is lost."""
+        """Send what is left, in at most `timeout_s`. What no collector has taken by then is lost."""
         self.close(timeout_s)
 
 
 def telemetry(config: TelemetryConfig) -> Telemetry:
-    """Start what the config asks for; once in a process, before clients and workers.
+    """Start the configured telemetry, once per process and before clients and workers.
 
     Raises:
-        TelemetryInUse: Something else has set OpenTelemetry up in this process.
+        TelemetryInUse: Something else has set up OpenTelemetry in this process.
     """
     if not config.enabled:
         return Telemetry()

@@ -1,4 +1,4 @@
-"""What waits for people, as metrics: how many runs, and for how long the oldest. Visibility is asked, runs are not."""
+"""Metrics of runs that wait for people: their number, and the age of the oldest. They come from visibility alone."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from orga.workflows.types.names import WAITING, WAITING_SINCE
 
 REFRESH_INTERVAL_S = 30.0
 MAX_RUNS = 10_000
-"""That are looked at; the metrics say no more than that."""
+"""Runs that are counted. The metrics stop there."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class _WaitingRuns:
 
 
 class WaitingMetrics:
-    """The gauges of one worker, as they were when visibility was last asked."""
+    """The gauges of one worker, with the values of the last visibility query."""
 
     def __init__(self) -> None:
         self._known: dict[str, _WaitingRuns] = {}
@@ -48,7 +48,7 @@ class WaitingMetrics:
         )
 
     async def look(self, client: Client) -> None:
-        """Ask visibility; every kind that was seen before is told, with 0 when none is left.
+        """Query visibility. Each kind that was seen before keeps a value, 0 if none is left.
 
         Raises:
             RPCError: The server does not list runs.
@@ -72,7 +72,7 @@ class WaitingMetrics:
 
 @asynccontextmanager
 async def waiting_metrics(client: Client, *, every_s: float = REFRESH_INTERVAL_S) -> AsyncGenerator[None]:
-    """Keep the gauges up to date while the block runs; a server that does not answer costs a warning."""
+    """Keep the gauges up to date during the block. If the server does not answer, log a warning."""
     metrics = WaitingMetrics()
 
     async def watch() -> None:

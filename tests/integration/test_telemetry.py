@@ -281,6 +281,6 @@ async def test_a_dead_collector_harms_no_run(client: Client, caplog: pytest.LogC
     assert time.monotonic() - began < 5
     assert ran.result.termination.reason == "completed"
     assert [(r.levelno, r.getMessage()) for r in caplog.records if "collector" in r.getMessage()] == [
-        (logging.WARNING, f"the collector at {gone.url} takes no telemetry: it is lost; runs go on")
+        (logging.WARNING, f"the collector at {gone.url} takes no telemetry: it is lost; runs continue")
     ]
     assert [r.name for r in caplog.records if r.name.startswith("opentelemetry")] == []

@@ -57,7 +57,7 @@ def test_credentials_of_the_endpoint_are_not_in_the_warning(caplog: pytest.LogCa
         record for record in caplog.records if record.name == "orga.client.telemetry.export"
     ]  # not an earlier test's
     assert [(r.levelno, r.getMessage()) for r in ours] == [
-        (logging.WARNING, f"the collector at {gone.url} takes no telemetry: it is lost; runs go on")
+        (logging.WARNING, f"the collector at {gone.url} takes no telemetry: it is lost; runs continue")
     ]
     assert "hunter2" not in caplog.text
 
