@@ -125,10 +125,10 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     async def finish(self, ended: GoalResult) -> GoalResult:
         """Deliver the answer, and store the goal's learnings with their confidence."""
-        told = await deliver_answer(self._goal, ended)
+        delivered = await deliver_answer(self._goal, ended)
         if has_done_step(ended):
             await persist_learnings(self._run, ended.output, confidence=ended.confidence)
-        return told
+        return delivered
 
     def result(self, stop: Stop) -> GoalResult:
         return goal_result(self._goal.goal, stop, self._run.now)

@@ -216,9 +216,9 @@ class Lifecycle(RunHandlers, Generic[T]):
         state = continue_as_new_state(run.state, workflow.info().run_id)
         left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
         if (cut := shortened_fields(run.state, state)) or left_out:
-            told: dict[str, Any] = {"fields_cut": cut} if cut else {}
+            data: dict[str, Any] = {"fields_cut": cut} if cut else {}
             run.change(
-                AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **told
+                AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **data
             )
         continue_as_new(state)
 

@@ -81,9 +81,9 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def send(self, *message: Any) -> int:
         """Send a message. Returns the turn that it became part of."""
         self._run.heard()
-        said = messages.parsed_message(first_argument(message))
-        self._session.change_session(messages.with_sent_message, said)
-        return self._session.session_state.session.taken[said.message_id].turn
+        sent = messages.parsed_message(first_argument(message))
+        self._session.change_session(messages.with_sent_message, sent)
+        return self._session.session_state.session.taken[sent.message_id].turn
 
     @send.validator
     def _validate_message(self, *message: Any) -> None:

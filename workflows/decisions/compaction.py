@@ -179,10 +179,10 @@ def ready_summary(conversation: Conversation, drop: Ranges) -> Summary | None:
 
 def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
     """Return a summary without a model: counts, and the earlier summary if there was one."""
-    said = [message for message in messages if not message.summary]
-    calls = [call.name for message in said for call in message.calls]
-    results = sum(message.role == "tool" for message in said)
-    lines = [f"Left out: messages {len(said)}, tool calls {len(calls)}, results {results}."]
+    others = [message for message in messages if not message.summary]
+    calls = [call.name for message in others for call in message.calls]
+    results = sum(message.role == "tool" for message in others)
+    lines = [f"Left out: messages {len(others)}, tool calls {len(calls)}, results {results}."]
     if calls:
         counted = Counter(calls).most_common()
         more = f", and {len(counted) - MAX_SUMMARY_TOOLS} more" if len(counted) > MAX_SUMMARY_TOOLS else ""

@@ -39,9 +39,11 @@ def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
             break
         light = cut(light)
     task = whole.conversation.messages[:1]
-    told = sum(map(message_json_bytes, task)) - sum(map(message_json_bytes, light.conversation.messages[:1]))
+    task_bytes = sum(map(message_json_bytes, task)) - sum(map(message_json_bytes, light.conversation.messages[:1]))
     conversation = shrunk_conversation(
-        whole.conversation, most - _bytes_without_messages(light) + told, may_drop_latest=whole.pending is not None
+        whole.conversation,
+        most - _bytes_without_messages(light) + task_bytes,
+        may_drop_latest=whole.pending is not None,
     )
     first = (*light.conversation.messages[:1], *conversation.messages[1:])
     return light.with_dialogue(conversation=conversation.with_fields(messages=first))

@@ -193,14 +193,14 @@ def reference_and_sent(
     `drop` and `mask` are ranges of messages that the model has seen. `summary` replaces the dropped ones.
     """
     messages, sent = conversation.messages, conversation.sent
-    stands_in = summary_message(summary.text) if summary and drop else None
-    base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
+    replacement = summary_message(summary.text) if summary and drop else None
+    base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, replacement)
     chain = base.plus(messages[sent:])
     context = ContextRef(news=conversation.news, head=short_digest(chain.digest))
     if conversation.forget:
         context = context.with_forget()
     if drop or mask:
-        context = context.with_compaction(drop, mask, _summary_reference(summary, stands_in))
+        context = context.with_compaction(drop, mask, _summary_reference(summary, replacement))
         conversation = with_messages(conversation, chain.messages)
     seen = _with_all_sent(conversation).with_fields(
         messages=chain.messages, sent=len(chain.messages), digest=chain.digest, news=(), unseen=0
@@ -208,11 +208,11 @@ def reference_and_sent(
     return context, seen
 
 
-def _summary_reference(summary: Summary | None, stands_in: Message | None) -> MessageRef | None:
+def _summary_reference(summary: Summary | None, replacement: Message | None) -> MessageRef | None:
     """Return the reference to a summary, or None without one."""
-    if summary is None or stands_in is None:
+    if summary is None or replacement is None:
         return None
-    return MessageRef(summary=summary.call) if summary.call else MessageRef(message=stands_in)
+    return MessageRef(summary=summary.call) if summary.call else MessageRef(message=replacement)
 
 
 def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> Conversation:

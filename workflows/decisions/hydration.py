@@ -296,10 +296,10 @@ def _hydration_note(items: Sequence[Resolved]) -> dict[str, Any]:
     }
 
 
-def with_reference_counts(told: dict[str, Any]) -> dict[str, Any]:
+def with_reference_counts(data: dict[str, Any]) -> dict[str, Any]:
     """Return a note's data for the journal: how many references were resolved, and how many were not."""
-    resolved = told.get("resolved", 0)
-    return {**told, "references_resolved": resolved, "references_failed": told.get("references_found", 0) - resolved}
+    resolved = data.get("resolved", 0)
+    return {**data, "references_resolved": resolved, "references_failed": data.get("references_found", 0) - resolved}
 
 
 def _item_data(item: Resolved) -> dict[str, str]:

@@ -81,10 +81,10 @@ _NO_STATEMENT = re.compile(
 def learnings_text(state: AgentState, since: int = 0) -> str:
     """Return the model's texts that are worth keeping, oldest first, from message `since` on, or ""."""
     messages = state.conversation.messages[since:]
-    said = [text for message in messages if message.role == "assistant" and (text := message.text.strip())]
-    if is_no_answer("\n".join(said)):
+    texts = [text for message in messages if message.role == "assistant" and (text := message.text.strip())]
+    if is_no_answer("\n".join(texts)):
         return ""
-    return BETWEEN_LEARNINGS.join(text for text in said if not is_no_answer(text))
+    return BETWEEN_LEARNINGS.join(text for text in texts if not is_no_answer(text))
 
 
 def is_no_answer(text: str) -> bool:

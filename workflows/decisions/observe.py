@@ -69,8 +69,8 @@ class ClassifiedReply(NamedTuple):
     @property
     def detail(self) -> str:
         """The detail of an ending when repairs did not help. A refusal is quoted."""
-        said = " ".join(self.reply.text.split())[:200]
-        return _DETAIL[self.kind] + (f": {said}" if said and self.kind == "refusal" else "")
+        quoted = " ".join(self.reply.text.split())[:200]
+        return _DETAIL[self.kind] + (f": {quoted}" if quoted and self.kind == "refusal" else "")
 
 
 def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply:
@@ -123,10 +123,10 @@ def with_outcomes(
         denied: Names of the denials among them, for streaks.
         invalid: Names of the invalid calls among them, for streaks.
     """
-    said, room = reply.message(), news_bytes_left(state)
-    conversation = with_message(state.conversation, said, MessageRef(reply=state.iteration), room)
+    assistant, room = reply.message(), news_bytes_left(state)
+    conversation = with_message(state.conversation, assistant, MessageRef(reply=state.iteration), room)
     results = [outcome.message() for outcome in outcomes]
-    most = fair_shares([message_size(result) for result in results], result_bytes_left(said, room))
+    most = fair_shares([message_size(result) for result in results], result_bytes_left(assistant, room))
     for outcome, result, size in zip(outcomes, results, most, strict=True):
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
         conversation = with_message(conversation, result, news, size)

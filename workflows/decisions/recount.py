@@ -195,7 +195,7 @@ class ResultRecount:
         )
         pairs = [("iterations", ended.iterations, self._iterations)]
         pairs += [(f"usage.{name}", getattr(usage, name), getattr(self._usage, name)) for name in tokens]
-        wrong = [f"{name} is {said}, counted {counted}" for name, said, counted in pairs if said != counted]
+        wrong = [f"{name} is {reported}, counted {counted}" for name, reported, counted in pairs if reported != counted]
         if not isclose(cost, recount, rel_tol=1e-9, abs_tol=1e-9):
             wrong.append(f"usage.cost_usd is {cost}, counted {recount}")
         if len(self._alternatives) > counts.fallbacks:

@@ -163,13 +163,13 @@ class ProposalStatuses(Generic[ProposalKey]):
         self._standings[place] = "proposed"
         self._late.discard(place)
 
-    def hear(self, place: ProposalKey, word: StageVerdict) -> bool:
+    def hear(self, place: ProposalKey, verdict: StageVerdict) -> bool:
         """Apply a verdict. Return False, and change nothing, if it may not follow the earlier ones."""
-        then = next_status(self._stages, self.of(place), word)
+        then = next_status(self._stages, self.of(place), verdict)
         if then is None:
             return False
         self._standings[place] = then
-        if word in GATE_TRANSITIONS:
+        if verdict in GATE_TRANSITIONS:
             self._late.discard(place)
         return True
 
@@ -195,14 +195,14 @@ class ProposalStatuses(Generic[ProposalKey]):
         self._late.discard(place)
 
 
-def next_status(stages: ReviewStages, standing: ProposalStatus, word: StageVerdict) -> ProposalStatus | None:
+def next_status(stages: ReviewStages, standing: ProposalStatus, verdict: StageVerdict) -> ProposalStatus | None:
     """Return the status after a verdict, or None if that verdict may not follow. The gate's verdict comes first."""
     if standing == "proposed":
-        return GATE_TRANSITIONS.get(word)
+        return GATE_TRANSITIONS.get(verdict)
     for stage in stages:
-        said = stage.follows.get(standing)
-        if said is not None and word in said:
-            return said[word]
+        following = stage.follows.get(standing)
+        if following is not None and verdict in following:
+            return following[verdict]
     return None
 
 

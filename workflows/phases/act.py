@@ -45,8 +45,8 @@ LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
 async def _end_run(run: Run, permitted: AllowedCall, _: str) -> Outcome:
     if undecided := run.state.due_decisions:
         run.change(with_undecided_end)
-        told = f"[Not ended] {undecided_text(undecided)}"
-        return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
+        feedback = f"[Not ended] {undecided_text(undecided)}"
+        return Outcome(call=permitted.call, status="ok", text="").with_words(before=feedback)
     arguments = permitted.call.arguments
     run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
     news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"

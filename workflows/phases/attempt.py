@@ -157,9 +157,9 @@ class FailedCall(NamedTuple):
 
     def after(self, earlier: FailedCall) -> FailedCall:
         """Return this failure combined with an earlier one of the same call, whose possible effects remain."""
-        told = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
+        error = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(
-            error=told,
+            error=error,
             is_unknown=self.is_unknown or earlier.is_unknown,
             was_run=self.was_run or earlier.was_run,
             may_have_acted=self.may_have_acted or earlier.may_have_acted,

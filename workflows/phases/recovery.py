@@ -67,16 +67,16 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
         return None
     is_cut_short = place.is_cut_short or run.is_interrupted
     for number, name in enumerate(case.settings.alternatives):
-        there = CallIdentity(f"{place.activity_id}.f{number}", "", is_cut_short)
-        begun = await _gate_fallback(run, call.with_name(name), there, is_cut_short)
+        identity = CallIdentity(f"{place.activity_id}.f{number}", "", is_cut_short)
+        begun = await _gate_fallback(run, call.with_name(name), identity, is_cut_short)
         if isinstance(begun, Outcome):
-            _record_alternative(run, case, Alternative(there.activity_id, begun), is_begun=False)
+            _record_alternative(run, case, Alternative(identity.activity_id, begun), is_begun=False)
             continue
         run.change(with_extra_call)
-        key = idempotency_key(run.state.origin, there.activity_id, begun.call)
-        attempt = await execute_call_once(run, begun, CallIdentity(there.activity_id, key))
+        key = idempotency_key(run.state.origin, identity.activity_id, begun.call)
+        attempt = await execute_call_once(run, begun, CallIdentity(identity.activity_id, key))
         outcome = attempt if isinstance(attempt, Outcome) else attempt.outcome(begun.call)
-        _record_alternative(run, case, Alternative(there.activity_id, outcome), is_begun=True)
+        _record_alternative(run, case, Alternative(identity.activity_id, outcome), is_begun=True)
         answer = _alternative_outcome(case, name, attempt)
         if answer is not None:
             return with_argument_change(answer, begun.verdict)
@@ -123,8 +123,8 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
     if isinstance(attempt, FailedCall):
         if not attempt.is_unknown:
             return None
-        told = f"{error}; {name} was called instead: {attempt.error}"
-        return failed_outcome(call, told, is_unknown=True, took_effect=attempt.took_effect).with_by(name)
+        text = f"{error}; {name} was called instead: {attempt.error}"
+        return failed_outcome(call, text, is_unknown=True, took_effect=attempt.took_effect).with_by(name)
     if attempt.status == "ok":
         answer = Outcome(call=call, status="ok", text=f"{error}\n{attempt.text}", by=name)
         return answer.with_words(before=fallback_text(name))
@@ -174,8 +174,8 @@ async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
     outcome = case.failure.outcome(case.permitted.call)
     if left and case.failure.is_unknown:
         return outcome  # it must not be repeated, so there is nothing to correct
-    told = given_up_text(case.permitted.spec.name) if left == 0 else tries_left_text(left)
-    return outcome.with_words(after=f"\n{told}")
+    hint = given_up_text(case.permitted.spec.name) if left == 0 else tries_left_text(left)
+    return outcome.with_words(after=f"\n{hint}")
 
 
 async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:

@@ -72,12 +72,12 @@ def _contained_values(holder: dict[object, object] | list[object]) -> Iterable[o
 
 def is_deeper(value: object, levels: int) -> bool:
     """Return True if lists and objects are nested deeper than `levels`. It looks level by level, without recursion."""
-    here: Iterable[object] = (value,)
+    level: Iterable[object] = (value,)
     for _ in range(levels + 1):
-        inner: list[Any] = [each for each in here if isinstance(each, _CONTAINER_TYPES)]
+        inner: list[Any] = [each for each in level if isinstance(each, _CONTAINER_TYPES)]
         if not inner:
             return False
-        here = list(chain.from_iterable(map(_contained_values, inner)))
+        level = list(chain.from_iterable(map(_contained_values, inner)))
     return True
 
 
@@ -177,9 +177,9 @@ def _lists_as_objects(found: Sequence[object], listed: str) -> list[dict[str, An
     made = list[dict[str, Any]]()
     for value in found if listed else ():
         if isinstance(value, dict):
-            beside = cast("dict[str, Any]", value)
-            lists = [each for each in beside.values() if _is_of_objects(each)]
-            made += [{**beside, listed: lists[0]}] if len(lists) == 1 else []
+            fields = cast("dict[str, Any]", value)
+            lists = [each for each in fields.values() if _is_of_objects(each)]
+            made += [{**fields, listed: lists[0]}] if len(lists) == 1 else []
         elif _is_of_objects(value):
             made.append({listed: value})
     return made

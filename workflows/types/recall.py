@@ -147,9 +147,9 @@ class KnowledgeOutput(ToolOutput):
 
 def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
     """Return the report in a knowledge tool's result. A result without a readable report may hold anybody's text."""
-    told = cast("dict[str, Any]", result).get("knowledge") if isinstance(result, dict) else None
+    report = cast("dict[str, Any]", result).get("knowledge") if isinstance(result, dict) else None
     try:
-        return KnowledgeReport.model_validate(told)
+        return KnowledgeReport.model_validate(report)
     except ValidationError:
         return KnowledgeReport(taint=(tool,))
 

@@ -81,10 +81,10 @@ def replace_differing_fields(record: M, changes: Mapping[str, object]) -> M:
 
 def annotation_at(model: type[BaseModel], path: tuple[str, ...]) -> Any:
     """Return the type of the key at `path`, or None if there is no such key."""
-    here: Any = model
+    annotation: Any = model
     for key in path:
-        here = next((below for kind in kinds_of(here) if (below := _type_below(kind, key))), None)
-    return here
+        annotation = next((below for kind in kinds_of(annotation) if (below := _type_below(kind, key))), None)
+    return annotation
 
 
 def known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
@@ -262,8 +262,10 @@ def check_input(kind: type[B], raw: object) -> B:
 def validation_problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
     """Return a `place: what is wrong` for each problem. If `kind` is given, unknown keys get a hint."""
     found = error.errors(include_url=False, include_input=False)
-    told = [f"{_location_text(e['loc'])}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
-    return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
+    problems = [
+        f"{_location_text(e['loc'])}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]
+    ]
+    return [*problems, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else problems
 
 
 def _location_text(loc: tuple[int | str, ...]) -> str:
@@ -272,8 +274,10 @@ def _location_text(loc: tuple[int | str, ...]) -> str:
 
 def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
     if details["type"] != "extra_forbidden":
-        said = details["msg"].removeprefix("Value error, ")
-        return said.replace("valid tuple", "list").replace("Tuple", "List")  # people who write JSON do not know tuples
+        message = details["msg"].removeprefix("Value error, ")
+        return message.replace("valid tuple", "list").replace(
+            "Tuple", "List"
+        )  # people who write JSON do not know tuples
     *path, key = map(str, details["loc"])
     hint = meant_key_hint(key, known_keys(kind, tuple(path))).strip(" ;") if kind else ""
     return f"unknown key ({hint})" if hint else "unknown key"

@@ -39,9 +39,9 @@ def signal_text(arguments: tuple[object, ...]) -> str:
 
 def guidance(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
     """Return a signal's text as guidance."""
-    said = _joined_text(arguments)
-    text = _clipped_text(said, MAX_SIGNAL_BYTES)
-    return Intervention(kind=kind, text=text, size=0 if text == said else len(said.encode()))
+    given = _joined_text(arguments)
+    text = _clipped_text(given, MAX_SIGNAL_BYTES)
+    return Intervention(kind=kind, text=text, size=0 if text == given else len(given.encode()))
 
 
 def _joined_text(arguments: tuple[object, ...]) -> str:

@@ -62,7 +62,7 @@ def question_notification(state: Control, question: Question, run_id: str, comma
     """Return the notification of a question, with its commands. After a rewind the question is another message."""
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
-    told = _calls_within_limit(held[:MAX_CALLS] or _calls_in_question(wait))
+    shown = _calls_within_limit(held[:MAX_CALLS] or _calls_in_question(wait))
     return _notification(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -72,14 +72,14 @@ def question_notification(state: Control, question: Question, run_id: str, comma
         question=_line(wait.question),
         queue="" if wait.queue == "default" else _line(wait.queue),
         limit=str(wait.data.get("limit", "")),
-        calls=tuple(map(_notified_call, told)),
+        calls=tuple(map(_notified_call, shown)),
         calls_left_out=max(len(held) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
         expires_at=min(
             filter(None, (str(call.get("expires_at", "")) for call in held)),
             default=str(wait.data.get("expires_at", "")),
         ),
-        commands=tuple(commands(run_id, wait.with_calls(told) if held else wait)),
+        commands=tuple(commands(run_id, wait.with_calls(shown) if held else wait)),
     )
 
 
@@ -98,24 +98,24 @@ def waiting_text(question: Question) -> str:
     """Return the subject of the wait on one line: `waiting for approval of send_letter`."""
     names = [str(item.call.get("name", "")) for item in question.items if item.answer is None]
     about = ", ".join("the answer" if name == ANSWER else name for name in names)
-    told = f" of {about}" if about else f": {question.text}"
-    return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{told}", SUMMARY_CHARS)
+    subject = f" of {about}" if about else f": {question.text}"
+    return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{subject}", SUMMARY_CHARS)
 
 
 def question_markdown(state: Control, question: Question, run_id: str, commands: Commands) -> list[str]:
     """Return the Temporal UI's lines about a question: its subject, its expiry, and the commands that decide it."""
-    told = question_notification(state, question, run_id, commands)
+    notification = question_notification(state, question, run_id, commands)
     lines = [f"- {markdown_code(waiting_text(question))} since {question.since:{_MINUTE}} UTC"]
-    lines += [f"  - {_call_markdown(call)}" for call in told.calls]
-    if told.calls_left_out:
-        lines.append(f"  - {told.calls_left_out} more calls")
-    if told.error:
-        lines.append(f"  - the error: {markdown_code(told.error)}")
+    lines += [f"  - {_call_markdown(call)}" for call in notification.calls]
+    if notification.calls_left_out:
+        lines.append(f"  - {notification.calls_left_out} more calls")
+    if notification.error:
+        lines.append(f"  - the error: {markdown_code(notification.error)}")
     if expiries := [item.expires_at for item in question.items if item.answer is None]:
         lines.append(f"  - until {min(expiries):{_MINUTE}} UTC, then it is denied")
     if question.expires_at is not None:
         lines.append(f"  - until {question.expires_at:{_MINUTE}} UTC")
-    return [*lines, *(f"  - to decide: {markdown_code(command)}" for command in told.commands)]
+    return [*lines, *(f"  - to decide: {markdown_code(command)}" for command in notification.commands)]
 
 
 def _call_markdown(call: NotifiedCall) -> str:
@@ -152,13 +152,13 @@ def _calls_in_question(wait: ShownQuestion) -> list[dict[str, Any]]:
 
 def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the calls. Those whose arguments do not fit any more have their size and digest instead."""
-    told, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
+    shown, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
     for call in calls:
         size = len(full_field_text(str(call.get("arguments", ""))).encode())
         is_whole = "arguments_digest" not in call and size <= room
         room -= size if is_whole else 0
-        told.append(call if is_whole else shown_arguments(str(call["arguments"]), -1) | call)
-    return told
+        shown.append(call if is_whole else shown_arguments(str(call["arguments"]), -1) | call)
+    return shown
 
 
 def _notified_call(data: dict[str, Any]) -> NotifiedCall:

@@ -60,8 +60,8 @@ def question_asked_event(question: Question) -> EventData:
     """Return the journal's note that the question is asked."""
     if question.kind == "answer":
         return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **answer_terms(question)}
-    told = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
-    return "ApprovalRequested", told
+    data = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}
+    return "ApprovalRequested", data
 
 
 def question_closed_event(question: Question) -> EventData:
@@ -72,19 +72,23 @@ def question_closed_event(question: Question) -> EventData:
     )
     if question.kind != "answer":
         return "ApprovalResolved", {"kind": question.kind, "id": question.question_id, **decided}
-    said = decided | ({"answer": decision.result} if decision else {})
-    told = {"id": question.question_id, "question": question.text, **{key: text for key, text in said.items() if text}}
+    decided_data = decided | ({"answer": decision.result} if decision else {})
+    data = {
+        "id": question.question_id,
+        "question": question.text,
+        **{key: text for key, text in decided_data.items() if text},
+    }
     if question.place:
-        told |= {"place": question.place, "outcome": "ok" if decision else "cancelled"}
-    return QUESTION_ANSWERED, told
+        data |= {"place": question.place, "outcome": "ok" if decision else "cancelled"}
+    return QUESTION_ANSWERED, data
 
 
 def answer_terms(question: Question) -> dict[str, Any]:
     """Return the valid answers, who may give them, the default, and the expiry."""
     expires_at = question.expires_at.isoformat() if question.expires_at else ""
-    said = {"options": list(question.options), "default": question.default, "expires_at": expires_at}
-    said |= {"approvers": list(question.approvers)}
-    return {key: value for key, value in said.items() if value}
+    terms = {"options": list(question.options), "default": question.default, "expires_at": expires_at}
+    terms |= {"approvers": list(question.approvers)}
+    return {key: value for key, value in terms.items() if value}
 
 
 def shown_item(item: Item) -> dict[str, Any]:

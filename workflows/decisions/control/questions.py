@@ -42,8 +42,8 @@ def with_question(state: S, question: Question, now: datetime) -> S:
     if before is not None:
         question = _with_kept_answers(question, before)
     others = tuple(each for each in state.questions if each.question_id != question.question_id)
-    event, told = question_asked_event(question)
-    held = state.with_control(questions=(*others, question)).with_note(event, **told).with_clock_updated(now)
+    event, data = question_asked_event(question)
+    held = state.with_control(questions=(*others, question)).with_note(event, **data).with_clock_updated(now)
     for item in question.items:
         held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown_item(item))
         held = held if item.answer is None else _with_answer_note(held, item, item.answer)
@@ -62,9 +62,9 @@ def _with_kept_answers(question: Question, before: Question) -> Question:
 
 
 def _with_answer_note(state: S, item: Item, answer: Answer) -> S:
-    told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
-    told |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
-    return state.with_note("ApprovalResolved", kind="call", **told)
+    data: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
+    data |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
+    return state.with_note("ApprovalResolved", kind="call", **data)
 
 
 def without_question(state: S, question_id: str, now: datetime) -> S:
@@ -73,8 +73,8 @@ def without_question(state: S, question_id: str, now: datetime) -> S:
     if question is None:
         return state
     rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
-    event, told = question_closed_event(question)
-    return rest.with_note(event, **told).with_clock_updated(now)
+    event, data = question_closed_event(question)
+    return rest.with_note(event, **data).with_clock_updated(now)
 
 
 def with_resolution(state: S, resolution: Resolution, now: datetime) -> S:
@@ -198,8 +198,8 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
         pending = ", ".join(each.approval_id for each in pending_items(state, now)) or "none"
         raise ValueError(f"no approval is pending under {decision.approval_id!r}; pending: {pending}")
     if item.answer is not None:
-        said = "approved" if item.answer.approved else "denied"
-        raise ValueError(f"{decision.approval_id} is {said} already, by {item.answer.approver or 'nobody in time'}")
+        status = "approved" if item.answer.approved else "denied"
+        raise ValueError(f"{decision.approval_id} is {status} already, by {item.answer.approver or 'nobody in time'}")
     if now >= item.expires_at:
         raise ValueError(f"{decision.approval_id} has expired")
     if item.approvers and decision.approver not in item.approvers:
@@ -266,8 +266,8 @@ def parsed_answer(state: Control, raw: object) -> Resolution:
         raise ValueError(f"several questions are open, name one by question_id: {', '.join(with_question)}")
     if wanted is not None and wanted not in with_question:
         raise ValueError(f"no question {wanted!r} is open; open: {', '.join(with_question)}")
-    told = {"escalation_id": wanted or with_question[0], "choice": "result", "result": text}
-    return parsed_resolution(state, told | {"by": by if isinstance(by, str) else ""})
+    resolution = {"escalation_id": wanted or with_question[0], "choice": "result", "result": text}
+    return parsed_resolution(state, resolution | {"by": by if isinstance(by, str) else ""})
 
 
 def with_refused_signal(state: S, name: str, why: str) -> S:

@@ -26,8 +26,8 @@ def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -
     unknown = [name for name in wanted or () if name not in known]
     if not unknown:
         return ""
-    there = known_names_hint(unknown[0], known) if known else "none is configured, see [goals.deliveries] of orga.toml"
-    return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {there}"
+    hint = known_names_hint(unknown[0], known) if known else "none is configured, see [goals.deliveries] of orga.toml"
+    return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {hint}"
 
 
 CHANNELS_UNKNOWN = "the goal ended before its worker had told of its channels; nothing was sent"

@@ -87,8 +87,8 @@ def _early_end_text(ending: Stop) -> str:
 
 
 def _finding_text(state: GoalState, step: PlanStep) -> str:
-    said = step_result_text(state, step)
-    text = step.summary if not said else clip(said, FINDING_BYTES)
+    output = step_result_text(state, step)
+    text = step.summary if not output else clip(output, FINDING_BYTES)
     worth = "" if step.scores is None else f"; {quality_from_mean(step.scores.mean)}, {step.scores.mean:.1f} of 5"
     return f"- {step.id}: {step.goal} ({step.source}{worth})\n{text}".rstrip()
 

@@ -61,12 +61,14 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
     what = "is now" if due is not None else "is added to the plan:"
-    told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown_json(given), MAX_LINE_CHARS)}"
+    message = (
+        f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown_json(given), MAX_LINE_CHARS)}"
+    )
     longest = max(pursuit.longest, sum(step.state == "open" for step in others))
     state = state.with_pursuit(steps=tuple(others), longest=longest, is_guided=True)
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
     state = with_plan_to_review(state) if pursuit.stage == "review" else state
-    return with_guidance(state, Intervention(kind="steer", text=clean_text(told), is_for_delegates=False))
+    return with_guidance(state, Intervention(kind="steer", text=clean_text(message), is_for_delegates=False))
 
 
 def _step_to_replace(pursuit: Pursuit) -> PlanStep | None:
@@ -85,8 +87,8 @@ def _next_override_id(pursuit: Pursuit) -> str:
 
 
 def _parse_override(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
-    said = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
-    skill, given, skills = said.get("skill"), said.get("input"), available_skills(setup)
+    override = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    skill, given, skills = override.get("skill"), override.get("input"), available_skills(setup)
     if not isinstance(skill, str) or skill not in skills:
         raise ValueError(f"override_step: skill {skill!r} is none of {', '.join(skills)}")
     match given:

@@ -83,12 +83,12 @@ def planned(
 
 
 def _parsed_step(
-    said: object, number: int, skills: Mapping[str, str], agents: frozenset[str], problems: list[str]
+    listed: object, number: int, skills: Mapping[str, str], agents: frozenset[str], problems: list[str]
 ) -> PlanStep:
-    if not isinstance(said, dict):
+    if not isinstance(listed, dict):
         problems.append(f"step {number}: give an object")
         return PlanStep(id=f"?{number}", goal="", skill="")
-    given = cast("dict[str, Any]", said)
+    given = cast("dict[str, Any]", listed)
     step_id = bounded_line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
     skill = step_skill(given)
     goal = next((found for name in _GOAL_KEYS if (found := bounded_line(given.get(name), MAX_GOAL_CHARS + 1))), "")

@@ -134,7 +134,7 @@ def _has_unrepaired_failure(pursuit: Pursuit) -> bool:
     return any(step.state == "failed" for step in pursuit.steps)
 
 
-def result_confidence(steps: Sequence[PlanStep], said: float | None = None) -> float:
+def result_confidence(steps: Sequence[PlanStep], own: float | None = None) -> float:
     """Return the confidence in the result: the share of its steps that are done, weighted by their scores.
 
     The model's own confidence can only lower it.
@@ -143,4 +143,4 @@ def result_confidence(steps: Sequence[PlanStep], said: float | None = None) -> f
         return 0.0
     worth = [(step.scores.mean - 1) / 4 for step in steps if step.state == "done" and step.scores is not None]
     measured = sum(worth) / len(steps)
-    return round(measured if said is None else min(measured, said), 3)
+    return round(measured if own is None else min(measured, own), 3)

@@ -133,8 +133,8 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
 def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: bool) -> str:
     """Return the prompt for the calls of these steps of a round, whose arguments are not in the plan."""
     pursuit, form = state.pursuit, "Make one call for each step, in this order, and no others."
-    if beside := [step.id for step in pursuit.due_steps if step not in steps]:
-        form += f" The plan has the calls of {', '.join(beside)}, which run beside them."
+    if planned_ids := [step.id for step in pursuit.due_steps if step not in steps]:
+        form += f" The plan has the calls of {', '.join(planned_ids)}, which run beside them."
     if is_planned:
         return _goal_prompt(state, "goal_input", steps=_lines(map(_open_step_text, steps)), answer_form="", memory="")
     built_on = _dependency_outcomes(pursuit, steps)
@@ -224,11 +224,11 @@ def _open_step_text(step: PlanStep) -> str:
 
 def _dependency_outcomes(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
     """Return the outcomes of dependencies by step, each once. Their results may be far back, or cut."""
-    told, found = set[str](), dict[str, list[PlanStep]]()
+    listed, found = set[str](), dict[str, list[PlanStep]]()
     for step in steps:
-        found[step.id] = [each for each in pursuit.steps if each.id in step.depends_on and each.id not in told]
-        told |= set(step.depends_on)
-    most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(told), 1))
+        found[step.id] = [each for each in pursuit.steps if each.id in step.depends_on and each.id not in listed]
+        listed |= set(step.depends_on)
+    most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(listed), 1))
     return {
         step_id: [f"  after {one_line(_step_outcome_text(e)[2:], most)}" for e in each]
         for step_id, each in found.items()
@@ -251,8 +251,8 @@ def _ended_steps_text(pursuit: Pursuit) -> str:
 def _step_outcome_text(step: PlanStep) -> str:
     """Return the outcome of a step. The text of a failure is left out: it is in its result, as data."""
     worth = "" if step.scores is None else f", {quality_from_mean(step.scores.mean)} {step.scores.mean:.1f}"
-    words = f": {one_line(step.summary, _LINE_CHARS)}" if step.summary and not step.error else ""
-    return f"- {step.id} ({step.source or step.skill}): {step.state}{worth}{words}"
+    summary = f": {one_line(step.summary, _LINE_CHARS)}" if step.summary and not step.error else ""
+    return f"- {step.id} ({step.source or step.skill}): {step.state}{worth}{summary}"
 
 
 def _open_steps_text(pursuit: Pursuit) -> str:

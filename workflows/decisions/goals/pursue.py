@@ -77,22 +77,22 @@ def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
     """Add the text of a reply to the conversation."""
     if not reply.text.strip():
         return state
-    said = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    return state.with_dialogue(conversation=said)
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    return state.with_dialogue(conversation=conversation)
 
 
 def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     """Add a plan, or tell the model what is wrong with it."""
     state = with_reply_message(state, reply)
     try:
-        said = reply_object(reply, "goal_plan")
-        error = "" if steps_in_reply(said) else bounded_line(said.get("error"), 300)
+        answer = reply_object(reply, "goal_plan")
+        error = "" if steps_in_reply(answer) else bounded_line(answer.get("error"), 300)
         if error and not state.pursuit.open_steps_of_people:
             return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
-        after = without_plan(state) if error else _with_reply_plan(state, steps_in_reply(said), reply, setup)
+        after = without_plan(state) if error else _with_reply_plan(state, steps_in_reply(answer), reply, setup)
     except UnusableReply as error:
         return with_unusable_reply(state, str(error))
-    memory = parsed_memory(said, state.pursuit.memory)
+    memory = parsed_memory(answer, state.pursuit.memory)
     after = with_plan_to_review(after.with_pursuit(memory=memory))
     return after.with_note("PlanMade", steps=steps_data(after.pursuit.open_steps))
 
@@ -153,9 +153,9 @@ def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalSt
         stage="evaluate" if done else "decide",
     )
     for step, outcome in zip(found, outcomes, strict=True):
-        told = {"error": step.error} if step.error else {}
+        error = {"error": step.error} if step.error else {}
         state = state.with_note(
-            "StepExecuted", step=step.id, skill=step.skill, place=step.place, status=outcome.status, **told
+            "StepExecuted", step=step.id, skill=step.skill, place=step.place, status=outcome.status, **error
         )
     return state
 
@@ -170,8 +170,8 @@ def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
     state = with_reply_message(state, reply)
     pursuit, steps = state.pursuit, steps_to_evaluate(state.pursuit)
     try:
-        said = reply_object(reply, "goal_evaluate")
-        found = parsed_evaluations(said, tuple(step.id for step in steps))
+        answer = reply_object(reply, "goal_evaluate")
+        found = parsed_evaluations(answer, tuple(step.id for step in steps))
     except UnusableReply as error:
         return with_unusable_reply(state, str(error))
     means = [found[step.id].scores.mean for step in steps]
@@ -185,7 +185,7 @@ def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
         )
         for step, quality in zip(steps, qualities, strict=True)
     ]
-    memory = parsed_memory(said, pursuit.memory)
+    memory = parsed_memory(answer, pursuit.memory)
     is_long = len(memory.encode()) > COMPRESS_BYTES and pursuit.rounds % COMPRESS_EVERY == 0
     state = state.with_pursuit(
         steps=pursuit.with_steps(judged).steps,
@@ -210,10 +210,10 @@ def with_compressed_memory(state: GoalState, reply: Reply) -> GoalState:
     is_shorter = bool(memory) and len(memory.encode()) < len(before.encode())
     lost = lost_names(before, memory) if is_shorter else []
     is_taken = is_shorter and not lost
-    told: dict[str, object] = {"before": len(before.encode()), "after": len(memory.encode()), "taken": is_taken}
-    told |= {"lost": lost[:MAX_SHOWN_LOST_NAMES]} if lost else {}
+    data: dict[str, object] = {"before": len(before.encode()), "after": len(memory.encode()), "taken": is_taken}
+    data |= {"lost": lost[:MAX_SHOWN_LOST_NAMES]} if lost else {}
     kept = memory if is_taken else before
-    return state.with_pursuit(memory=kept, stage="decide").with_note("MemoryCompressed", **told)
+    return state.with_pursuit(memory=kept, stage="decide").with_note("MemoryCompressed", **data)
 
 
 def with_decision_by_rules(state: GoalState) -> GoalState | None:
@@ -236,15 +236,15 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
     """Apply the model's decision, or tell the model why it is not possible."""
     state = with_reply_message(state, reply)
     try:
-        said = reply_object(reply, "goal_decide")
-        decision = parsed_goal_decision(said)
+        answer = reply_object(reply, "goal_decide")
+        decision = parsed_goal_decision(answer)
         after = _with_action(state, decision, reply, setup)
     except UnusableReply as error:
         return with_unusable_reply(state, str(error))
     unusable = after.pursuit.unusable if decision.action == "adjust" else 0
-    after = after.with_pursuit(memory=parsed_memory(said, state.pursuit.memory), unusable=unusable, is_guided=False)
-    told = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
-    after = after.with_note("DecisionMade", by="model", **told)
+    after = after.with_pursuit(memory=parsed_memory(answer, state.pursuit.memory), unusable=unusable, is_guided=False)
+    data = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
+    after = after.with_note("DecisionMade", by="model", **data)
     if decision.action == "adjust":
         after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=steps_data(after.pursuit.open_steps)))
     return after

@@ -66,13 +66,13 @@ def bounded_line(value: object, most: int) -> str:
     """Return the model's text, cut to `most` characters. Other values become JSON, and null and false become ""."""
     if value is None or value is False:
         return ""
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return clean_text(said).strip()[:most]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean_text(text).strip()[:most]
 
 
-def parsed_memory(said: Mapping[str, Any], before: str) -> str:
+def parsed_memory(answer: Mapping[str, Any], before: str) -> str:
     """Return the new memory. A reply without one changes nothing."""
-    return bounded_line(said.get("memory"), MAX_MEMORY_CHARS) or before
+    return bounded_line(answer.get("memory"), MAX_MEMORY_CHARS) or before
 
 
 _SURROUNDING_CHARS = ".,;:!?()[]{}<>'\"`"
@@ -82,10 +82,10 @@ _NAME_CHARS = "/_@.#"
 
 def lost_names(before: str, after: str) -> list[str]:
     """Return names that one memory has and the next lacks, in order: numbers, paths, addresses, identifiers."""
-    said = after.casefold()
+    shorter = after.casefold()
     words = dict.fromkeys(word.strip(_SURROUNDING_CHARS) for word in before.split())
     named = [word for word in words if any(each.isdigit() or each in _NAME_CHARS for each in word)]
-    return [word for word in named if word.casefold() not in said]
+    return [word for word in named if word.casefold() not in shorter]
 
 
 def parsed_number(value: object, whole: float) -> float | None:
@@ -113,13 +113,13 @@ def parsed_confidence(value: object) -> float:
     return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
 
 
-def parsed_scores(said: Mapping[str, Any]) -> Scores:
+def parsed_scores(answer: Mapping[str, Any]) -> Scores:
     """Return the scores, each from 1 to 5.
 
     Raises:
         UnusableReply: A score is missing.
     """
-    source = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
+    source = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
     found = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
     if missing := [name for name, score in found.items() if score is None]:
         raise UnusableReply(f"a number from 1 to 5 is missing: {', '.join(missing)}")
@@ -128,14 +128,14 @@ def parsed_scores(said: Mapping[str, Any]) -> Scores:
     )
 
 
-def parsed_evaluations(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
+def parsed_evaluations(answer: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
     """Return the evaluation of each due step.
 
     Raises:
         UnusableReply: An evaluation or a score is missing.
     """
-    listed = said.get("steps")
-    items = cast("list[Any]", listed) if isinstance(listed, list) else [said]
+    listed = answer.get("steps")
+    items = cast("list[Any]", listed) if isinstance(listed, list) else [answer]
     objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
     by_id = {bounded_line(item.get("id"), 100): item for item in objects}
     if len(due) == 1 and len(objects) == 1:
@@ -145,32 +145,32 @@ def parsed_evaluations(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[st
     return {step_id: _parsed_evaluation(step_id, by_id[step_id]) for step_id in due}
 
 
-def _parsed_evaluation(step_id: str, said: Mapping[str, Any]) -> StepEvaluation:
+def _parsed_evaluation(step_id: str, item: Mapping[str, Any]) -> StepEvaluation:
     try:
-        scores = parsed_scores(said)
+        scores = parsed_scores(item)
     except UnusableReply as error:
         raise UnusableReply(f"{step_id}: {error}") from None
     return StepEvaluation(
-        scores, bounded_line(said.get("quality"), 40), bounded_line(said.get("summary"), MAX_SUMMARY_CHARS)
+        scores, bounded_line(item.get("quality"), 40), bounded_line(item.get("summary"), MAX_SUMMARY_CHARS)
     )
 
 
-def parsed_goal_decision(said: Mapping[str, Any]) -> GoalDecision:
+def parsed_goal_decision(answer: Mapping[str, Any]) -> GoalDecision:
     """Return the decision.
 
     Raises:
         UnusableReply: The action is unknown, or its question or plan is missing.
     """
-    action = bounded_line(said.get("action"), 40).lower()
+    action = bounded_line(answer.get("action"), 40).lower()
     if action not in get_args(Action):
         raise UnusableReply(f"action: one of {', '.join(get_args(Action))}, not {action!r}")
     reason, question = (
-        bounded_line(said.get("reason"), MAX_SUMMARY_CHARS),
-        bounded_line(said.get("question"), MAX_QUESTION_CHARS),
+        bounded_line(answer.get("reason"), MAX_SUMMARY_CHARS),
+        bounded_line(answer.get("question"), MAX_QUESTION_CHARS),
     )
     if action == "ask_user" and not question:
         raise UnusableReply("ask_user: a question is missing")
-    steps = steps_in_reply(said)
+    steps = steps_in_reply(answer)
     if action == "adjust" and not isinstance(steps, list):
         raise UnusableReply("adjust: steps, a list of all steps still to be done, is missing")
-    return GoalDecision(cast("Action", action), parsed_confidence(said.get("confidence")), reason, question, steps)
+    return GoalDecision(cast("Action", action), parsed_confidence(answer.get("confidence")), reason, question, steps)

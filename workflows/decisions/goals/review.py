@@ -91,8 +91,8 @@ def with_plan_verdict(state: GoalState, verdict: Verdict) -> GoalState:
         return _with_plan_question(
             state.with_pursuit(terms=verdict.approval), _review_question_text(state, f" ({why})" if why else "")
         )
-    told = f"the policy denies this plan: {verdict.reason}"
-    return _review_rules(state).denied(_with_plan_withdrawn(state), told)
+    problem = f"the policy denies this plan: {verdict.reason}"
+    return _review_rules(state).denied(_with_plan_withdrawn(state), problem)
 
 
 def plan_question(state: GoalState) -> tuple[int, str]:
@@ -114,8 +114,8 @@ def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState
 
 def with_unapproved_plan(state: GoalState, decided: Resolution) -> GoalState:
     """Apply a question that ended without approval, by a decision or by expiry: nothing of the plan is done."""
-    told = f"{NOT_APPROVED}: {decided.reason}" if decided.reason else NOT_APPROVED
-    return _review_rules(state).denied(_with_plan_withdrawn(state), told)
+    problem = f"{NOT_APPROVED}: {decided.reason}" if decided.reason else NOT_APPROVED
+    return _review_rules(state).denied(_with_plan_withdrawn(state), problem)
 
 
 def is_plan_approval(state: GoalState, answer: str) -> bool:
@@ -137,16 +137,16 @@ def _with_new_plan(state: GoalState, answer: str, setup: Setup) -> GoalState:
     except ValueError as error:
         return _with_plan_question(state, _invalid_plan_text(state, error))
     if given is None:
-        told = with_message_to_model(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
-        return _with_plan_withdrawn(told).with_pursuit(unusable=0)
+        changed = with_message_to_model(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
+        return _with_plan_withdrawn(changed).with_pursuit(unusable=0)
     try:
         after = with_steps(state, steps_in_reply(given), setup)
     except UnusableReply as error:
         return _with_plan_question(state, _invalid_plan_text(state, error))
-    told = with_message_to_model(after, "[Plan given by the operator] It stands in place of yours.")
-    told = told.with_note("PlanAdjusted", by=OPERATOR, steps=steps_data(told.pursuit.open_steps))
+    changed = with_message_to_model(after, "[Plan given by the operator] It stands in place of yours.")
+    changed = changed.with_note("PlanAdjusted", by=OPERATOR, steps=steps_data(changed.pursuit.open_steps))
     is_judged = state.goal_config.plan_review == "policy"
-    return with_plan_to_review(told) if is_judged else _with_approved_plan(told)
+    return with_plan_to_review(changed) if is_judged else _with_approved_plan(changed)
 
 
 def _review_question_text(state: GoalState, why: str = "") -> str:
@@ -206,13 +206,13 @@ class _ReviewRules(NamedTuple):
     answered: Callable[[GoalState, str, Setup], GoalState]
 
 
-def _with_plan_sent_back(state: GoalState, told: str) -> GoalState:
-    return with_unusable_reply(state, f"{told}; nothing of it was done")
+def _with_plan_sent_back(state: GoalState, problem: str) -> GoalState:
+    return with_unusable_reply(state, f"{problem}; nothing of it was done")
 
 
-def _with_goal_ended(state: GoalState, told: str) -> GoalState:
+def _with_goal_ended(state: GoalState, problem: str) -> GoalState:
     """End the goal, because the pipeline would make the same plan again."""
-    return with_ending(state, ("stuck", told))
+    return with_ending(state, ("stuck", problem))
 
 
 def _with_question_repeated(state: GoalState, _: str, __: Setup) -> GoalState:

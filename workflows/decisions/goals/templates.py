@@ -197,5 +197,5 @@ def template_problem(name: PromptName, text: str) -> str:
     except TemplateProblem as error:
         return str(error)
     lacking = [each for each, placeholder in known.items() if placeholder.is_needed and each not in shown]
-    told = "; ".join(f"{{{{ {each} }}}}, {known[each].what}" for each in lacking)
-    return f"lacks {told}: write it where it belongs" if lacking else ""
+    listed = "; ".join(f"{{{{ {each} }}}}, {known[each].what}" for each in lacking)
+    return f"lacks {listed}: write it where it belongs" if lacking else ""

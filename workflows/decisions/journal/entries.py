@@ -98,11 +98,11 @@ def failover_events(reply: Reply) -> EventList:
 def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) -> EventList:
     """Return the events for a signal or an update. `known` are the signals that the run handles."""
     value = happening.value[0] if happening.value else None
-    told = {"text": value} if value is not None else {}
+    text = {"text": value} if value is not None else {}
     if happening.kind == "updated" and happening.name in WAITING_UPDATES:
         return []
     if happening.kind == "updated":
-        return [("InterventionReceived", {"kind": happening.name, **told})]
+        return [("InterventionReceived", {"kind": happening.name, **text})]
     if happening.name == "rewound":
         if happening.text:
             return [("InterventionReceived", {"kind": "rewind", "refused": happening.text})]
@@ -114,7 +114,7 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
         ]
     if happening.name not in known:
         return [("InterventionReceived", {"kind": happening.name, "known": False})]
-    return [("InterventionReceived", {"kind": happening.name, **told})]
+    return [("InterventionReceived", {"kind": happening.name, **text})]
 
 
 def termination_data(happening: Happening) -> dict[str, Any]:
@@ -238,9 +238,9 @@ class JournalVerdicts:
             return False
         return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
 
-    def hear(self, index: int, word: StageVerdict) -> None:
+    def hear(self, index: int, verdict: StageVerdict) -> None:
         """Apply a verdict on a call. One that may not follow the earlier ones is ignored."""
-        self._standings.hear(index, word)
+        self._standings.hear(index, verdict)
         if self._is_paused:
             self._standings.hold_up()
 
@@ -276,8 +276,8 @@ def recall_data(happening: Happening) -> dict[str, Any]:
         return {"terms": [], "items": [], "error": happening.text, "block": "none"}
     found = RecalledContext.model_validate(happening.value)
     block = "kept" if found.same else "injected" if found.text else "none"
-    told: dict[str, Any] = {"terms": list(found.terms), "items": _recalled_items_data(found.items), "block": block}
-    return {**told, **({"taint": list(found.taint)} if found.taint else {}), **_error_data(found.error)}
+    data: dict[str, Any] = {"terms": list(found.terms), "items": _recalled_items_data(found.items), "block": block}
+    return {**data, **({"taint": list(found.taint)} if found.taint else {}), **_error_data(found.error)}
 
 
 def recall_iteration(activity_id: str) -> int:
@@ -292,13 +292,13 @@ def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
         is_learning = happening.key == LEARNINGS
         return [("KnowledgeStored", {"place": LEARNINGS, "error": happening.text})] if is_learning else []
     try:
-        told = knowledge_report_in(happening.name, happening.value)
+        report = knowledge_report_in(happening.name, happening.value)
     except ValidationError:
         return []
     if happening.name != STORE_KNOWLEDGE:
-        data = {"place": happening.key, "terms": list(told.terms), "items": _recalled_items_data(told.items)}
-        return [("KnowledgeRecalled", {**data, **({"taint": list(told.taint)} if told.taint else {})})]
-    stored = () if told.stored is None else (told.stored, *told.evidence)
+        data = {"place": happening.key, "terms": list(report.terms), "items": _recalled_items_data(report.items)}
+        return [("KnowledgeRecalled", {**data, **({"taint": list(report.taint)} if report.taint else {})})]
+    stored = () if report.stored is None else (report.stored, *report.evidence)
     return [("KnowledgeStored", {"place": happening.key, **_stored_data(each)}) for each in stored]
 
 
@@ -307,8 +307,8 @@ def _recalled_items_data(items: tuple[RecalledRef, ...]) -> list[dict[str, Any]]
 
 
 def _stored_data(stored: StoredRef) -> dict[str, Any]:
-    told = {"id": stored.id, "kind": stored.kind, "change": stored.change}
-    return {**told, **({"contradicts": list(stored.contradicts)} if stored.contradicts else {})}
+    data = {"id": stored.id, "kind": stored.kind, "change": stored.change}
+    return {**data, **({"contradicts": list(stored.contradicts)} if stored.contradicts else {})}
 
 
 def _error_data(error: str) -> dict[str, str]:

@@ -192,21 +192,21 @@ class JournalFold:
         turn = {"turn": happening.name} if is_goals else {}
         if is_goals and reply.model != names.PLANNED_MODEL:
             turn["prompt"] = self._prompt
-        told = {**turn, "actions": actions, "finish": reply.finish, **usage_data(reply)}
+        data = {**turn, "actions": actions, "finish": reply.finish, **usage_data(reply)}
         if reply.left_out:
-            told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
+            data["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
         if isinstance(reply, GoalReply) and reply.repaired:
-            told["repaired"] = True
-        return [*failover_events(reply), ("ReasoningComplete", told)]
+            data["repaired"] = True
+        return [*failover_events(reply), ("ReasoningComplete", data)]
 
     def _on_gated(self, happening: Happening) -> EventList:
         """Apply the gate's verdicts, and add an entry that calls are carried out once no verdict is missing."""
         if happening.kind != "finished":
             return self._on_gate_failed(happening, {"error": happening.text})
-        told = Verdicts.model_validate(happening.value).by_place(happening.key)
-        if told is None:
+        by_place = Verdicts.model_validate(happening.value).by_place(happening.key)
+        if by_place is None:
             return self._on_gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
-        verdicts = self._run.in_call_order(told)
+        verdicts = self._run.in_call_order(by_place)
         shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
@@ -217,12 +217,12 @@ class JournalFold:
         again = {} if calls is None else {"calls": calls}
         return [("PolicyEvaluated", {**judged, **again}), *self._dispatch_if_final()]
 
-    def _on_gate_failed(self, happening: Happening, told: dict[str, Any]) -> EventList:
+    def _on_gate_failed(self, happening: Happening, data: dict[str, Any]) -> EventList:
         """Record that the gate failed, so that its request is denied."""
         about = gate_subject(happening.key)
         places = self._run.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}
-        failed = {**told, "action_count": len(places) or self._run.proposals, **known}
+        failed = {**data, "action_count": len(places) or self._run.proposals, **known}
         return [("PolicyEvaluated", failed), *self._dispatch_if_final()]
 
     def _on_recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -233,10 +233,10 @@ class JournalFold:
 
     def _on_acted(self, happening: Happening) -> EventList:
         outcome = "ok" if happening.kind == "finished" else happening.kind
-        told = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
+        reported = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
         begun = self._dispatch_calls(is_begun=True) if self._run.begins(happening.key) else []
         self._run.ended(happening.key, outcome, happening.text)
-        return [*begun, *self._on_retried(happening, outcome), *told, *self._collect_if_complete()]
+        return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
 
     def _on_retried(self, happening: Happening, outcome: str) -> EventList:
         """Add an entry for retries, if they are the whole recovery. The run itself notes any other recovery."""
@@ -247,14 +247,14 @@ class JournalFold:
             return []
         call = {"tool": spec.name, **self._run.call(happening.key)}
         error = happening.text or happening.failed_before
-        told = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
-        return [("RecoveryTriggered", {**call, **told})]
+        data = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
+        return [("RecoveryTriggered", {**call, **data})]
 
     def _on_notes(self, happening: Happening) -> EventList:
-        return [told for note in map(Note.model_validate, happening.value or []) for told in self._on_note(note)]
+        return [found for note in map(Note.model_validate, happening.value or []) for found in self._on_note(note)]
 
     def _on_note(self, note: Note) -> EventList:
-        told = (note.event, note.data)
+        noted = (note.event, note.data)
         if note.event == HYDRATION_EVENT:
             return [(note.event, with_reference_counts(note.data))]
         if note.event not in CALL_ENDS or "place" not in note.data:
@@ -264,7 +264,7 @@ class JournalFold:
         begun = self._dispatch_calls(is_begun=True) if self._run.begins(place) else []
         outcome = note.data.get("outcome")  # a decision's outcome is its fields
         self._run.ended(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
-        return [*begun, told, *self._collect_if_complete()]
+        return [*begun, noted, *self._collect_if_complete()]
 
     def _on_signaled(self, happening: Happening) -> EventList:
         if happening.name in PAUSE_SIGNALS:

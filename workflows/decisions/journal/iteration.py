@@ -87,22 +87,22 @@ class JournalIteration:
 
     def noted(self, note: Note) -> None:
         """Apply questions and verdicts about the calls, or about their budget."""
-        told, verdicts, index = note.data, self.undispatched, self._index_of_whole_call(str(note.data.get("place", "")))
+        data, verdicts, index = note.data, self.undispatched, self._index_of_whole_call(str(note.data.get("place", "")))
         if verdicts is None:
             return
-        if note.event == "ApprovalRequested" and (told.get("kind") == "budget" or index is not None):
+        if note.event == "ApprovalRequested" and (data.get("kind") == "budget" or index is not None):
             verdicts.stood_still()
         elif index is None:
             return
-        elif (word := recorded_verdict(note.event, told)) is not None:
-            verdicts.hear(index, word)
+        elif (verdict := recorded_verdict(note.event, data)) is not None:
+            verdicts.hear(index, verdict)
 
-    def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
+    def with_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return a note's data, with the arguments of calls that a recovery made with those of the reply's call."""
-        made = told.get("calls")
+        made = data.get("calls")
         if not isinstance(made, list):
-            return told
-        return {**told, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
+            return data
+        return {**data, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
 
     def paused(self, is_paused: bool) -> None:
         """Record that the run is paused, or resumed."""

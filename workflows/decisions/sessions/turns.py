@@ -63,7 +63,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
     text = head.text if session.last_end is None else _with_elapsed_time(head.text, session.last_end, now)
-    said = Message.of("user", text, begins_turn=True)
+    opening = Message.of("user", text, begins_turn=True)
     state = state.with_task(
         input=state.input.with_task(head.text),
         hydrated=False,
@@ -74,7 +74,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
         gathered=(),
     )
     state = state.with_rounds_of(Dialogue()).with_dialogue(
-        conversation=with_message(state.conversation, said), partial="", last="", refused=""
+        conversation=with_message(state.conversation, opening), partial="", last="", refused=""
     )
     state = state.with_budget(under_way=0, over_budget=0)
     state = state.with_failures(steps={}, failures={}, denials={}, invalid={})
@@ -104,9 +104,9 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
     )
     state = state.with_budget(usage=UsageTotals(), tool_calls=ToolCallCounts(), extended={})
     state = state.with_control(stop=None, doing="idle", clock=Clock(started_at=now)).with_clock_updated(now)
-    told = {"iterations": ended.iterations, "usage": ended.usage.model_dump(mode="json")}
+    data = {"iterations": ended.iterations, "usage": ended.usage.model_dump(mode="json")}
     how = ended.termination
-    return state.with_note(TURN_ENDED, turn=ended.turn, reason=how.reason, detail=how.detail, **told)
+    return state.with_note(TURN_ENDED, turn=ended.turn, reason=how.reason, detail=how.detail, **data)
 
 
 def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:

@@ -158,8 +158,8 @@ def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
 def with_decision(state: AgentState, place: str, name: str, made: Decided) -> AgentState:
     """Add a decision, for the result and the journal."""
     state = state.with_task(decided={**state.decided, name: made})
-    told = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
-    return state.with_note(DECISION_GROUNDED, place=place, decision=name, **told)
+    data = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
+    return state.with_note(DECISION_GROUNDED, place=place, decision=name, **data)
 
 
 def decision_text(made: Decided) -> str:
@@ -176,9 +176,9 @@ def undecided_text(names: tuple[str, ...]) -> str:
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Add an answer that comes before a required decision. The model learns why. The third such end ends the run."""
-    told = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
+    feedback = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, told)
+    conversation = with_message(conversation, feedback)
     return with_undecided_end(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
 
 

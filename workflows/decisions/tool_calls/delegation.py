@@ -227,10 +227,12 @@ def delegate_shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> 
     """Return the text for the model about a delegate that ended early."""
     ending = result.termination
     text = f"agent {agent!r} did not finish: {ending.reason}" + (f" ({ending.detail})" if ending.detail else "")
-    said = _result_text(result)
-    if not said:
+    output = _result_text(result)
+    if not output:
         return f"{clip(text, max_bytes)}; it had no output"
-    return f"{clip(text, max_bytes // 4)}\n{framed_text(f'what agent {agent!r} had by then', said, max_bytes * 3 // 4)}"
+    return (
+        f"{clip(text, max_bytes // 4)}\n{framed_text(f'what agent {agent!r} had by then', output, max_bytes * 3 // 4)}"
+    )
 
 
 def framed_text(title: str, text: str, max_bytes: int) -> str:

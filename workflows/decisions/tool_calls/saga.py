@@ -189,20 +189,20 @@ class SagaCourse(NamedTuple):
 
 def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_bytes: int) -> Outcome:
     """Return the single outcome of a saga. `max_bytes` limits the texts of all tools together."""
-    told = _saga_report_lines(course, specs, max_bytes)
+    report = _saga_report_lines(course, specs, max_bytes)
     if is_saga_done(course.steps, course.outcomes):
         done = Outcome(call=saga, status="ok", text="")
-        return done.with_words(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *told]))
+        return done.with_words(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *report]))
     left = _remaining_effects_text(course)
     failed = Outcome(call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {left}", ours=(0, 0))
-    return failed.with_words(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {left}", *told]))
+    return failed.with_words(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {left}", *report]))
 
 
 def saga_stop_text(course: SagaCourse) -> str:
     """Return where and why a saga stopped, for people and for the journal."""
     last = course.outcomes[-1] if course.outcomes else None
-    said = "" if last is None or last.status == "ok" else f": {last.error or last.text}"
-    return f"{_stop_position_text(course)}{said}"
+    why = "" if last is None or last.status == "ok" else f": {last.error or last.text}"
+    return f"{_stop_position_text(course)}{why}"
 
 
 def _stop_position_text(course: SagaCourse) -> str:
@@ -233,12 +233,12 @@ def _remaining_effects_text(course: SagaCourse) -> str:
 def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) -> list[str]:
     outcomes, undone = course.outcomes, course.undone
     share = max(max_bytes // max(len(outcomes) + len(undone), 1), MIN_SHOWN_BYTES)
-    told = [f"step {n}, {step.kind}, " for n, step in enumerate(course.steps, 1)]
+    lines = [f"step {n}, {step.kind}, " for n, step in enumerate(course.steps, 1)]
     for index, step in enumerate(course.steps):
-        told[index] += (
+        lines[index] += (
             _shown_outcome(outcomes[index], specs, share) if index < len(outcomes) else f"{step.tool}: not begun"
         )
-    return told + [
+    return lines + [
         f"compensation of step {n + 1}, {_shown_outcome(outcome, specs, share)}" for n, outcome in undone.items()
     ]
 
@@ -248,5 +248,7 @@ def _shown_outcome(outcome: Outcome, specs: SpecLookup, share: int) -> str:
     head, tail = outcome.own_words
     end = len(outcome.text) - tail
     data = clip(outcome.text[head:end], share)
-    words = delimited_tool_text(outcome.with_data(data).message(), call_source(outcome.call, specs(outcome.call.name)))
-    return f"{outcome.call.name}: {outcome.status}\n{words}"
+    delimited = delimited_tool_text(
+        outcome.with_data(data).message(), call_source(outcome.call, specs(outcome.call.name))
+    )
+    return f"{outcome.call.name}: {outcome.status}\n{delimited}"

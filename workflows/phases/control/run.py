@@ -228,9 +228,9 @@ class ControlledRun(Generic[S]):
         Raises:
             ContinueAsNew: The history has grown enough because of messages during the wait.
         """
-        heard = self._intervention_count
+        count_before = self._intervention_count
         await workflow.wait_condition(
-            lambda: is_over() or (may_roll_over and self._intervention_count > heard and self.is_due),
+            lambda: is_over() or (may_roll_over and self._intervention_count > count_before and self.is_due),
             timeout=timeout_s,
             timeout_summary=summary,
         )

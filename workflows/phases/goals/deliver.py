@@ -51,14 +51,14 @@ async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
     return _with_deliveries(run, ended, tuple(map(_delivery_outcome, tasks, channels)))
 
 
-def _with_deliveries(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...]) -> GoalResult:
-    if not told:
+def _with_deliveries(run: GoalRun, ended: GoalResult, delivered: tuple[Delivered, ...]) -> GoalResult:
+    if not delivered:
         return ended
-    for each in told:
+    for each in delivered:
         run.pursue(deliveries.with_delivery, each)
-    if failed := sum(each.status == "failed" for each in told):
+    if failed := sum(each.status == "failed" for each in delivered):
         show_dead_letters(run, failed)
-    return with_all_keys(ended.with_deliveries(told))
+    return with_all_keys(ended.with_deliveries(delivered))
 
 
 def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:

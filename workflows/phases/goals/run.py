@@ -97,8 +97,10 @@ class GoalRun(Run):
         length = self.length
         is_time = should_continue_as_new(self.state, length.events, length.size, length.is_long)
         if is_time and self.state.stop is None and not self._fits:
-            told = f"the goal cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
-            self.change(observe.with_stop_reason, "error", told)
+            detail = (
+                f"the goal cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
+            )
+            self.change(observe.with_stop_reason, "error", detail)
 
     @property
     def _fits(self) -> bool:
@@ -107,13 +109,13 @@ class GoalRun(Run):
 
 def take_interventions(run: GoalRun) -> bool:
     """Move interventions into the conversation. Return True if they hold more than steps given by people."""
-    if not (said := run.state.inbox):
+    if not (waiting := run.state.inbox):
         return False
     run.pursue(with_guidance_seen)
     run.change(observe.with_inbox_drained)
-    heard = said[: len(said) - len(run.state.inbox)]
-    run.pursue(planner_for(run.goal).heard, heard)
-    return any(each.is_for_delegates for each in heard)
+    applied = waiting[: len(waiting) - len(run.state.inbox)]
+    run.pursue(planner_for(run.goal).heard, applied)
+    return any(each.is_for_delegates for each in applied)
 
 
 RequestBuilder = Callable[[GoalState, GoalRequest], GoalRequest]

@@ -98,9 +98,9 @@ def goal_reply_object(turn: str, text: str) -> dict[str, Any]:
     return find_json_object(text, keys, listed)
 
 
-def steps_in_reply(said: Mapping[str, Any]) -> object:
+def steps_in_reply(answer: Mapping[str, Any]) -> object:
     """Return the steps of a plan as a model wrote them, or None."""
-    return said.get("steps", said.get("new_plan"))
+    return answer.get("steps", answer.get("new_plan"))
 
 
 _SKILL_KEYS = ("skill", "tool", "skill_name", "agent")
@@ -114,8 +114,8 @@ MAX_SKILL_CHARS = 200
 
 def step_skill(step: Mapping[str, Any]) -> str:
     """Return the tool or agent of a step as a model wrote it, or ""."""
-    said = (step.get(key) for key in _SKILL_KEYS)
-    named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in said if isinstance(each, str))
+    given = (step.get(key) for key in _SKILL_KEYS)
+    named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in given if isinstance(each, str))
     return next(filter(None, named), "")
 
 

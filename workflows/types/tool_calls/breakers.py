@@ -117,6 +117,6 @@ def failure_cause(kind: str | None) -> str:
     return kind if kind and _KIND.fullmatch(kind) else ""
 
 
-def describe_to_model(told: str, *, is_again: bool = False) -> str:
+def describe_to_model(cause: str, *, is_again: bool = False) -> str:
     """Return the text for the model if a tool's circuit rejects its call: the cause, and what to do instead."""
-    return f"[Circuit open] {told}. It was not called{' again' * is_again}. Use another tool, or go on without it."
+    return f"[Circuit open] {cause}. It was not called{' again' * is_again}. Use another tool, or go on without it."

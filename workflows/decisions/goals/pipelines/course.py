@@ -54,20 +54,20 @@ def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
     """Return the task for the agent of a step."""
     role, _ = step_role(step.id)
     course = state.pursuit.course or Course()
-    said = [configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
+    parts = [configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
     if course.guidance:
-        said.append("\n".join([FROM_OPERATOR, *course.guidance]))
+        parts.append("\n".join([FROM_OPERATOR, *course.guidance]))
     if role == "critique":
-        said.append(_requested_format_text(pipeline))
-        said += [step.error] if step.error.startswith(UNUSABLE_MARKER) else []
+        parts.append(_requested_format_text(pipeline))
+        parts += [step.error] if step.error.startswith(UNUSABLE_MARKER) else []
     material = _MATERIAL_BY_ROLE[role](state, pipeline, course, step)
-    room = max(MAX_MATERIAL_BYTES - len(to_json(said)), MIN_MATERIAL_BYTES)
+    room = max(MAX_MATERIAL_BYTES - len(to_json(parts)), MIN_MATERIAL_BYTES)
     most = fair_shares([len(to_json(text)) for _, text in material], room)
     shown = [
         delimited_text(clip_json(text, share, "there is no room for the rest"), source, state.origin)
         for (source, text), share in zip(material, most, strict=True)
     ]
-    return "\n\n".join([*said, *shown])
+    return "\n\n".join([*parts, *shown])
 
 
 def _requested_format_text(pipeline: Pipeline) -> str:
@@ -145,8 +145,8 @@ def with_next_move(state: GoalState) -> GoalState:
     pipeline = required_pipeline(state)
     found = _NEXT_BY_KIND[pipeline.kind](state, pipeline)
     why = found.why or _retries_text(state)
-    told = {"reason": why} if why else {}
-    state = state.with_note("DecisionMade", action=found.action, by="rule", **told)
+    reason = {"reason": why} if why else {}
+    state = state.with_note("DecisionMade", action=found.action, by="rule", **reason)
     if found.action == "done":
         return with_ending(state, ("completed", ""))
     if found.action == "stuck":
@@ -242,13 +242,13 @@ def with_pipeline_plan(state: GoalState) -> GoalState:
     return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=steps_data(steps))
 
 
-def with_pipeline_guidance(state: GoalState, said: Sequence[Intervention]) -> GoalState:
+def with_pipeline_guidance(state: GoalState, interventions: Sequence[Intervention]) -> GoalState:
     """Keep guidance from people for all later steps, except guidance for the goal's own model.
 
     If it is too long, the latest is kept. The journal records what is cut or left out.
     """
     _, course = _pipeline_and_course(state)
-    texts = [each.text for each in said if each.is_for_delegates]
+    texts = [each.text for each in interventions if each.is_for_delegates]
     kept = [*course.guidance, *texts]
     while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
         state = _with_cut_guidance(state, kept.pop(0), "")
@@ -259,8 +259,8 @@ def with_pipeline_guidance(state: GoalState, said: Sequence[Intervention]) -> Go
 
 
 def _with_cut_guidance(state: GoalState, text: str, kept: str) -> GoalState:
-    told = {"bytes": len(text.encode()), "kept": len(kept.encode()), "text": one_line(text, WHY_CHARS)}
-    return state.with_note("InterventionReceived", kind="cut", of="guidance", **told)
+    data = {"bytes": len(text.encode()), "kept": len(kept.encode()), "text": one_line(text, WHY_CHARS)}
+    return state.with_note("InterventionReceived", kind="cut", of="guidance", **data)
 
 
 def with_pipeline_round(state: GoalState) -> GoalState:
@@ -347,8 +347,8 @@ def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
         steps=pursuit.with_steps([draft, critique.with_fields(error="")]).steps,
         course=course.with_fields(scores=scores, remarks=verdict.remarks),
     )
-    told = {"score": round(verdict.score, 3), "quality": quality, "by": critique.skill}
-    return state.with_note("StepEvaluated", step=draft.id, **told)
+    data = {"score": round(verdict.score, 3), "quality": quality, "by": critique.skill}
+    return state.with_note("StepEvaluated", step=draft.id, **data)
 
 
 def _with_needed_outputs(state: GoalState, pipeline: Pipeline) -> GoalState:

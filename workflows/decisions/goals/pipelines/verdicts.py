@@ -31,17 +31,17 @@ def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
         UnusableReply: There is none, or a score is missing or out of range.
     """
     try:
-        said = find_json_object(text, ("scores", *pipeline.rubric))
+        answer = find_json_object(text, ("scores", *pipeline.rubric))
     except ValueError as error:
         raise UnusableReply(f"give one JSON object: {error}") from None
-    scores = _parsed_scores(said, pipeline)
+    scores = _parsed_scores(answer, pipeline)
     critic = pipeline.reviewer
     total = weighted_score(critic, scores)
-    told = ", ".join(f"{name} {_score_text(value)}" for name, value in scores.items())
-    words = bounded_line(said.get("feedback"), MAX_REMARKS_CHARS)
+    listed = ", ".join(f"{name} {_score_text(value)}" for name, value in scores.items())
+    feedback = bounded_line(answer.get("feedback"), MAX_REMARKS_CHARS)
     needed = "" if pipeline.fixed_rounds else f" of {_score_text(critic.threshold)}"
-    head = f"The draft has {_score_text(total)}{needed} ({told})."
-    return DraftVerdict(total, f"{head}\n{words}" if words else head)
+    head = f"The draft has {_score_text(total)}{needed} ({listed})."
+    return DraftVerdict(total, f"{head}\n{feedback}" if feedback else head)
 
 
 def _score_text(value: float) -> str:
@@ -49,8 +49,8 @@ def _score_text(value: float) -> str:
     return f"{round(value, 3):g}"
 
 
-def _parsed_scores(said: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
-    given = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
+def _parsed_scores(answer: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
+    given = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
     found = {name: parsed_number(given.get(name), 1) for name in pipeline.rubric}
     if missing := [name for name, value in found.items() if value is None]:
         raise UnusableReply(f"scores: a number from 0 to 1 is missing: {', '.join(missing)}")
