@@ -25,7 +25,7 @@ async def test_a_change_of_embedder_is_told_once_and_mended(opens: OpenStore, ca
     assert texts(await changed.recall(wish("machine"))) == ["reboot the machine"]
     [told] = caplog.messages
     assert "1 of 1 found items have no vectors of the embedder wordllama" in told
-    assert told.endswith("make vectors by: orga knowledge reindex")
+    assert told.endswith("make vectors with: orga knowledge reindex")
 
     assert await changed.reindex(lambda done, total: None) == 2
     assert texts(await changed.recall(wish("restart the server"))) == ["reboot the machine"]

@@ -59,7 +59,7 @@ def test_the_environment_wins(tmp_path: Path) -> None:
         pytest.param(
             'embedder = "word2vec"', r"orga.toml:2: knowledge.embedder: 'word2vec' names no embedder; allowed"
         ),
-        pytest.param('embedder = "anthropic:x"', r"provider one of openai, ollama, openrouter, openai-compatible"),
+        pytest.param('embedder = "anthropic:x"', r"provider one of openrouter, openai, ollama, openai-compatible"),
         pytest.param('embedder = "openai:"', r"names no embedder"),
         pytest.param('dns = "X"', r"unknown key; did you mean 'dsn'\? allowed: backend, path, dsn, embedder"),
     ],
