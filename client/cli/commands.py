@@ -301,7 +301,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "knowledge",
             "orga.client.cli.knowledge.app:app",
-            "Knowledge is what agents recall from run to run: add, find, import, export and forget it.",
+            "Manage the knowledge that agents recall from run to run: add, search, import, export, forget.",
         ),
     ),
     "Tools": (

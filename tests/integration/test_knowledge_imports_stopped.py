@@ -70,7 +70,7 @@ def test_a_stopped_import_goes_on_where_it_was(
     assert len(set(before)) == len(before)
     if number == signal.SIGINT:
         assert code == 130
-        assert any("the same command goes on from here" in line for line in running.err)
+        assert any("the same command continues from here" in line for line in running.err)
         assert [line for line in running.err if "Traceback" in line] == []
 
     done = orga("knowledge", "import", path, "--json")

@@ -142,7 +142,7 @@ def test_what_is_named_is_forgotten_and_nothing_else(
 
     monkeypatch.setattr("typer.confirm", agrees)
     gone = command_output(capsys, "forget", *options)
-    assert asked == ([gone.replace("forgotten: ", "Forget ").replace("\n", ", for ever?")] if len(left) < 4 else [])
+    assert asked == ([gone.replace("forgotten: ", "Erase ").replace("\n", " for ever?")] if len(left) < 4 else [])
     search_results = {*texts(capsys, "--user", "ada"), *texts(capsys, "--tenant", "acme")}
     assert search_results == set(left)
 
@@ -179,7 +179,7 @@ def test_an_option_that_is_given_empty_erases_nothing(capsys: Shown, option: str
     """A variable of a script that is not set would have all of the tenant erased."""
     stored = command_json(capsys, "add", "acme's", "--tenant", "acme")["id"]
     others = ["--id", stored] if option == "--id" else ["--tenant", "acme"]
-    assert f"{option} is empty" in refusal_line(capsys, "forget", "--yes", option, empty, *others)
+    assert f"{option}: is empty" in refusal_line(capsys, "forget", "--yes", option, empty, *others)
     assert texts(capsys, "--tenant", "acme") == ["acme's"]
 
 
@@ -208,7 +208,7 @@ def test_who_is_asked_sees_first_what_would_go(capsys: Shown, monkeypatch: pytes
     assert "another's" not in shown.err
     assert len(texts(capsys, "--user", "ada", "--limit", "9")) == 7, "nothing went without a yes"
     assert command_output(capsys, "forget", "--user", "ada") == "forgotten: 7 memories\n"
-    assert asked == ["Forget 7 memories, for ever?"] * 2
+    assert asked == ["Erase 7 memories for ever?"] * 2
     assert command_output(capsys, "forget", "--user", "ada") == "forgotten: nothing\n"
     assert len(asked) == 2, "nobody is asked about nothing"
 
@@ -235,7 +235,7 @@ def test_a_change_of_embedder_is_told_until_all_is_reindexed(capsys: Shown, monk
     assert run_command(["knowledge", "stats"]) == 0
     shown = capsys.readouterr()
     assert "embedder  hashing-256-v1, wordllama" in shown.out
-    assert "1 have no vectors of the embedder that is configured" in shown.err
+    assert "1 items have no vectors of the configured embedder" in shown.err
     assert "orga knowledge reindex" in shown.err
     assert command_output(capsys, "reindex").startswith("1 item")
     assert run_command(["knowledge", "stats"]) == 0
@@ -275,29 +275,39 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
         pytest.param(["add", " "], "its text is empty", id="an empty text"),
         pytest.param(["add", "a", "", "c"], "none of them empty", id="an empty part of a fact"),
         pytest.param(["add", "x" * 100_001], "import it as a document", id="a book"),
-        pytest.param(["add", "x", "--scope", "all"], "--scope 'all' is none of user, agent,", id="no such scope"),
-        pytest.param(["add", "x", "--scope", "user"], "--scope user needs --user NAME", id="nobody's"),
         pytest.param(
-            ["add", "x", "--scope", "global", "--tenant", "a"], "says nothing of the scope", id="an owner of all"
+            ["add", "x", "--scope", "all"], "--scope 'all': unknown scope. Use one of user, agent,", id="no such scope"
         ),
-        pytest.param(["add", "x", "--user", "a", "--agent", "b"], "choose --scope user", id="two owners"),
+        pytest.param(["add", "x", "--scope", "user"], "--scope user: needs an owner. Add --user NAME", id="nobody's"),
+        pytest.param(
+            ["add", "x", "--scope", "global", "--tenant", "a"], "does not apply to --scope global", id="an owner of all"
+        ),
+        pytest.param(["add", "x", "--user", "a", "--agent", "b"], "Add --scope user", id="two owners"),
         pytest.param(["add", "x", "--expires", "soon"], "not a duration. Write it as 90s", id="no time"),
-        pytest.param(["add", "x", "--expires", "2020-01-01T00:00"], "lies in the past", id="expired already"),
+        pytest.param(["add", "x", "--expires", "2020-01-01T00:00"], "is in the past", id="expired already"),
         pytest.param(["add", "x", "--confidence", "2"], "'--confidence'", id="too sure"),
-        pytest.param(["add", "a", "b", "c", "--language", "go"], "a convention is one text", id="a fact of a language"),
-        pytest.param(["search", "x", "--kind", "rumour"], "--kind 'rumour' is none of fact, document", id="no kind"),
-        pytest.param(["search", "x", "--directory", "."], "leave out QUERY", id="words and a place"),
-        pytest.param(["search", "--language", "go"], "goes with --directory", id="a language alone"),
+        pytest.param(
+            ["add", "a", "b", "c", "--language", "go"],
+            "are for conventions, which are one text",
+            id="a fact of a language",
+        ),
+        pytest.param(
+            ["search", "x", "--kind", "rumour"], "--kind 'rumour': unknown kind. Use one of fact", id="no kind"
+        ),
+        pytest.param(["search", "x", "--directory", "."], "Remove QUERY", id="words and a place"),
+        pytest.param(["search", "--language", "go"], "needs --directory", id="a language alone"),
         pytest.param(["search", "x", "--limit", "0"], "'--limit'", id="no limit"),
         pytest.param(["show", "k0"], "there is no item 'k0'", id="no such item"),
-        pytest.param(["forget", "--yes"], "say what: --id, --subject", id="forget everything"),
-        pytest.param(["forget", "--yes", "--all-tenants"], "--all-tenants goes with --user", id="whose in all tenants"),
+        pytest.param(["forget", "--yes"], "name what to erase: --id, --subject", id="forget everything"),
+        pytest.param(["forget", "--yes", "--all-tenants"], "--all-tenants: needs --user", id="whose in all tenants"),
         pytest.param(
-            ["forget", "--yes", "--all-tenants", "--user", "a", "--tenant", "b"], "without --tenant", id="one and all"
+            ["forget", "--yes", "--all-tenants", "--user", "a", "--tenant", "b"],
+            "cannot be combined with --tenant",
+            id="one and all",
         ),
-        pytest.param(["forget", "--user", "a"], "nobody is here to agree; give --yes", id="nobody to ask"),
-        pytest.param(["import-conventions", "gone"], "gone is no folder", id="no project"),
-        pytest.param(["import-conventions", "--at", "../x"], "without ..", id="out of the root"),
+        pytest.param(["forget", "--user", "a"], "no terminal to ask for confirmation. Add --yes", id="nobody to ask"),
+        pytest.param(["import-conventions", "gone"], "gone: is not a folder", id="no project"),
+        pytest.param(["import-conventions", "--at", "../x"], "contains `..`", id="out of the root"),
         pytest.param(["import-conventions", "--project", "a:b"], "letters, digits", id="no name"),
     ],
 )

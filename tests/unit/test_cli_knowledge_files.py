@@ -192,7 +192,7 @@ def test_what_a_damaged_store_has_left_takes_the_place_of_no_export(capsys: Show
 
     assert run_command(["knowledge", "export", "backup.jsonl"]) == 6
     shown = capsys.readouterr()
-    assert "items could be read, written to backup.partial.jsonl\n" in shown.err
+    assert "items could be read; written to backup.partial.jsonl\n" in shown.err
     assert "The way back" in shown.err
     assert Path("backup.jsonl").read_bytes() == whole
     rest = Path("backup.partial.jsonl").read_text().splitlines()
@@ -266,9 +266,9 @@ def test_a_file_of_lines_that_is_no_text_is_told(capsys: Shown) -> None:
     ("arguments", "says"),
     [
         pytest.param(["import", "gone.md"], "gone.md: there is no such file or folder", id="nothing there"),
-        pytest.param(["import", "x.jsonl", "--user", "ada"], "say themselves whose they are", id="whose lines"),
+        pytest.param(["import", "x.jsonl", "--user", "ada"], "file name their owners", id="whose lines"),
         pytest.param(["export", "gone/x.jsonl"], "gone/x.jsonl cannot be written: No such file", id="no folder"),
-        pytest.param(["export", "--kind", "rumour"], "--kind 'rumour' is none of", id="no such kind"),
+        pytest.param(["export", "--kind", "rumour"], "--kind 'rumour': unknown kind", id="no such kind"),
     ],
 )
 def test_a_mistake_is_told(capsys: Shown, arguments: list[str], says: str) -> None:
@@ -284,7 +284,7 @@ def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> Non
     assert run_command(["knowledge", "import-conventions"]) == 0
     shown = capsys.readouterr()
     assert "added                     src/api/AGENTS.md  (1 convention)" in shown.out
-    assert "not read, left as it was  web/package.json  (0 conventions): it is no JSON" in shown.out
+    assert "not read, unchanged       web/package.json  (0 conventions): it is no JSON" in shown.out
     assert shown.err == "3 added, 1 unreadable\n"
     nearest = [each["text"] for each in search_results(capsys, "--directory", "src/api/users.py")]
     assert nearest == ["Handlers hold no SQL.", "Tests\nRun them."]
@@ -358,4 +358,6 @@ def test_within_a_project_a_command_counts_from_its_root(capsys: Shown, monkeypa
 
 def test_a_folder_without_conventions_is_told(capsys: Shown) -> None:
     assert run_command(["knowledge", "import-conventions"]) == 0
-    assert capsys.readouterr().err == "no file here holds conventions; see: orga knowledge import-conventions --help\n"
+    assert (
+        capsys.readouterr().err == "no file here contains conventions; see: orga knowledge import-conventions --help\n"
+    )

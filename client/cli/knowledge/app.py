@@ -1,4 +1,4 @@
-"""`orga knowledge`: what agents remember from run to run, and what people tell them."""
+"""The `orga knowledge` commands: what agents recall from run to run."""
 
 import typer
 
@@ -6,8 +6,8 @@ from orga.client.cli.knowledge import export, forget, imports, search, upkeep
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Knowledge is what agents recall from run to run: add, find, import, export and forget it.",
-    epilog="\\[knowledge] in orga.toml says where it is kept. docs/knowledge.md is the guide.",
+    help="Manage the knowledge that agents recall from run to run: add, search, import, export, forget.",
+    epilog="\\[knowledge] in orga.toml sets where it is stored. The guide is docs/knowledge.md.",
     rich_markup_mode="rich",
 )
 

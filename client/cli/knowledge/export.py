@@ -1,4 +1,4 @@
-"""`orga knowledge export`, `stats` and `reindex`."""
+"""`orga knowledge export`: write the items of a store to a file or to standard output."""
 
 import os
 from collections.abc import Generator
@@ -28,17 +28,17 @@ _REPORT_INTERVAL = 500
 
 def export(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Written for you alone; else to standard output.")
+        Path | None, typer.Argument(metavar="FILE", help="The file, which only you may read. Default: standard output.")
     ] = None,
     *,
     kind: Kinds = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Write every item, of all users and tenants, one a line, as `orga knowledge import` takes them.
+    """Write all items of all users and tenants, one per line, in the format that `orga knowledge import` reads.
 
-    A file that is there gives way to a whole export alone. Of a damaged store what can be read is written, to
-    backup.partial.jsonl where backup.jsonl is there, and the exit code is 6.
+    Only a complete export replaces an existing file. If the store is damaged, the readable items are written (to
+    backup.partial.jsonl if backup.jsonl exists), and the exit code is 6.
 
     Example: orga knowledge export backup.jsonl
 
@@ -66,9 +66,8 @@ async def _export_to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config:
             if count or damage is None:
                 draft.become(place)
         if damage is not None:
-            write_note(
-                f"{count_text(count, 'item')} could be read, {f'written to {place}' if count else 'nothing is written'}"
-            )
+            written = f"written to {place}" if count else "nothing was written"
+            write_note(f"{count_text(count, 'item')} could be read; {written}")
             raise damage
     if as_json:
         write_json({"file": str(path), "items": count})
@@ -78,19 +77,19 @@ async def _export_to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config:
 
 
 def _partial_path(path: Path) -> Path:
-    """Return where the rest of a damaged store goes: the file that is there may be the last that has all of it."""
+    """Return the file for the items of a damaged store. An existing export is kept: it may be the last complete one."""
     return path.with_stem(f"{path.stem}.partial") if os.path.lexists(path) else path
 
 
 async def _write_items(
     store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: BinaryIO, report: Report
 ) -> tuple[int, KnowledgeError | None]:
-    """Write all items, or those of a damaged store that can be read; return how many, and what is told of the damage.
+    """Write all items, or the readable ones of a damaged store. Return their number and the error of the damage.
 
     Raises:
-        KnowledgeError: The store could not be asked; what was written of it says nothing of what it holds.
+        KnowledgeError: The store could not be read at all. The written part then means nothing.
     """
-    count = -1  # the first line is no item
+    count = -1  # the first line is a header
     try:
         async for line in export_lines(store, kinds=wanted):
             file.write(f"{line}\n".encode())

@@ -1,4 +1,4 @@
-"""`orga knowledge forget`: erasure, by what it is about or whose it is."""
+"""`orga knowledge forget`: erase items by subject, origin or owner."""
 
 import sys
 from collections import Counter
@@ -19,41 +19,48 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeKind
 from orga.workflows.types.text import clean_text
 
 _EXAMPLES = 5
-"""Items that are shown before somebody agrees."""
+"""Items that are shown before the confirmation."""
 
 
 def forget(
     *,
     id_: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="These items; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option("--id", metavar="ID", help="The item with this id. Repeat it.", show_default=False),
     ] = None,
     subject: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Facts about it, and what was learnt from that task.", show_default=False),
+        typer.Option(
+            metavar="TEXT", help="Facts about this subject, and learnings from this task.", show_default=False
+        ),
     ] = None,
-    run: Annotated[str | None, typer.Option(metavar="ID", help="What this run stored.", show_default=False)] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="ID", help="Items that this run stored.", show_default=False)
+    ] = None,
     user: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What this user of --tenant owns, else of no tenant.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Items of this user of --tenant, or without --tenant of no tenant.", show_default=False
+        ),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What this tenant owns, its users and agents too; '' for no tenant."),
+        typer.Option(metavar="NAME", help="Items of this tenant, its users and its agents; '' for no tenant."),
     ] = None,
     all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="With --user: of that name in whatever tenant, and in none.")
+        bool, typer.Option("--all-tenants", help="With --user: users of that name in every tenant and in none.")
     ] = False,
     source: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What comes from there.", show_default=False)
+        str | None, typer.Option(metavar="TEXT", help="Items from this source.", show_default=False)
     ] = None,
-    expired: Annotated[bool, typer.Option("--expired", help="What has expired, and is recalled no more.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    expired: Annotated[bool, typer.Option("--expired", help="Expired items, which are not recalled any more.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Erase items, and say what went. All that is named has to fit; what goes is shown first, and asked about.
+    """Erase the items that match all given options. It shows them first and asks for confirmation.
 
-    The histories of runs keep what these runs were sent; `orga knowledge export` files keep what they hold.
+    Items stay in the histories of runs that received them, and in files of `orga knowledge export`.
 
     Example: orga knowledge forget --user ada
 
@@ -65,7 +72,7 @@ def forget(
     """
     _refuse_empty_options({"--id": id_, "--subject": subject, "--run": run, "--user": user, "--source": source})
     if all_tenants and (user is None or tenant is not None):
-        raise UsageError("--all-tenants goes with --user, and without --tenant")
+        raise UsageError("--all-tenants: needs --user and cannot be combined with --tenant")
     if user is not None and not all_tenants:
         tenant = tenant or ""
     what = Erasure(
@@ -78,27 +85,27 @@ def forget(
         expired_by=datetime.now(UTC) if expired else None,
     )
     if what == Erasure():
-        raise UsageError("say what: --id, --subject, --run, --user, --tenant, --source or --expired")
+        raise UsageError("name what to erase: --id, --subject, --run, --user, --tenant, --source or --expired")
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("nobody is here to agree; give --yes")
+        raise UsageError("there is no terminal to ask for confirmation. Add --yes")
     going = Counter[KnowledgeKind]()
     if not yes and (code := run_interruptible(_count_matches(what, config, going))):
         return code
-    if going and not typer.confirm(f"Forget {kind_counts_text(going)}, for ever?", default=False, err=True):
+    if going and not typer.confirm(f"Erase {kind_counts_text(going)} for ever?", default=False, err=True):
         return 130
     return run_interruptible(_forget(what, config, as_json=json))
 
 
 def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
-    """Refuse an option that is given and empty: a variable that is not set, which would widen what goes.
+    """Refuse an empty option. A shell variable that is not set would otherwise erase more than was meant.
 
     Raises:
-        UsageError: There is one.
+        UsageError: An option is empty.
     """
     for option, value in named.items():
         values = [value] if isinstance(value, str) else value or []
         if not all(each.strip() for each in values):
-            raise UsageError(f"{option} is empty, and all that fits the rest would go; give its value, or leave it out")
+            raise UsageError(f"{option}: is empty, so more would be erased than named. Give a value, or remove it")
 
 
 async def _count_matches(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
@@ -117,10 +124,10 @@ async def _forget(what: Erasure, config: Path | None, *, as_json: bool) -> int:
     async with open_store(config) as here:
         gone = await here.store.forget(what)
         if not gone and what.user and what.tenant == "":
-            write_note("of users of that name in tenants nothing is forgotten without --tenant or --all-tenants")
+            write_note("users of that name in tenants are included only with --tenant or --all-tenants")
         if as_json:
             write_json({"forgotten": sum(gone.values()), "kinds": gone})
         else:
             write_result(f"forgotten: {kind_counts_text(gone)}")
-        await here.store.purge()  # of nothing too: it may be what was forgotten before and could not be wiped then
+        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it erased
     return 0

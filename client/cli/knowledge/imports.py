@@ -1,4 +1,4 @@
-"""`orga knowledge import`, `import-conventions` and `add`."""
+"""`orga knowledge import`, `import-conventions` and `add`: put knowledge into the store."""
 
 import asyncio
 import os
@@ -58,42 +58,42 @@ _PATH_CHARS = 300
 
 @dataclass
 class _ImportTotals:
-    """What has been imported so far."""
+    """The results of an import so far."""
 
     fates: Counter[str] = field(default_factory=Counter[str])
     parts: int = 0
     unreadable: list[DocumentChange] = field(default_factory=list[DocumentChange])
     gone: list[str] = field(default_factory=list[str])
-    """Documents that their folders have no more."""
+    """Stored documents that are not in their folders any more."""
     forgotten: list[str] = field(default_factory=list[str])
-    """Such ones, where they are to be forgotten."""
+    """The same, if the command erases them."""
     items: Counter[str] = field(default_factory=Counter[str])
-    """Of exports that were imported whole."""
+    """Items by change, from exports that were imported completely."""
     items_so_far: int = 0
-    """Of the one that is being imported."""
+    """Items of the export that is being imported."""
 
     def keep(self, fate: DocumentChange) -> None:
-        """Take in what became of a document."""
+        """Count the result for one document."""
         self.fates[fate.change] += 1
         self.parts += fate.parts
         if fate.change == "unreadable":
             self.unreadable.append(fate)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for scripts."""
+        """Return the value for `--json`."""
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
         unreadable = {each.source: each.detail for each in self.unreadable}
         items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
         lists = {"unreadable": unreadable, "gone": self.gone, "forgotten": self.forgotten}
         return {"documents": {**counts, "parts": self.parts, **lists}, "items": items}
 
-    def told(self) -> list[str]:
-        """Return it for people."""
+    def lines(self) -> list[str]:
+        """Return the lines for people."""
         parts = count_text(self.parts, "part")
         fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
-        told = [f"documents: {_change_counts_text(fates)} ({parts})"] if fates else []
-        told += [f"items: {_change_counts_text(self.items)}"] if self.items else []
-        return told + ([f"items so far: {self.items_so_far:,}"] if self.items_so_far else [])
+        lines = [f"documents: {_change_counts_text(fates)} ({parts})"] if fates else []
+        lines += [f"items: {_change_counts_text(self.items)}"] if self.items else []
+        return lines + ([f"items so far: {self.items_so_far:,}"] if self.items_so_far else [])
 
 
 def _change_counts_text(changes: Counter[str]) -> str:
@@ -103,7 +103,7 @@ def _change_counts_text(changes: Counter[str]) -> str:
 def import_(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATHS", help=f"Documents, folders of them, or {EXPORT_SUFFIX} files of an export."),
+        typer.Argument(metavar="PATHS", help=f"Documents, folders with documents, or exported {EXPORT_SUFFIX} files."),
     ],
     *,
     scope: Scope = None,
@@ -112,16 +112,16 @@ def import_(
     agent: Agent = None,
     untrusted: UntrustedOption = False,
     forget_gone: Annotated[
-        bool, typer.Option("--forget-gone", help="Forget the documents that the folders have no more.")
+        bool, typer.Option("--forget-gone", help="Erase stored documents that are not in the folders any more.")
     ] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Import documents, cut into parts, and what `orga knowledge export` wrote.
+    """Import documents, which are cut into parts, and files of `orga knowledge export`.
 
-    What is there already is not stored twice, and what a document no longer says is forgotten: stopped at any time,
-    the same command goes on. Of a folder the text files that git does not ignore are read; what was stored of it and
-    is there no more is named.
+    Nothing is stored twice, and passages that a document no longer contains are erased. You can stop the command at any
+    time; the same command continues. A folder's text files are read unless git ignores them. Stored documents that are
+    no longer in the folder are listed.
 
     Example: orga knowledge import docs README.md --tenant shop
 
@@ -134,7 +134,8 @@ def import_(
     says_whose = any(option is not None for option in (scope, user, tenant, agent))
     if says_whose and any(path.suffix == EXPORT_SUFFIX for path in paths):
         raise UsageError(
-            f"the lines of a {EXPORT_SUFFIX} file say themselves whose they are; import it without these options"
+            f"--scope, --user, --tenant and --agent: the lines of a {EXPORT_SUFFIX} file name their owners. "
+            "Import it without these options"
         )
     taint = (UNTRUSTED_TAINT,) if untrusted else ()
     found = [(path, path.is_dir()) for path in paths]
@@ -156,10 +157,10 @@ async def _import(
                     else:
                         await importing.documents(path, is_folder=is_folder, forgets_gone=forgets_gone)
         except asyncio.CancelledError:
-            write_note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
+            write_note(*done.lines(), "stopped; imported items stay, and the same command continues from here")
             raise
         _show_totals(done, as_json=as_json)
-        await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
+        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
     return 0
 
 
@@ -172,13 +173,13 @@ def _show_totals(done: _ImportTotals, *, as_json: bool) -> None:
     write_note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
     write_note(*(f"gone, and still stored: {on_one_line(source, _PATH_CHARS)}" for source in done.gone))
     if done.gone:
-        write_note("what is gone is forgotten by the same command with --forget-gone, one of them by: forget --source")
-    write_result(*(done.told() or [f"nothing to import: of folders, {' '.join(SUFFIXES)} files are read"]))
+        write_note("the same command with --forget-gone erases them; to erase one: orga knowledge forget --source")
+    write_result(*(done.lines() or [f"nothing to import: in folders, {' '.join(SUFFIXES)} files are read"]))
 
 
 @dataclass
 class _ImportRun:
-    """An import at work: into which store, whose its documents become, how all of it is marked, and what is done."""
+    """One import into a store. `whose` gives the owner and the taint of the imported documents."""
 
     store: KnowledgeStore
     root: Path
@@ -188,7 +189,7 @@ class _ImportRun:
     _begun: int = 0
 
     async def documents(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
-        """Import a document, or those of a folder, and see which of it are gone."""
+        """Import a document or a folder, and find stored documents that are not in the folder any more."""
         seen = set[str]()
         async with aclosing(import_documents(self.store, path, self.root, self.whose, self._report_document)) as fates:
             async for fate in fates:
@@ -206,13 +207,13 @@ class _ImportRun:
         with path.open("rb") as data, TextIOWrapper(data, encoding="utf-8") as file:
             size = max(os.fstat(data.fileno()).st_size, 1)
 
-            def stored(count: int, _of: int) -> None:
+            def report_items(count: int, _of: int) -> None:
                 self.done.items_so_far = count
                 self.report(f"{count:,} items, {min(100 * data.tell() // size, 100)} % of {path.name}")
 
             try:
                 items = (item.with_taint(self.whose.taint) for item in read_items(file_lines(file)))
-                imported = await import_items(self.store, items, stored)
+                imported = await import_items(self.store, items, report_items)
             except KnowledgeError as error:
                 raise KnowledgeError(f"{path}: {error}", kind=error.kind, retryable=error.retryable) from None
         self.done.items.update(asdict(imported))
@@ -228,19 +229,20 @@ _PROJECT = re.compile(r"[\w.-]{1,100}")
 
 def import_project_conventions(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The project's folder, or one in it; else this one.")
+        Path, typer.Argument(metavar="PATH", help="The project's folder, or a folder in it. Default: the current one.")
     ] = Path(),
     *,
     at: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="The directory that PATH is for agents; else as it lies below the root of the project, or the root.",
+            help="The directory that agents use for PATH. Default: its place below the project's root, else the root.",
             show_default=False,
         ),
     ] = None,
     project: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its name; else that of its folder.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="The project's name. Default: that of its folder.", show_default=False),
     ] = None,
     scope: Scope = None,
     user: User = None,
@@ -250,11 +252,11 @@ def import_project_conventions(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Read AGENTS.md, CLAUDE.md, CONTRIBUTING.md, .editorconfig, pyproject.toml, package.json and the like, wherever
-    they lie, and store what they say with its directory and language.
+    """Read AGENTS.md, CLAUDE.md, CONTRIBUTING.md, .editorconfig, pyproject.toml, package.json and similar files in all
+    folders, and store their conventions with directory and language.
 
-    Called again, it finds what has changed: a file's conventions take the place of those before, and those of a file
-    that is gone are forgotten. Files that git ignores are left out.
+    Run it again after changes: a file's conventions replace its earlier ones, and those of deleted files are erased.
+    Files that git ignores are not read.
 
     Example: orga knowledge import-conventions
 
@@ -262,15 +264,15 @@ def import_project_conventions(
     """
     level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
     if not path.is_dir():
-        raise UsageError(f"{path} is no folder; name the folder of a project")
-    wish = _ConventionImport(
+        raise UsageError(f"{path}: is not a folder. Name the folder of a project")
+    request = _ConventionImport(
         path.resolve(), at, project, DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
     )
-    return run_interruptible(_import_conventions(wish, config, as_json=json))
+    return run_interruptible(_import_conventions(request, config, as_json=json))
 
 
 class _ConventionImport:
-    """What is read, and where it goes."""
+    """The folder to read conventions from, and the options that decide where they are stored."""
 
     def __init__(self, path: Path, at: str | None, project: str | None, whose: DocumentOwner) -> None:
         self.path = path
@@ -279,30 +281,33 @@ class _ConventionImport:
         self._whose = whose
 
     def place(self, root: Path) -> ConventionTarget:
-        """Return the place below the root of file tools.
+        """Return the project, directory and owner of the conventions.
+
+        Args:
+            root: The project's root.
 
         Raises:
-            UsageError: There is none.
+            UsageError: `--at` or `--project` is not valid.
         """
         is_inside = self.path.is_relative_to(root)
         at = self._at if self._at is not None else self.path.relative_to(root).as_posix() if is_inside else ""
         parts = [part for part in at.split("/") if part not in {"", "."}]
         if ".." in parts:
-            raise UsageError(f"--at {at!r}: name a directory below the root, without ..")
+            raise UsageError(f"--at {at!r}: contains `..`. Name a directory below the root")
         project = self._project or re.sub(r"[^\w.-]", "-", (root if is_inside else self.path).name)[:100] or "project"
         if not _PROJECT.fullmatch(project):
-            raise UsageError(f"--project {project!r}: letters, digits, '.', '-' and '_' only, at most 100")
+            raise UsageError(f"--project {project!r}: use only letters, digits, '.', '-' and '_', at most 100")
         return ConventionTarget(project, "/".join(parts), self._whose.scope, self._whose.owner, self._whose.taint)
 
 
-async def _import_conventions(wish: _ConventionImport, config: Path | None, *, as_json: bool) -> int:
+async def _import_conventions(request: _ConventionImport, config: Path | None, *, as_json: bool) -> int:
     changes: list[FileChange] = []
     async with open_store(config) as here:
-        place = wish.place(here.root)
+        place = request.place(here.root)
         with progress_line() as report:
             try:
                 found = import_conventions(
-                    here.store, wish.path, place, lambda done, of: report(f"{done} of {of} files are read")
+                    here.store, request.path, place, lambda done, of: report(f"{done} of {of} files are read")
                 )
                 async for each in found:
                     changes.append(each)
@@ -312,22 +317,22 @@ async def _import_conventions(wish: _ConventionImport, config: Path | None, *, a
             write_json({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
         else:
             _report_conventions(changes)
-        await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
+        await here.store.purge()  # in any case: an earlier command may have been unable to wipe what it replaced
     return 0
 
 
 _CHANGE_TEXTS: dict[FileOutcome, str] = {
     "added": "added",
-    "changed": "changed, stored anew",
+    "changed": "changed, stored again",
     "unchanged": "unchanged",
     "removed": "gone, forgotten",
-    "unreadable": "not read, left as it was",
+    "unreadable": "not read, unchanged",
 }
 
 
 def _report_conventions(changes: Sequence[FileChange]) -> None:
     if not changes:
-        write_note("no file here holds conventions; see: orga knowledge import-conventions --help")
+        write_note("no file here contains conventions; see: orga knowledge import-conventions --help")
         return
     for each in changes:
         count = count_text(each.items, "convention")
@@ -342,7 +347,7 @@ def add(
         list[str],
         typer.Argument(
             metavar="SUBJECT PREDICATE OBJECT | TEXT",
-            help="A fact in three arguments, or a text in one; `-` reads the text from standard input.",
+            help="A fact as three arguments, or a text as one; `-` reads the text from standard input.",
             show_default=False,
         ),
     ],
@@ -351,24 +356,26 @@ def add(
     user: User = None,
     tenant: Tenant = None,
     agent: Agent = None,
-    confidence: Annotated[float, typer.Option(min=0, max=1, help="How sure it is.")] = 0.8,
+    confidence: Annotated[float, typer.Option(min=0, max=1, help="The confidence, from 0 to 1.")] = 0.8,
     expires: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="From then on it is not recalled: 30d, or a time.", show_default=False),
+        typer.Option(
+            metavar="WHEN", help="Do not recall it after this time, such as 30d or a date.", show_default=False
+        ),
     ] = None,
     directory: Annotated[
-        str | None, typer.Option(metavar="DIR", help="A convention of this directory; `.` is the root.")
+        str | None, typer.Option(metavar="DIR", help="Store a convention of this directory; `.` is the root.")
     ] = None,
-    language: Annotated[str | None, typer.Option(metavar="NAME", help="A convention of this language.")] = None,
+    language: Annotated[str | None, typer.Option(metavar="NAME", help="Store a convention of this language.")] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Where it comes from; else your login name.", show_default=False)
+        str | None, typer.Option(metavar="TEXT", help="The source. Default: your login name.", show_default=False)
     ] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Store a fact, a text or a convention. What is there already is not stored twice.
+    """Store a fact, a text or a convention. Nothing is stored twice.
 
-    A fact with another object contradicts the older one of the same subject and predicate, and ranks above it.
+    A fact contradicts an older one that has the same subject and predicate but another object, and ranks above it.
 
     Example: orga knowledge add "the api" "is deployed" "on Fridays" --tenant shop
 
@@ -380,7 +387,7 @@ def add(
     kind, text, fact = _parse_words(words)
     if directory is not None or language is not None:
         if kind == "fact":
-            raise UsageError("a convention is one text, not three; --directory and --language are for conventions")
+            raise UsageError("--directory and --language: are for conventions, which are one text. Give one argument")
         kind = "convention"
     item = KnowledgeItem(
         kind=kind,
@@ -405,19 +412,19 @@ async def _add(item: KnowledgeItem, config: Path | None, *, as_json: bool) -> in
         return 0
     write_result(f"{full_field_text(stored.id)}  {_stored_text(stored)}")
     for older in stored.contradicts:
-        write_note(f"  contradicts {full_field_text(older)}, which ranks below it from now on")
+        write_note(f"  contradicts {full_field_text(older)}, which now ranks below it")
     return 0
 
 
 def _stored_text(stored: Stored) -> str:
-    return {"added": "added", "updated": "took the place of the one before", "unchanged": "was there"}[stored.change]
+    return {"added": "added", "updated": "replaced the earlier one", "unchanged": "already stored"}[stored.change]
 
 
 def _parse_words(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:
     if len(words) == 3:
         return "fact", " ".join(words), words
     if len(words) != 1:
-        raise UsageError(f"{len(words)} arguments: quote a fact as three, SUBJECT PREDICATE OBJECT, or a text as one")
+        raise UsageError(f"{len(words)} arguments: quote a fact as three (SUBJECT PREDICATE OBJECT), or a text as one")
     return "memory", sys.stdin.read() if words == ["-"] else words[0], []
 
 
@@ -428,5 +435,5 @@ def _parse_expiry(when: str | None) -> datetime | None:
     is_time = "-" in when or ":" in when
     time = parse_time(when, "--expires").astimezone(UTC) if is_time else now + parse_duration(when, "--expires")
     if time <= now:
-        raise UsageError(f"--expires {when!r} lies in the past")
+        raise UsageError(f"--expires {when!r}: is in the past")
     return time

@@ -1,4 +1,4 @@
-"""Opens the knowledge store of this folder's configuration, for one owner."""
+"""Open the knowledge store of this folder's configuration; options and texts that its commands share."""
 
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -24,20 +24,20 @@ _USAGE_ERROR_KINDS = frozenset({"InvalidItem", "NewerSchema", "OtherProject"})
 
 @dataclass(frozen=True)
 class KnowledgeContext:
-    """What commands work on."""
+    """An open store, and the root of the project."""
 
     store: KnowledgeStore
     root: Path
-    """Of the project: directories of conventions and documents are counted from here, wherever in it a command is."""
+    """The project's root. Directories of conventions and documents are relative to it, not to the working folder."""
 
 
 @asynccontextmanager
 async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContext]:
-    """Yield the store; it is closed at the end, however that comes.
+    """Yield the store, and close it at the end in any case.
 
     Raises:
-        UsageError: It is not configured, or refuses what it was given.
-        OrgaError: It cannot do it.
+        UsageError: No store is configured, or it refuses its input.
+        OrgaError: The store failed.
     """
     from orga.client.workers.knowledge import configured_store
 
@@ -67,23 +67,24 @@ Scope = Annotated[
     str | None,
     typer.Option(
         metavar="SCOPE",
-        help="Who may recall it: user, agent, tenant or global; else what --user or --agent says, else tenant.",
+        help="Who may recall it: user, agent, tenant or global. Default: as --user or --agent imply, else tenant.",
         show_default=False,
     ),
 ]
 User = Annotated[
-    str | None, typer.Option(metavar="NAME", help="As runs name it in trusted_context.user.", show_default=False)
+    str | None,
+    typer.Option(metavar="NAME", help="The user, as runs name it in trusted_context.user.", show_default=False),
 ]
-Tenant = Annotated[
-    str | None, typer.Option(metavar="NAME", help="None: what belongs to no tenant.", show_default=False)
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="The tenant. Default: no tenant.", show_default=False)]
+Agent = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The agent, as in \\[agents.NAME].", show_default=False)
 ]
-Agent = Annotated[str | None, typer.Option(metavar="NAME", help="As in \\[agents.NAME].", show_default=False)]
 
 UntrustedOption = Annotated[
-    bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
+    bool, typer.Option("--untrusted", help="Mark texts of people you do not trust. They taint runs that recall them.")
 ]
 UNTRUSTED_TAINT = "import"
-"""The mark of what nobody here has written."""
+"""The taint of items that were imported with `--untrusted`."""
 
 
 def scope_and_owner(
@@ -92,33 +93,33 @@ def scope_and_owner(
     """Return a scope and its owner.
 
     Raises:
-        UsageError: They do not go together.
+        UsageError: The options do not fit the scope.
     """
     level = _scope_level(scope, user, agent)
     means = {"user": ("user", "tenant"), "agent": ("agent", "tenant"), "tenant": ("tenant",), "global": ()}[level]
     named = {"user": user, "agent": agent, "tenant": tenant}
     for name, value in named.items():
         if value is not None and name not in means:
-            raise UsageError(f"--{name} says nothing of the scope {level}; leave it out, or choose another --scope")
+            raise UsageError(f"--{name}: does not apply to --scope {level}. Remove it, or choose another --scope")
     if level in named and level != "tenant" and not named[level]:
-        raise UsageError(f"whose is it? --scope {level} needs --{level} NAME")
+        raise UsageError(f"--scope {level}: needs an owner. Add --{level} NAME")
     return level, build_reader(user=user, tenant=tenant, agent=agent)
 
 
 def build_reader(*, user: str | None, tenant: str | None, agent: str | None) -> Reader:
-    """Return who asks."""
+    """Return the reader. A missing part becomes ""."""
     return Reader(tenant=tenant or "", user=user or "", agent=agent or "")
 
 
 def _scope_level(scope: str | None, user: str | None, agent: str | None) -> ScopeLevel:
     if scope is None:
         if user is not None and agent is not None:
-            raise UsageError("--user and --agent: choose --scope user or --scope agent")
+            raise UsageError("--user and --agent: the scope is not clear. Add --scope user or --scope agent")
         return "user" if user is not None else "agent" if agent is not None else "tenant"
     for level in get_args(ScopeLevel):
         if scope == level:
             return level
-    raise UsageError(f"--scope {scope!r} is none of {', '.join(get_args(ScopeLevel))}")
+    raise UsageError(f"--scope {scope!r}: unknown scope. Use one of {', '.join(get_args(ScopeLevel))}")
 
 
 TEXT_CHARS = 300
@@ -136,14 +137,14 @@ def kind_counts_text(counts: Mapping[KnowledgeKind, int]) -> str:
 
 
 def headline(item: StoredItem) -> str:
-    """Return kind, id and what it says, on a line."""
+    """Return kind, id and text of an item on one line."""
     return f"{item.kind:<10}  {full_field_text(item.id)}  {on_one_line(text_with_task(item), TEXT_CHARS)}"
 
 
 def facts_line(item: StoredItem) -> str:
-    """Return where an item comes from, whose it is, how sure, how old, and what speaks against it."""
+    """Return source, owner, confidence, age, expiry, taint and contradiction of an item on one line."""
     now = datetime.now(UTC)
-    told = [
+    parts = [
         f"from {on_one_line(item.provenance.source, NAME_CHARS)}" if item.provenance.source else "",
         f"run {on_one_line(item.provenance.workflow_id, NAME_CHARS)}" if item.provenance.workflow_id else "",
         f"of the directory {on_one_line(item.directory, NAME_CHARS) or '.'}" if item.kind == "convention" else "",
@@ -154,7 +155,7 @@ def facts_line(item: StoredItem) -> str:
         f"tainted by {on_one_line(', '.join(item.provenance.taint), NAME_CHARS)}" if item.provenance.taint else "",
         f"contradicted by {full_field_text(item.contradicted_by)}" if item.contradicted_by else "",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def owner_text(item: KnowledgeItem) -> str:
@@ -166,7 +167,7 @@ def owner_text(item: KnowledgeItem) -> str:
 
 
 def expiry_text(item: KnowledgeItem, now: datetime) -> str:
-    """Return when it expires; empty for never."""
+    """Return the time at which an item expires, or "" if it never does."""
     if item.expires_at is None:
         return ""
     return f"{'expired' if item.expires_at <= now else 'expires'} {item.expires_at.isoformat(timespec='minutes')}"

@@ -1,4 +1,4 @@
-"""`orga knowledge search` and `orga knowledge show`: what a reader would recall, and an item in full."""
+"""`orga knowledge search` shows what a reader would recall. `orga knowledge show` shows an item in full."""
 
 from pathlib import Path
 from typing import Annotated, get_args
@@ -21,14 +21,14 @@ KINDS: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KIND", help=f"Only {', '.join(KINDS[:-1])} or {KINDS[-1]}; may be repeated.", show_default=False
+        metavar="KIND", help=f"Only this kind: {', '.join(KINDS[:-1])} or {KINDS[-1]}. Repeat it.", show_default=False
     ),
 ]
 
 
 def search(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="Words; none shows what is newest.", show_default=False)
+        str, typer.Argument(metavar="QUERY", help="Words to find. Default: the newest items.", show_default=False)
     ] = "",
     *,
     user: User = None,
@@ -37,51 +37,52 @@ def search(
     kind: Kinds = None,
     directory: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="The conventions of this directory, nearest first; QUERY is left out."),
+        typer.Option(metavar="DIR", help="Show the conventions of this directory, nearest first, without QUERY."),
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --directory: of this language, that of the file without.")
+        str | None,
+        typer.Option(metavar="NAME", help="With --directory: only this language. Default: the language of the file."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="At most so many.")] = 5,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Nothing with a lower score.")] = 0.3,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of items.")] = 5,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum score.")] = 0.3,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show what somebody would recall, the best first: with scores, and where it comes from.
+    """Show what a user, tenant and agent would recall, best first, with scores and sources.
 
-    It is looked for as that user, tenant and agent: what others own is not found.
+    The search has the rights of that user, tenant and agent, so it does not find items of other owners.
 
     Example: orga knowledge search "when is the api deployed" --tenant shop
 
     Example: orga knowledge search --directory src/api/users.py
     """
     if directory is not None and (query or kind):
-        raise UsageError("--directory shows conventions by their place: leave out QUERY and --kind")
+        raise UsageError("--directory: shows conventions by their place. Remove QUERY and --kind")
     if language is not None and directory is None:
-        raise UsageError("--language goes with --directory; `--directory .` is the root")
+        raise UsageError("--language: needs --directory. The root is `--directory .`")
     who = build_reader(user=user, tenant=tenant, agent=agent)
     if directory is not None:
-        spoken = language_of_path(directory) if language is None else language
-        return run_interruptible(_show_conventions(who, directory, spoken, limit, config, as_json=json))
-    wish = Recall(
+        chosen = language_of_path(directory) if language is None else language
+        return run_interruptible(_show_conventions(who, directory, chosen, limit, config, as_json=json))
+    request = Recall(
         text=clean_text(query),
         reader=who,
         limit=limit,
         threshold=threshold,
         kinds=parse_kinds(kind) if kind else RECALLED_KINDS,
     )
-    return run_interruptible(_search(wish, config, as_json=json))
+    return run_interruptible(_search(request, config, as_json=json))
 
 
 def show(
     item_id: Annotated[
-        str, typer.Argument(metavar="ID", help="As `orga knowledge search` shows it.", show_default=False)
+        str, typer.Argument(metavar="ID", help="The item's id. `orga knowledge search` shows it.", show_default=False)
     ],
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show an item in full, expired or not: what it says, whose it is, which run stored it.
+    """Show an item in full, expired or not: its text, its owner and the run that stored it.
 
     Example: orga knowledge show ID
     """
@@ -97,9 +98,9 @@ async def _show_conventions(
     return 0
 
 
-async def _search(wish: Recall, config: Path | None, *, as_json: bool) -> int:
+async def _search(request: Recall, config: Path | None, *, as_json: bool) -> int:
     async with open_store(config) as here:
-        found = await here.store.recall(wish)
+        found = await here.store.recall(request)
     _show_recalled(found, as_json=as_json)
     return 0
 
@@ -109,8 +110,8 @@ def _show_recalled(found: list[Recalled], *, as_json: bool) -> None:
         write_json([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
     elif not found:
         write_note(
-            "nothing fits that this reader may recall; what others own is found with --user, --tenant or --agent, "
-            "and `orga knowledge stats` shows what there is"
+            "this reader may recall nothing that matches; --user, --tenant or --agent search as another reader, "
+            "and `orga knowledge stats` counts all items"
         )
     for each in () if as_json else found:
         write_result(f"{each.score:.2f}  {headline(each.item)}", f"      {facts_line(each.item)}")
@@ -120,7 +121,7 @@ async def _show_item(item_id: str, config: Path | None, *, as_json: bool) -> int
     async with open_store(config) as here:
         item = await here.store.get(clean_text(item_id))
     if item is None:
-        raise UsageError(f"there is no item {item_id!r}; `orga knowledge search` shows ids")
+        raise UsageError(f"there is no item {item_id!r}. `orga knowledge search` shows ids")
     if as_json:
         write_json(item.model_dump(mode="json"))
         return 0
@@ -133,12 +134,12 @@ async def _show_item(item_id: str, config: Path | None, *, as_json: bool) -> int
 
 
 def parse_kinds(named: list[str]) -> tuple[KnowledgeKind, ...]:
-    """Return the kinds that are named.
+    """Return the named kinds, in the fixed order of all kinds.
 
     Raises:
-        UsageError: There is no such one.
+        UsageError: A name is not a kind.
     """
     for name in named:
         if name not in KINDS:
-            raise UsageError(f"--kind {name!r} is none of {', '.join(KINDS)}")
+            raise UsageError(f"--kind {name!r}: unknown kind. Use one of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in named)

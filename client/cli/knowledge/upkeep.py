@@ -1,4 +1,4 @@
-"""`orga knowledge stats` and `orga knowledge reindex`: what a store holds, and its indexes made anew."""
+"""`orga knowledge stats` counts the items of a store. `orga knowledge reindex` rebuilds its indexes."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +12,7 @@ from orga.workflows.types.text import full_field_text
 
 
 def stats(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Show where knowledge is kept, how much of each kind, and what is expired, contradicted, tainted or not indexed.
+    """Show where knowledge is stored, and count its items: by kind, expired, contradicted, tainted and not indexed.
 
     Example: orga knowledge stats
     """
@@ -20,9 +20,9 @@ def stats(*, json: Json = False, config: ConfigFile = None) -> int:
 
 
 def reindex(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Make the text index and the vectors anew, with the embedder that is configured now.
+    """Rebuild the text index and the vectors with the embedder that is configured now.
 
-    Stopped in the middle, it goes on where it was when it is called again.
+    If it is stopped, the same command continues.
 
     Example: orga knowledge reindex
     """
@@ -43,11 +43,11 @@ async def _stats(config: Path | None, *, as_json: bool) -> int:
     )
     if facts.unindexed:
         write_note(
-            f"{facts.unindexed:,} have no vectors of the embedder that is configured: they are found by their words "
-            "alone until: orga knowledge reindex"
+            f"{facts.unindexed:,} items have no vectors of the configured embedder, so only their words are searched; "
+            "to index them: orga knowledge reindex"
         )
     if facts.expired:
-        write_note("what has expired is recalled no more, and stays until: orga knowledge forget --expired")
+        write_note("expired items are not recalled; to erase them: orga knowledge forget --expired")
     return 0
 
 
