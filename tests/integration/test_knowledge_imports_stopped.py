@@ -95,7 +95,7 @@ def test_a_person_sees_how_far_an_import_is_and_is_asked_before_anything_is_forg
         assert len(stored(orga.folder)) == ITEMS
         with at_a_terminal(orga, *forgetting) as terminal:
             terminal.shows(r"and 2,995 more")
-            terminal.shows(r"Forget 3,000 memories, for ever\? \[y/N\]")
+            terminal.shows(r"Erase 3,000 memories for ever\? \[y/N\]")
             if answer is None:
                 terminal.process.send_signal(signal.SIGINT)
             else:
