@@ -182,8 +182,8 @@ class KnowledgeConfig(CheckedInput):
     dsn: Annotated[str, BeforeValidator(_checked_variable)] = DSN_VARIABLE
     """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
     embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = "hashing"
-    """What turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), or `provider:model`, as
-    `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
+    """The embedder, which turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), or
+    `provider:model`, as `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
 
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]

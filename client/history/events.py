@@ -107,7 +107,7 @@ NO_RESET = "no reset was made here"
 
 
 UNRECORDED = "an earlier attempt failed; no history holds how"
-"""For a local activity that was retried within its workflow task, and for any retry on Temporal's test server."""
+"""The failure of a local activity that was retried within its task, and of any retry on Temporal's test server."""
 
 
 class _OpenActivity(NamedTuple):

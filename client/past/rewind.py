@@ -48,8 +48,8 @@ class RunStaysFrozen(OrgaError):
 
     def __init__(self, workflow_id: str, error: RPCError) -> None:
         super().__init__(
-            f"run {workflow_id!r} stands still, since the server answers {error.status.name.lower()}: {error.message}; "
-            "rewind it again with the same command: that lets it go on"
+            f"run {workflow_id!r} is frozen, since the server answers {error.status.name.lower()}: {error.message}; "
+            "rewind it again with the same command to unfreeze it"
         )
 
 
@@ -117,7 +117,7 @@ def pending_reset_base(events: Sequence[HistoryEvent]) -> str:
 
 
 async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
-    """Send the signal to a run whose reset to this boundary was interrupted. Return its run id, or """ ""
+    """Send the signal to a run whose reset to this boundary was interrupted. Return its run id, or nothing."""
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
     events = history.events

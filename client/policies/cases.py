@@ -75,7 +75,7 @@ class PolicyCase(CheckedInput):
     """Ids of all policies that decide, in any order."""
     expect_approvers: tuple[str, ...] | None = None
     expect_tools: tuple[str, ...] | None = None
-    """For a delegation: the tools that the other agent may use."""
+    """The tools that the other agent may use, in a delegation."""
     expect_reason: str = ""
     """Text that the reason must contain."""
 

@@ -30,7 +30,7 @@ class GuardedFold(Generic[T]):
     def __init__(self, feed: Callable[[Happening], Iterable[T]]) -> None:
         self.found: list[T] = []
         self.fault = ""
-        """Where and why it ended early, or ""."""
+        """The place and reason of an early end, or ""."""
         self._feed = feed
 
     def feed(self, happening: Happening, place: str) -> None:

@@ -56,8 +56,9 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *watching:
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if outcome.replay_failure is not None:
         return ReplayOutcome(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
-    said = ending.payloads
-    return ReplayOutcome("", None if said is None else values.converter.payload_converter.from_payloads(said))
+    payloads = ending.payloads
+    converter = values.converter.payload_converter
+    return ReplayOutcome("", None if payloads is None else converter.from_payloads(payloads))
 
 
 def progress_observer(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:

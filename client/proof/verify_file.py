@@ -70,6 +70,6 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
 
 def _missing_signature(file: JournalFile) -> str:
     if file.head is None or not file.head.signature:
-        return "nobody signed it: who can change the file can make all of it anew"
+        return "nobody signed it: whoever can change the file can forge all of it"
     key = file.head.head.key_id
     return f"it is signed by key {key}, and no key is trusted here: give it with --key, or [audit] trusted_keys"

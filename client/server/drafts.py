@@ -1,6 +1,6 @@
-"""Files that are written beside the one that they become: whoever reads it sees the old one or the new, never a part.
+"""Writes files through a draft next to them, so that a reader sees the old file or the new one, but never a part.
 
-Nobody can leave a link under a draft's name, which is random, and only its owner may read it.
+A draft's name is random, so nobody can place a link there. Only its owner can read it.
 """
 
 import os
@@ -20,7 +20,7 @@ class Draft:
     place: Path
 
     def become(self, path: Path) -> None:
-        """Take the place of that file, or of a link, once the disk has all of it."""
+        """Replace that file, or a link, once the whole draft is on disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.place.replace(path)
@@ -28,7 +28,7 @@ class Draft:
 
 @contextmanager
 def draft_next_to(path: Path) -> Generator[Draft]:
-    """Yield a draft in the folder of `path`; it is removed if it becomes no file.
+    """Yield a draft in the folder of `path`. It is removed unless it becomes a file.
 
     Raises:
         OSError: It cannot be written there.
@@ -43,10 +43,10 @@ def draft_next_to(path: Path) -> Generator[Draft]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file as a whole.
+    """Write a whole file.
 
     Raises:
-        OSError: It cannot be written there; the one before is as it was.
+        OSError: It cannot be written there. The previous file is unchanged.
     """
     with draft_next_to(path) as draft:
         draft.file.write(content)

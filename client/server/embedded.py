@@ -1,4 +1,4 @@
-"""The embedded server: one for each user of a machine, shared by all commands. It ends when nobody uses it."""
+"""The embedded server: one per user of a machine, shared by all commands. It ends when nobody uses it."""
 
 import asyncio
 import os
@@ -35,10 +35,10 @@ TERMINATE_TIMEOUT_S = 10.0
 
 
 def stop_server(home: Home) -> ServerRecord | None:
-    """Stop the server that runs, or that a killed supervisor left, and clean up its record; return that.
+    """Stop the running server, or one that a killed supervisor left, remove its record and return it.
 
-    The held lock proves that the recorded process is the server and not another one under its old number.
-    A removed record tells a supervisor that the end of the server is wanted.
+    The held lock proves that the recorded process is the server, and not another process with its old number. The
+    removed record signals to a supervisor that the server is meant to end.
     """
     record: ServerRecord | None = None
     deadline = time.monotonic() + TERMINATE_TIMEOUT_S
@@ -79,17 +79,17 @@ DYNAMIC_CONFIG = (
 )
 
 ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
-"""All that the server sees of our environment: it outlives the command whose keys stand there."""
+"""The only variables that the server inherits. It outlives the command, whose environment may hold keys."""
 
 
 def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
-    """Start supervisor and server after clearing what killed ones left; False when another supervisor lives.
+    """Start supervisor and server, after cleaning up after killed ones. Return False if another supervisor lives.
 
-    The lock is taken here and lives on in the supervisor, which inherits it: there is no moment without it. The same
-    holds for the claims of the ports.
+    The lock is taken here and inherited by the supervisor, so it is held without interruption. So are the claims of
+    ports.
 
     Raises:
-        ServerUnavailable: No port is free, or what was left cannot be stopped.
+        ServerUnavailable: No port is free, or a leftover server cannot be stopped.
     """
     lock = try_lock(home.supervisor_lock)
     if lock is None:
@@ -109,9 +109,9 @@ def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
 
 @contextmanager
 def _claimed_ports(home: Home) -> Generator[list[Claim]]:
-    """Stop a server that was left, and claim the ports of the last one: clients and links find the next server there.
+    """Stop a leftover server and claim its ports, so that clients and links find the next server there.
 
-    The numbers are locked before it ends, so that no other server of ours takes them in between.
+    The ports are locked before it ends, so that no other server of ours takes them in between.
     """
     locks, numbers = cache_folder() / "ports", _last_ports(home)
     held = [number_lock(number, locks) for number in numbers]
@@ -170,14 +170,14 @@ START_TIMEOUT_S = 60.0
 
 
 async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
-    """Return the running server, or start one. Hold a `lease` around the use of it.
+    """Return the running server, or start one. Use it within a `lease`.
 
     Args:
-        report: Is told what takes long.
-        idle_s: How long a server that is started here stays without a lease.
+        report: Called with a line about each step that takes long.
+        idle_s: Seconds without a lease after which a server that is started here stops.
 
     Raises:
-        ServerUnavailable: No executable, no folder to write to, no free port, or the server died.
+        ServerUnavailable: There is no executable, no writable folder or no free port, or the server died.
     """
     home = prepare_home()
     while True:
@@ -196,14 +196,14 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
 
 
 def running() -> Endpoint | None:
-    """Return the embedded server if it is up; start nothing."""
+    """Return the embedded server if it is running. Start nothing."""
     home = server_home()
     record = read_record(home.record)
     return record.endpoint if record and record.ready and is_locked(home.server_lock) else None
 
 
 def stop_embedded_server() -> bool:
-    """Stop the embedded server, used or not, and return whether there was one. Its runs stay in the database."""
+    """Stop the embedded server, even if it is in use. Return whether there was one. Its runs stay in the database."""
     home = server_home()
     stopped = stop_server(home) is not None
     deadline = time.monotonic() + 15
@@ -213,7 +213,7 @@ def stop_embedded_server() -> bool:
 
 
 async def _wait_for_answer(home: Home) -> ServerRecord | None:
-    """Wait for the server while its supervisor lives; None when that ended first."""
+    """Wait for the server while its supervisor lives. Return None if the supervisor ended first."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while is_locked(home.supervisor_lock):
         record = read_record(home.record)
@@ -229,11 +229,13 @@ async def _wait_for_answer(home: Home) -> ServerRecord | None:
 
 
 async def _register_attributes(endpoint: Endpoint) -> None:
-    """Register what an older database lacks: the server takes the attributes of its flags into a new one only."""
+    """Register what an older database lacks. The server applies the attributes in its flags only to a new database."""
     await register_missing(await Client.connect(endpoint.address, namespace=endpoint.namespace))
 
 
 def _death_error(home: Home) -> ServerUnavailable:
     lines = home.log.read_text(errors="replace").splitlines() if home.log.exists() else []
     last = " | ".join([line.strip()[:300] for line in lines if line.strip()][-3:])
-    return ServerUnavailable(f"the Temporal server died at its start ({last or 'it said nothing'})", f"see {home.log}")
+    return ServerUnavailable(
+        f"the Temporal server died at its start ({last or 'it printed nothing'})", f"see {home.log}"
+    )

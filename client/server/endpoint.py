@@ -1,4 +1,4 @@
-"""A Temporal server to talk to, or the reason why there is none."""
+"""A Temporal server to connect to, or the reason why there is none."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from orga.client.errors import OrgaError
 
 Report = Callable[[str], None]
-"""Takes one line of progress for people."""
+"""Receives one line of progress for people."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a server answers. `ui` is None when we do not know its web interface."""
+    """The address of a server. `ui` is None if its web interface is unknown."""
 
     address: str
     ui: str | None = None
@@ -20,7 +20,7 @@ class Endpoint:
 
 
 class ServerUnavailable(OrgaError):
-    """No server can be had. The text is one line: the cause, then what to do."""
+    """No server is available. The text is one line: the cause, then the remedy."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause}; {remedy}")

@@ -20,52 +20,52 @@ class Home:
 
     @property
     def database(self) -> Path:
-        """SQLite; every run, its history included."""
+        """SQLite database of all runs and their histories."""
         return self.folder / "temporal.db"
 
     @property
     def record(self) -> Path:
-        """What `record.py` reads and writes."""
+        """The record of the running server (`record.py`)."""
         return self.folder / "server.json"
 
     @property
     def ports(self) -> Path:
-        """The ports of the last server, as text by `server` and `ui`: the next one takes the same."""
+        """The ports of the last server, as text under `server` and `ui`. The next server takes the same."""
         return self.folder / "ports.json"
 
     @property
     def trust(self) -> Path:
-        """What `orga.client.config.trust.store` reads and writes."""
+        """The trusted configurations (`orga.client.config.trust.store`)."""
         return self.folder / "trust.json"
 
     @property
     def engines(self) -> Path:
-        """What `orga.client.workers.engine_memory` reads and writes."""
+        """The last engine of each configuration (`orga.client.workers.engine_memory`)."""
         return self.folder / "engines.json"
 
     @property
     def holds(self) -> Path:
-        """What `orga.client.workers.held_loops` reads and writes."""
+        """Blocked event loops of workers (`orga.client.workers.held_loops`)."""
         return self.folder / "holds.json"
 
     @property
     def typed(self) -> Path:
-        """What was typed into `orga chat`, for its line to bring back."""
+        """The input history of `orga chat`."""
         return self.folder / "chat_history"
 
     @property
     def knowledge(self) -> Path:
-        """Folder of the stores that no configuration has a place for, one for each folder that runs work in."""
+        """Folder of the knowledge stores without a configured path, one for each folder that runs work in."""
         return self.folder / "knowledge"
 
     @property
     def log(self) -> Path:
-        """Output of supervisor and server; the one before it is `server.log.1`."""
+        """Output of supervisor and server. The previous one is `server.log.1`."""
         return self.folder / "server.log"
 
     @property
     def ahead_lock(self) -> Path:
-        """Held by the command that has begun a worker ahead of its order: one at a time does."""
+        """Held by the command that starts a worker before it knows the order. Only one command at a time does that."""
         return self.folder / "ahead.lock"
 
     @property
@@ -93,7 +93,7 @@ def server_home() -> Home:
 
 
 def prepare_home() -> Home:
-    """Return the state folder, made and tried; it is the user's alone, since histories hold conversations."""
+    """Return the state folder, created and writable. It is private to the user: histories contain conversations."""
     home = server_home()
     try:
         home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,20 +107,20 @@ def prepare_home() -> Home:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be downloaded or built again."""
+    """Return the folder for things that can be downloaded or built again."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return user_path(cache) / "orga"
 
 
 class UnreadableTable(OrgaError):
-    """A table that somebody has to look at."""
+    """A table is damaged, and a person has to look at it."""
 
 
 def read_table(path: Path) -> dict[str, str]:
-    """Return the table; an empty one where none is.
+    """Return the table, or an empty one if the file does not exist.
 
     Raises:
-        UnreadableTable: It is there and cannot be read.
+        UnreadableTable: The file exists but cannot be read.
     """
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
@@ -134,6 +134,6 @@ def read_table(path: Path) -> dict[str, str]:
 
 
 def write_table(path: Path, table: dict[str, str]) -> None:
-    """Replace the table; who reads it meanwhile sees the old one or the new."""
+    """Replace the table. A concurrent reader sees the old or the new one."""
     prepare_home()
     write_atomically(path, json.dumps(table, indent=1, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""The `temporal` executable: named, on PATH, in our cache, else downloaded or built into the cache, once."""
+"""Finds the `temporal` executable: named, on PATH or in our cache. Else it is downloaded or built into the cache."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ async def locate(report: Report) -> Path:
     Order: `ORGA_TEMPORAL_CLI`, PATH, our cache, the archive of a release, a build with Go.
 
     Raises:
-        ServerUnavailable: With what failed in each way, and what to do.
+        ServerUnavailable: All ways failed. The text has the reason of each, and the remedy.
     """
     if named := os.environ.get("ORGA_TEMPORAL_CLI"):
         return _named_executable(named)
@@ -53,9 +53,9 @@ async def _obtain_release(target: Path, report: Report) -> None:
 
 @asynccontextmanager
 async def _machine_lock(lock: Path, report: Report) -> AsyncGenerator[None]:
-    """Hold the machine-wide lock: two commands do not build at once."""
+    """Hold the machine-wide lock, so that two commands do not build at once."""
     while (descriptor := try_lock(lock)) is None:
-        report("waiting for another command that fetches the Temporal server…")
+        report("waiting for another command that is fetching the Temporal server…")
         await asyncio.sleep(1)
     try:
         yield

@@ -1,6 +1,6 @@
-"""Locks on files (flock). The kernel gives them back however their holder dies, so none can be stale.
+"""Locks on files (flock). The kernel releases them however their holder dies, so no lock can be stale.
 
-A lock belongs to the open file: a child that inherits the descriptor holds it too, as long as it lives.
+A lock belongs to the open file. A child that inherits the descriptor holds it too, while it lives.
 """
 
 import fcntl
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def open_lock_file(path: Path) -> int:
-    """Return a descriptor to lock. It is closed on exec unless it is passed on by name (`pass_fds`)."""
+    """Return a descriptor to lock. It is closed on exec unless it is listed in `pass_fds`."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def acquire_lock(path: Path, *, shared: bool = False) -> int:
-    """Return the descriptor that holds the lock, after waiting for it. `os.close` gives the lock back."""
+    """Wait for the lock and return the descriptor that holds it. `os.close` releases it."""
     descriptor = open_lock_file(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
@@ -25,7 +25,7 @@ def acquire_lock(path: Path, *, shared: bool = False) -> int:
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Return the descriptor that holds the lock, or None when another one has it."""
+    """Return the descriptor that holds the lock, or None if somebody else has it."""
     descriptor = open_lock_file(path)
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -36,7 +36,9 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether someone holds the lock for itself alone. Asking is shared: two who ask see no one."""
+    """Return whether somebody holds the lock exclusively. The check takes it shared, so two checks do not disturb each
+    other.
+    """
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True)

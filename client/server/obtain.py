@@ -1,6 +1,6 @@
-"""Two ways to get the `temporal` executable, each held against a checksum: the release's archive, and a build with Go.
+"""Two ways to get the `temporal` executable, both with a checksum: the archive of the release, and a build with Go.
 
-Both work in a folder beside the target and move the finished file: whatever ends them, there is never half a file.
+Both work in a folder next to the target and then move the finished file, so an interruption never leaves half a file.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from orga.client.server.endpoint import Report
 from orga.own_code import ROOT, installed_program
 
 VERSION = "1.5.1"
-"""Of the command. The sources of later ones carry a `replace` directive, which `go install` refuses."""
+"""Version of the command. The sources of later ones have a `replace` directive, which `go install` refuses."""
 
 ADDRESS = f"https://github.com/temporalio/cli/releases/download/v{VERSION}/temporal_cli_{VERSION}_"
 
@@ -33,23 +33,23 @@ ARCHIVES = {
 """Name and SHA-256 of the archive for each system and machine."""
 
 MAX_BYTES = 200_000_000
-"""Of an archive; it has some 50 MB."""
+"""Limit for an archive, which has about 50 MB."""
 
 SILENCE_S = 10.0
-"""After which a server that says nothing is given up."""
+"""Seconds without data after which a download is given up."""
 
 
 class NoRelease(Exception):
-    """The archive cannot be had, or is not the one that was published; the text is a clause that says why."""
+    """The archive is unavailable, or not the published one. The text is a clause with the reason."""
 
 
 async def unpacked_release(folder: Path) -> Path:
-    """Return the command, from the archive for this machine.
+    """Return the command, unpacked from the archive for this machine.
 
     Raises:
-        NoRelease: With the reason; nothing that was not checked has been unpacked.
+        NoRelease: The text has the reason. Nothing is unpacked before its checksum is right.
     """
-    import httpx  # most commands find the server as it is, and never speak HTTP
+    import httpx  # most commands find an installed server and need no HTTP
 
     machine = platform.system(), platform.machine()
     if machine not in ARCHIVES:
@@ -66,7 +66,7 @@ async def unpacked_release(folder: Path) -> Path:
 
 
 async def _save_archive(address: str, archive: Path) -> str:
-    """Save what stands there; return its SHA-256."""
+    """Save the response as a file and return its SHA-256."""
     import httpx
 
     digest, size = sha256(), 0
@@ -103,11 +103,11 @@ REPORT_EVERY_S = 5.0
 
 
 class ObtainFailed(Exception):
-    """One way failed; the text is a clause that says how."""
+    """One way failed. The text is a clause with the reason."""
 
 
 async def downloaded(target: Path, report: Report) -> None:
-    """Download the release's archive, and bring the command in it to `target` once its checksum is right."""
+    """Download the archive, and move the command in it to `target` if the checksum is right."""
     with _temporary_folder(target) as folder:
         telling = asyncio.create_task(_report_progress("downloading the Temporal server, once", report))
         try:
@@ -123,7 +123,7 @@ async def downloaded(target: Path, report: Report) -> None:
 
 
 async def build_release(target: Path, report: Report) -> None:
-    """Build the pinned version with the Go toolchain to `target`."""
+    """Build the pinned version with the Go toolchain at `target`."""
     go = installed_program("go")
     if go is None:
         raise ObtainFailed("there is no Go 1.25 or later to build it with")
@@ -139,7 +139,7 @@ async def build_release(target: Path, report: Report) -> None:
 
 @contextmanager
 def _temporary_folder(target: Path) -> Generator[Path]:
-    """Make a folder beside `target` and leave none, not even those of a build that was killed."""
+    """Create a temporary folder next to `target`. Folders of killed builds are removed, too."""
     for stale in target.parent.glob(".obtain-*"):
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".obtain-", dir=target.parent, ignore_cleanup_errors=True) as folder:
@@ -167,7 +167,7 @@ async def _run(command: list[str], environment: dict[str, str], doing: str, repo
     )
     telling = asyncio.create_task(_report_progress(doing, report))
     try:
-        process = await asyncio.shield(starting)  # cancelled meanwhile, it would end the process and leave its children
+        process = await asyncio.shield(starting)  # a cancellation here would end the process but not its children
         async with asyncio.timeout(BUILD_TIMEOUT_S):
             _, errors = await process.communicate()
     except TimeoutError as error:
@@ -181,7 +181,7 @@ async def _run(command: list[str], environment: dict[str, str], doing: str, repo
 
 async def _end_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # the compilers that Go started, too
+        os.killpg(process.pid, signal.SIGKILL)  # this includes the compilers that Go has started
     await process.wait()
 
 

@@ -1,4 +1,4 @@
-"""Is there a worker? Who polls a task queue, as the server remembers it."""
+"""The workers that poll a task queue, as the server remembers them."""
 
 import os
 import socket
@@ -20,13 +20,13 @@ POLICY_MARK = "."
 POLICY_CHARS = 6
 
 RECENT = timedelta(seconds=60)
-"""A long poll lasts as long, so a worker that lives was seen within it."""
+"""A long poll lasts this long, so a live worker was seen within it."""
 
 
 async def describe_queue(client: Client, task_queue: str) -> DescribeTaskQueueResponse | None:
-    """Return what the server says of the queue's workflow tasks.
+    """Return the server's description of the queue's workflow tasks.
 
-    None where it does not tell, as Temporal's test server.
+    None if the server does not support that, like Temporal's test server.
     """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
@@ -42,7 +42,7 @@ async def describe_queue(client: Client, task_queue: str) -> DescribeTaskQueueRe
 
 
 def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
-    """Return the workers that poll, those known to be dead left out."""
+    """Return the workers that poll, without those known to be dead."""
     oldest = datetime.now(UTC) - RECENT
     return [
         poller
@@ -52,47 +52,47 @@ def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
 
 
 async def poller_identities(client: Client, task_queue: str) -> list[str] | None:
-    """Return the identities of the workers that poll for workflows; None where the server does not tell."""
+    """Return the identities of the workers that poll for workflows, or None if the server does not report them."""
     answer = await describe_queue(client, task_queue)
     return None if answer is None else [poller.identity for poller in live_pollers(answer)]
 
 
 async def may_be_polled(client: Client, task_queue: str) -> bool:
-    """Return whether a worker may be there: not where the server says that none polls."""
+    """Return whether a worker may be running. False only if the server reports that none polls."""
     return await poller_identities(client, task_queue) != []
 
 
 def own_identity(pid: int) -> str:
-    """Return how the identity of a process of this machine begins."""
+    """Return the first part of the identity of a process on this machine."""
     return f"{pid}@{socket.gethostname()}"
 
 
 def identity_suffix(place: Workplace, policy: str = "") -> str:
-    """Return how it ends: with the digest of the configuration, and the policy of a worker that others may join.
+    """Return the last part: the digest of the configuration, and for a shared queue the worker's policy.
 
-    Short, since it stands in most events of a history.
+    It is short, because it is part of most events of a history.
     """
     return f"{MARK}{own_digest(place)}" + (f"{POLICY_MARK}{short_policy(policy)}" if policy else "")
 
 
 def own_digest(place: Workplace) -> str:
-    """Return the digest of a place's configuration as identities show it."""
+    """Return the digest of a workplace's configuration, as identities contain it."""
     return place.digest[:DIGEST_CHARS] or NO_CONFIG
 
 
 def config_digest(identity: str) -> str | None:
-    """Return the digest of the configuration that a worker started with, None where it does not say."""
+    """Return the digest of the configuration that a worker started with, or None if its identity has none."""
     found = identity.rpartition(MARK)[2].partition(POLICY_MARK)[0] if MARK in identity else ""
     return found or None
 
 
 def identity_policy(identity: str) -> str:
-    """Return the policy that a worker judges by, as `short_policy` does; "" where it does not say."""
+    """Return a worker's policy in the form of `short_policy`, or "" if its identity has none."""
     return identity.rpartition(MARK)[2].partition(POLICY_MARK)[2] if MARK in identity else ""
 
 
 def short_policy(policy: str) -> str:
-    """Return what `policy_text` returns with shorter digests."""
+    """Return a policy of `policy_text` with shorter digests."""
     engine, *digests = policy.split(":")
     return ":".join([engine, *(digest[:POLICY_CHARS] for digest in digests)])
 
@@ -103,7 +103,7 @@ def is_of_process(identity: str, pid: int) -> bool:
 
 
 def may_live(identity: str) -> bool:
-    """Return False for a process of this machine that is gone: the server lists a killed worker for a minute."""
+    """Return False for a dead process of this machine. The server lists a killed worker for a minute."""
     pid, at, host = identity.partition(MARK)[0].partition("@")
     if not at or not pid.isdigit() or host != socket.gethostname():
         return True

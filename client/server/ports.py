@@ -1,7 +1,7 @@
-"""Ports for a server: the preferred one, or the next that nobody uses.
+"""Ports for a server: the preferred one, or the next that is free.
 
-A port that is free can be taken before the server binds it. Between our own servers a lock on the number settles that;
-a server that finds its port taken by another program ends at once and says so in its log.
+A free port can be taken before the server binds it. Between our own servers, a lock on the number prevents that. A
+server whose port was taken by another program ends at once and logs the reason.
 """
 
 import os
@@ -13,35 +13,35 @@ from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.locks import try_lock
 
 HOST = "127.0.0.1"
-"""What embedded servers listen on: nobody but this machine reaches them."""
+"""The address that embedded servers listen on. Only this machine reaches them."""
 
 TRIES = 200
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A port number, ours as long as the descriptor stays open, in this process or in a child that inherits it."""
+    """A port number that is ours while the descriptor is open, in this process or in a child that inherits it."""
 
     port: int
     descriptor: int
 
 
 def number_lock(port: int, locks: Path) -> int | None:
-    """Return the descriptor that claims a number, free or not; None when another server of ours claimed it."""
+    """Return the descriptor that claims a number, free or not, or None if another server of ours has claimed it."""
     locks.mkdir(parents=True, exist_ok=True)
     return try_lock(locks / f"{port}.lock")
 
 
 def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Claim:
-    """Return the first port from `preferred` on that is free and that no other server of ours claimed.
+    """Return the first port from `preferred` on that is free and not claimed by another server of ours.
 
     Args:
-        preferred: The first to try.
+        preferred: The first port to try.
         locks: Folder of the locks on numbers.
-        lock: That on `preferred`, where it is ours already; it is handed over.
+        lock: An existing lock on `preferred`, which is passed on to the claim.
 
     Raises:
-        ServerUnavailable: None is free.
+        ServerUnavailable: No port is free.
     """
     for port in range(preferred, min(preferred + TRIES, 65_536)):
         descriptor = lock if lock is not None and port == preferred else number_lock(port, locks)
@@ -57,7 +57,7 @@ def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Cla
 
 
 def free_port() -> int:
-    """Return a port that is free now; for a server that starts at once."""
+    """Return a port that is free now, for a server that starts at once."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return probe.getsockname()[1]

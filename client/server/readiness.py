@@ -1,4 +1,4 @@
-"""Does a server answer yet, and if not, what keeps it from doing so?"""
+"""Checks whether a server answers, and if not, finds the reason."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from orga.client.server.endpoint import ServerUnavailable
 
 
 async def silence_reason(address: str, timeout_s: float = 2.0) -> str | None:
-    """Return None when a Temporal server answers at `address`, else the reason in one line."""
+    """Return None if a Temporal server answers at `address`, else the reason in one line."""
     try:
         async with asyncio.timeout(timeout_s):
             return await _try_to_connect(address)
@@ -29,7 +29,7 @@ async def wait_until_ready(address: str, timeout_s: float) -> None:
     """Return once a server answers at `address`.
 
     Raises:
-        ServerUnavailable: None did within `timeout_s`.
+        ServerUnavailable: None answered within `timeout_s`.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -42,13 +42,13 @@ async def wait_until_ready(address: str, timeout_s: float) -> None:
 
 
 async def explain_failure(error: Exception, address: str) -> str:
-    """Return the cause; where the connection was closed, who is there is asked again in the words of the web."""
-    told = connect_failure(error)
-    return OTHER_SERVER if told == CONNECTION_CLOSED and await _is_web_server(address) else told
+    """Return the cause. If the connection was closed, an HTTP request checks for a web server."""
+    cause = connect_failure(error)
+    return OTHER_SERVER if cause == CONNECTION_CLOSED and await _is_web_server(address) else cause
 
 
 def connect_failure(error: Exception) -> str:
-    """Return the cause that the SDK's nested message ends in; never that message where a library wrote it."""
+    """Return the cause in the SDK's nested message. A library's own message is never returned."""
     text = str(error)
     for sign, cause in _CAUSES.items():
         if sign in text:
@@ -74,7 +74,7 @@ _PROBE_TIMEOUT_S = 2.0
 OTHER_SERVER = "something other than a Temporal server answers"
 
 CONNECTION_CLOSED = "it closes the connection without an answer"
-"""So do a server that is ending, and a web server whose own answer came too late to be read."""
+"""The symptom of a server that is stopping, and of a web server whose answer came too late to be read."""
 
 _CAUSES = {
     "Connection refused": "connection refused",

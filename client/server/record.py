@@ -1,6 +1,6 @@
-"""`server.json`: what the running embedded server is, for every command of this user.
+"""`server.json`: a description of the running embedded server for all commands of this user.
 
-It is a note, no proof: that the server lives is told by its lock.
+It is no proof that the server lives. Its lock is.
 """
 
 import json
@@ -18,7 +18,7 @@ from orga.client.server.locks import acquire_lock, try_lock
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """A server process. `ready` once it has bound its ports."""
+    """A server process. `ready` is True once it has bound its ports."""
 
     pid: int
     host: str
@@ -30,12 +30,12 @@ class ServerRecord:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where commands find it."""
+        """The endpoint for commands."""
         return Endpoint(f"{self.host}:{self.port}", f"http://{self.host}:{self.ui_port}", "default", embedded=True)
 
 
 def read_record(path: Path) -> ServerRecord | None:
-    """Return the record, or None when there is none that this version understands; unknown keys are ignored."""
+    """Return the record, or None if there is none that this version understands. Unknown keys are ignored."""
     try:
         written = json.loads(path.read_bytes())
         return ServerRecord(**{field.name: written[field.name] for field in fields(ServerRecord)})
@@ -44,16 +44,16 @@ def read_record(path: Path) -> ServerRecord | None:
 
 
 def write_record(path: Path, record: ServerRecord) -> None:
-    """Replace the record as a whole: a reader never sees half of it."""
+    """Replace the whole record. A reader never sees half of it."""
     write_atomically(path, json.dumps(asdict(record), indent=1).encode())
 
 
 @contextmanager
 def lease() -> Generator[None]:
-    """Keep the embedded server up. Take it before `ensure_server`.
+    """Keep the embedded server running. Take the lease before `ensure_server`.
 
-    While an idle server is being stopped this waits, for a second or two, until it is gone; `ensure_server` then
-    starts the next one.
+    If an idle server is being stopped, this waits for a second or two until it is gone. `ensure_server` then starts the
+    next one.
     """
     descriptor = acquire_lock(prepare_home().leases_lock, shared=True)
     try:
@@ -63,5 +63,5 @@ def lease() -> Generator[None]:
 
 
 def try_lock_leases(home: Home) -> int | None:
-    """Return a lock that keeps new leases waiting, or None while there are any."""
+    """Return a lock that makes new leases wait, or None if there are leases."""
     return try_lock(home.leases_lock)

@@ -1,4 +1,4 @@
-"""Which server: the configured one, else the embedded one."""
+"""Chooses the server: the configured one, else the embedded one."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ EMBEDDED_NAMESPACE = "default"
 
 
 async def resolve_endpoint(configured: str | None, report: Report, *, namespace: str | None = None) -> Endpoint:
-    """Return a server that answers, and start the embedded one only when none is configured.
+    """Return a server that answers. The embedded one is started only if none is configured.
 
-    `configured` wins over `TEMPORAL_ADDRESS`, that over the profile (`TEMPORAL_PROFILE`, else `default`) of
-    Temporal's own configuration file; likewise `namespace`.
+    `configured` overrides `TEMPORAL_ADDRESS`, which overrides the profile (`TEMPORAL_PROFILE`, else `default`) in
+    Temporal's own configuration file. The same holds for `namespace`.
 
     Raises:
-        ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
-        ConfigError: A namespace is named, and no server; or what is named is no address.
+        ServerUnavailable: The configured server does not answer, or the embedded one cannot be started.
+        ConfigError: A namespace is named without a server, or the address is invalid.
     """
     options = _standard_options()
     address = configured or options.get("target_host")
@@ -49,12 +49,12 @@ def names_server(configured: str | None) -> bool:
 
 
 def standard_address(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, in this environment unless given."""
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, by default in this environment."""
     return _standard_options(environment).get("target_host")
 
 
 def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
-    """Return arguments for `Client.connect`; credentials of the environment go to a configured server only."""
+    """Return arguments for `Client.connect`. Credentials from the environment are sent only to a configured server."""
     options = ClientConnectConfig() if endpoint.embedded else _standard_options()
     options["target_host"] = endpoint.address
     options["namespace"] = endpoint.namespace
@@ -62,7 +62,7 @@ def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
 
 
 def _embedded_ui(address: str) -> str | None:
-    """Return where the UI is, where the server that is named is the embedded one, which runs."""
+    """Return the UI's address if the named server is the running embedded one."""
     with suppress(ServerUnavailable):
         ours = running()
         if ours is not None and ours.address == address.replace("localhost:", "127.0.0.1:"):
@@ -80,7 +80,7 @@ def _require_no_scheme(address: str) -> None:
 
 
 def _require_no_namespace(configured: str | None, standard: str | None) -> None:
-    """Refuse a namespace without an address: whoever named it thinks of another server than the embedded one."""
+    """Refuse a namespace without an address, because its author must mean another server than the embedded one."""
     named = configured or standard
     if named and named != EMBEDDED_NAMESPACE:
         by = "[temporal] namespace" if configured else "TEMPORAL_NAMESPACE, or Temporal's profile,"

@@ -1,4 +1,4 @@
-"""Registration of the search attributes, on any server."""
+"""Registers our search attributes on any server."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ WITHOUT_ATTRIBUTES = "runs go on without them, and cannot be found by agent, pha
 
 
 class SearchAttributesRefused(OrgaError):
-    """The server does not let us register; the text names what an administrator has to do."""
+    """The server does not let us register. The text says what an administrator has to do."""
 
 
 class NoSearchAttributes(SearchAttributesRefused):
-    """The server has no such thing."""
+    """The server does not support search attributes."""
 
     def __init__(self) -> None:
         super().__init__(f"the server knows no search attributes, as Temporal's test server: {WITHOUT_ATTRIBUTES}")
@@ -35,8 +35,8 @@ async def missing_names(client: Client) -> list[str]:
     """Return the names that the client's namespace lacks.
 
     Raises:
-        SearchAttributesRefused: A name is taken by another type, or the server does not tell; `NoSearchAttributes`
-            where it has none.
+        SearchAttributesRefused: A name has another type, or the server does not report them. Its subclass
+            `NoSearchAttributes`: the server does not support them.
     """
     try:
         listed = await client.operator_service.list_search_attributes(
@@ -55,13 +55,13 @@ async def missing_names(client: Client) -> list[str]:
 
 
 async def are_usable(client: Client, report: Report) -> bool:
-    """Return whether runs can write all of them; what is in the way is reported, and costs runs nothing else."""
+    """Return whether runs can write all of them. An obstacle is reported and has no other effect on runs."""
     try:
         lacking = await missing_names(client)
     except NoSearchAttributes as error:
         report(str(error))
         return False
-    except SearchAttributesRefused as error:  # who may poll need not be allowed to list
+    except SearchAttributesRefused as error:  # a worker may be allowed to poll but not to list
         report(f"search attributes: {WITHOUT_ATTRIBUTES}; {error}")
         return False
     if lacking:
@@ -73,10 +73,10 @@ async def are_usable(client: Client, report: Report) -> bool:
 
 
 async def register_missing(client: Client) -> list[str]:
-    """Register what is missing and return its names; none when all are there.
+    """Register what is missing and return its names.
 
     Raises:
-        SearchAttributesRefused: We may not, or a name is taken by another type.
+        SearchAttributesRefused: Registration is not allowed, or a name has another type.
     """
     names = await missing_names(client)
     keys = [key for key in KEYS if key.name in names]

@@ -1,8 +1,8 @@
 """The parent of the embedded server: `python -m orga.client.server.supervisor`, detached, standard library only.
 
-It stops the server on SIGTERM and when no lease has existed for a while. A server that died while in use is started
-anew on the same ports, so that clients find it again. The lock that tells that a supervisor lives, and those that claim
-the ports, are inherited open from `launch.py` and end with this process.
+It stops the server on SIGTERM, and after a while without leases. If the server dies while it is in use, it is started
+again on the same ports, so that clients find it. The supervisor inherits its own lock and those of the ports from
+`embedded.py`, and they end with this process.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MAX_RESTARTS = 10
 
 @dataclass(frozen=True)
 class SupervisorOrders:
-    """What to run, where, and how long unused."""
+    """The command, the place, and the idle time of the server."""
 
     home: Home
     idle_s: float
@@ -44,7 +44,7 @@ class SupervisorOrders:
 
 
 class UnsafeServer(Exception):
-    """The server is too old to be closed to the pages of the web."""
+    """The server is so old that web pages could control it."""
 
     def __init__(self, orders: SupervisorOrders) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class UnsafeServer(Exception):
 
 
 async def supervise(orders: SupervisorOrders) -> None:
-    """Run the server until it is told to stop, is unused, or died with nobody to miss it."""
+    """Run the server until it is stopped, is idle, or died without users."""
     terminated = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, terminated.set)
@@ -87,7 +87,7 @@ def _in_use(home: Home) -> bool:
 
 
 async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
-    """Start the server with a lock that it keeps while it lives; it is noted before we let go of ours."""
+    """Start the server with a lock that it holds while it lives. Its record is written before we release ours."""
     lock = acquire_lock(orders.home.server_lock)
     try:
         command = (orders.executable, *orders.flags, *api.flags())
@@ -101,10 +101,10 @@ async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
 
 
 async def _wait_until_bound(server: Process, orders: SupervisorOrders, api: Api) -> None:
-    """Wait for the ports and note that the server is ready; give up when it ends or is told to.
+    """Wait for the ports and record that the server is ready. Give up if it ends or is to be stopped.
 
     Raises:
-        OpenToPages: Its HTTP API would obey any page of the web.
+        UnsafeServer: Its HTTP API would obey any web page.
     """
     while server.returncode is None and (record := read_record(orders.home.record)):
         with suppress(OSError):
@@ -129,7 +129,7 @@ async def _wait_for_end(server: Process, orders: SupervisorOrders, terminated: a
 
 
 async def _wait_until_unused(orders: SupervisorOrders) -> None:
-    """Return when there was no lease for `idle_s`. The lock taken then stays: a new lease waits until we are gone."""
+    """Return after `idle_s` without a lease. The lock is then kept, so that a new lease waits until we are gone."""
     used = time.monotonic()
     while True:
         lock = try_lock_leases(orders.home)
@@ -143,7 +143,7 @@ async def _wait_until_unused(orders: SupervisorOrders) -> None:
 
 
 async def _stop_server(server: Process) -> None:
-    """Let the server finish its writes; SQLite survives the kill that follows a refusal, too."""
+    """Let the server finish its writes, and kill it if it does not end. SQLite survives that, too."""
     with suppress(ProcessLookupError):
         server.terminate()
     try:
@@ -170,8 +170,8 @@ def _read_orders() -> SupervisorOrders:
 
 
 def main() -> None:
-    """Supervise, detached from who started this."""
-    if os.fork():  # the launcher waits for this process alone and keeps no child
+    """Supervise, detached from the launching process."""
+    if os.fork():  # the launcher waits only for this process and keeps no child
         os._exit(0)
     try:
         asyncio.run(supervise(_read_orders()))

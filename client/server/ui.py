@@ -1,7 +1,7 @@
-"""The Temporal UI of the embedded server: for people at this machine, closed to the pages of the web.
+"""The Temporal UI of the embedded server, for people at this machine but not for web pages.
 
 A page can send requests to any port of this machine, and can point a name of its own at that port (DNS rebinding) to
-read the answers. Temporal's UI answers every `Host`, so the embedded server runs without it. In its place:
+read the answers. Temporal's UI answers every `Host`, so the embedded server runs without it. Three parts replace it:
 
 | part | answers | why a page gets nowhere |
 | --- | --- | --- |
@@ -9,7 +9,7 @@ read the answers. Temporal's UI answers every `Host`, so the embedded server run
 | the server's HTTP API | this module | it answers one `Host` only, a random one |
 | a second, empty server | this module | its UI serves the same pages, and it holds no runs |
 
-The second server starts with the first look at the UI and ends when nobody has looked for a while.
+The second server starts when somebody first opens the UI, and ends when nobody has used it for a while.
 """
 
 import asyncio
@@ -28,32 +28,32 @@ from time import monotonic, sleep
 from orga.client.server.ports import HOST, free_port
 
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
-"""Names that no page can point elsewhere. The port does not matter: it may be forwarded."""
+"""Names that no page can redirect. The port does not matter, because it may be forwarded."""
 
 API = "/api/v1/"
 SETTINGS = "/api/v1/settings"
-"""Of the UI itself: the server's API does not have it."""
+"""Settings of the UI itself, which the server's API does not have."""
 
 JSON = "application/json+no-payload-shorthand"
-"""The form of the API that the UI reads."""
+"""The encoding of the API that the UI reads."""
 
 MAX_BODY_BYTES = 4_000_000
-"""As the server's API."""
+"""The limit of the server's API."""
 
 ANSWER_TIMEOUT_S = 150.0
-"""Longer than the server holds a poll."""
+"""Seconds, longer than the server holds a poll."""
 
 PAGES_TIMEOUT_S = 30.0
 PAGES_IDLE_S = 600.0
 
 UNTIL_CLOSED = '"$@" & read -r _; kill -9 $!; wait'
-"""Runs a command until the standard input is closed: however the supervisor dies, its end of the pipe closes."""
+"""Runs a command until its standard input closes. That happens however the supervisor dies."""
 
 _HOP_BY_HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host"})
 
 
 class Api:
-    """The HTTP API of a server that is about to start; it answers nobody but us."""
+    """The HTTP API of a server that is about to start. It answers only us."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -64,7 +64,7 @@ class Api:
         return ["--http-port", str(self.port), *_closing_flags(self.host)]
 
     def is_closed(self) -> bool:
-        """Return whether the API refuses another `Host`; False for a server that is too old to.
+        """Return whether the API refuses another `Host`. A server that is too old does not.
 
         Raises:
             OSError: It does not answer.
@@ -82,15 +82,15 @@ def _unknown_host() -> str:
 
 
 def _closing_flags(host: str) -> list[str]:
-    """Return the flags that close a server's HTTP API; Nexus has routes there that check no `Host`."""
+    """Return the flags that close a server's HTTP API. Nexus is disabled because its routes do not check `Host`."""
     settings = f'frontend.httpAllowedHosts=["{host}"]', "system.enableNexus=false"
     return [flag for setting in settings for flag in ("--dynamic-config-value", setting)]
 
 
 def refusal_reason(method: str, headers: Message) -> str:
-    """Return why a request is refused, "" for one that a person or the UI itself has sent.
+    """Return why a request is refused, or "" if a person or the UI itself has sent it.
 
-    Browsers set these three headers by themselves: no script of a page can change them.
+    Browsers set these three headers themselves, and no script of a page can change them.
     """
     hosts = headers.get_all("Host", [])
     if len(hosts) != 1 or not OWN_HOST.fullmatch(hosts[0]):
@@ -118,7 +118,7 @@ class Pages:
         self._rest: threading.Timer | None = None
 
     def port(self) -> int:
-        """Return where the pages are served, after starting their server if necessary.
+        """Return the port of the pages, after starting their server if necessary.
 
         Raises:
             OSError: It does not start.
@@ -135,7 +135,7 @@ class Pages:
             return self._port
 
     def stop(self) -> None:
-        """Stop their server."""
+        """Stop the server of the pages."""
         with self._lock:
             self._end()
 
@@ -169,7 +169,7 @@ def _is_answering(port: int) -> bool:
 
 @contextmanager
 def serve_ui(port: int, api: Api, executable: str) -> Generator[None]:
-    """Serve the UI at `port` from here to the end of the block.
+    """Serve the UI at `port` until the block ends.
 
     Raises:
         OSError: The port is taken.
@@ -190,17 +190,17 @@ def serve_ui(port: int, api: Api, executable: str) -> Generator[None]:
 
 
 class _UiServer(ThreadingTCPServer):
-    """Not `HTTPServer`, which looks up the name of its address first and may wait for that."""
+    """A plain server, because `HTTPServer` looks up the name of its address first and may wait for that."""
 
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 64
     timeout = 0
-    """A request is taken only when one is there."""
+    """Seconds. A request is only taken when one is waiting."""
 
 
 class _GuardHandler(BaseHTTPRequestHandler):
-    """Passes on what is not refused. Each connection carries one request, so none hides behind another."""
+    """Forwards requests that are not refused. A connection carries one request, so none can hide after another."""
 
     protocol_version = "HTTP/1.1"
     timeout = 30.0

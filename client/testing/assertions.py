@@ -1,4 +1,4 @@
-"""Assertions on journals; one that fails shows what was called and denied instead."""
+"""Assertions on journals. A failing one shows what was called and denied instead."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ SHOWN_CHARS = 200
 
 @dataclass(frozen=True)
 class JournalCall:
-    """A tool call that a model proposed, and what became of it."""
+    """A tool call that a model proposed, and what happened to it."""
 
     tool: str
     arguments: Mapping[str, Any]
     iteration: int
     fate: str
-    """`called`, `denied`, `invalid` (its arguments do not fit), `held` (for a person), `not_run` (allowed, not started:
-    a limit, an open circuit, a stopped step, a critic's no), or `proposed` if nothing more is recorded."""
+    """`called`, `denied`, `invalid` (its arguments do not fit), `held` (for a person), `not_run` (allowed but not
+    started, by a limit, an open circuit, a stopped step or a critic), or `proposed` if nothing more is recorded."""
     call_id: str = ""
     rules: tuple[str, ...] = ()
     """Ids of the policies that decided."""
@@ -33,7 +33,7 @@ class JournalCall:
 
 
 def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
-    """Return the calls that the journal tells of, those of delegated runs too, in order."""
+    """Return the calls in the journal in order, including those of delegated runs."""
     found, asked = dict[str, JournalCall](), set[str]()
     for entry in journal:
         run = str(entry.data.get("run", ""))
@@ -56,7 +56,7 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
 
 
 def last_refusal(journal: Iterable[JournalEntry]) -> str:
-    """Return the last proposal that was refused, a call, an answer or a plan, with the reason; empty if none was."""
+    """Return the last refused proposal (a call, an answer or a plan) with the reason, or ""."""
     proposed, last = dict[str, str](), ""
     for entry in journal:
         run, refusals = entry.data.get("run", ""), list[tuple[str, str, str]]()
@@ -95,13 +95,13 @@ def assert_called(
     times: int | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> None:
-    """Assert that a tool was called: the gate let a proposed call through and it was begun, however it ended.
+    """Assert that a tool was called: the gate allowed a proposed call and it was started, however it ended.
 
     Args:
-        journal: Of a run.
-        tool: Its name.
-        times: Exactly so often; 0 asserts that it was not. None: at least once.
-        arguments: Only calls with these arguments count; others may stand beside them.
+        journal: The journal of a run.
+        tool: The name of the tool.
+        times: The exact number of calls. 0 asserts that it was not called. None: at least once.
+        arguments: Only calls with these arguments count. They may have others too.
     """
     made = calls_in(journal)
     fitting = [call for call in made if call.tool == tool and call.fate == "called" and _has_arguments(call, arguments)]
@@ -122,9 +122,9 @@ def assert_denied(journal: Iterable[JournalEntry], tool: str, *, rule: str | Non
     """Assert that the gate denied a call of the tool.
 
     Args:
-        journal: Of a run.
-        tool: Its name.
-        rule: Id of the policy that decided, `@id("...")` in Cedar; None: whatever denied it.
+        journal: The journal of a run.
+        tool: The name of the tool.
+        rule: Id of the policy that decided, `@id("...")` in Cedar. None: any denial.
     """
     made = calls_in(journal)
     denied = [call for call in made if call.tool == tool and call.fate == "denied"]
@@ -155,7 +155,7 @@ _REFUSED_FATES = {"deny": "denied", "invalid": "invalid"}
 
 
 def _apply_verdicts(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
-    """Take in the gate's verdicts."""
+    """Apply the gate's verdicts."""
     for place, verdict in _verdicts(entry):
         fate = {"approval": "held", **_REFUSED_FATES}.get(verdict["decision"])
         if fate is not None:
@@ -163,7 +163,7 @@ def _apply_verdicts(found: dict[str, JournalCall], entry: JournalEntry, run: str
 
 
 def _verdicts(entry: JournalEntry) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the gate's verdicts with their places; where it failed, what it was asked about is denied."""
+    """Yield the gate's verdicts with their places. If the gate failed, everything that it was asked about is denied."""
     places = entry.data.get("places") or [entry.data.get("about") or str(entry.iteration)]
     failed = {"decision": "deny", "reason": entry.data.get("error", "")}
     yield from zip(places, entry.data.get("verdicts") or [failed] * len(places), strict=False)
@@ -179,7 +179,7 @@ def _value_text(value: Any) -> str:
 
 
 def _apply_decision(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
-    """Take in a person's no."""
+    """Apply a person's denial."""
     if entry.data.get("kind") == "call" and not entry.data.get("approved"):
         _set_fate(found, f"{run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
 
@@ -190,18 +190,18 @@ def _apply_dispatch(found: dict[str, JournalCall], entry: JournalEntry, run: str
 
 
 def _apply_not_started(found: dict[str, JournalCall], entry: JournalEntry, run: str, asked: Collection[str]) -> None:
-    """Take in which calls were not started; a question that was asked is one that was, however it ended."""
-    unrun = [told for told in entry.data.get("outcomes", ()) if told.get("outcome") == "not_run"]
+    """Apply which calls were not started. A question that was asked did start, however it ended."""
+    unrun = [outcome for outcome in entry.data.get("outcomes", ()) if outcome.get("outcome") == "not_run"]
     for key in _call_keys(found, entry, run, unrun):
         if key not in asked and found[key].fate != "denied":
             found[key] = replace(found[key], fate="not_run")
 
 
 def _call_keys(
-    found: Mapping[str, JournalCall], entry: JournalEntry, run: str, told: Iterable[Mapping[str, Any]]
+    found: Mapping[str, JournalCall], entry: JournalEntry, run: str, listed: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the keys of the calls that an entry tells of, which are of its iteration."""
-    ids = {each.get("call_id") for each in told}
+    """Return the keys of the calls that an entry lists. They belong to its iteration."""
+    ids = {each.get("call_id") for each in listed}
     return [
         key
         for key, call in found.items()

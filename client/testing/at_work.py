@@ -160,9 +160,11 @@ class AtWork:
                         raise
 
     def _check_scripts(self) -> None:
-        told = [each.exhausted for each in self._models.providers if isinstance(each, ScriptedModel) and each.exhausted]
-        if told:
-            raise ScriptExhausted("\n".join(told))
+        faults = [
+            each.exhausted for each in self._models.providers if isinstance(each, ScriptedModel) and each.exhausted
+        ]
+        if faults:
+            raise ScriptExhausted("\n".join(faults))
 
     async def _not_ended_error(self, handle: AgentHandle, when: str) -> NotEnded:
         journal = [entry async for entry in read_journal(self.client, handle.id)]

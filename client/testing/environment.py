@@ -29,7 +29,7 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 
 
 class PluginUnderTest(OrgaPlugin):
-    """Adds agents to a worker as `OrgaPlugin` does, and asks and calls what stands in."""
+    """Adds agents to a worker as `OrgaPlugin` does, but with replaced models and tools."""
 
     _shutdown_grace = timedelta(0)
 
@@ -39,7 +39,7 @@ class PluginUnderTest(OrgaPlugin):
 
 
 BUILD = "test"
-"""Without one the SDK reads all modules from disk, for two seconds."""
+"""Without a build id, the SDK reads all modules from disk, which takes two seconds."""
 
 _FAST_SERVER_FLAGS = [
     "--dynamic-config-value",
@@ -54,20 +54,20 @@ class Environment:
 
     def __init__(self, temporal: WorkflowEnvironment) -> None:
         self.temporal = temporal
-        """The SDK's environment, for what is not here."""
+        """The SDK's environment, for everything that this class does not offer."""
 
     @property
     def client(self) -> Client:
-        """Connected to the server, writing values as ours are written."""
+        """A client that is connected to the server and writes values as orga does."""
         return self.temporal.client
 
     @property
     def skips_time(self) -> bool:
-        """Whether waiting takes no real time."""
+        """True if waiting takes no real time."""
         return self.temporal.supports_time_skipping
 
     async def sleep(self, duration: timedelta | float) -> None:
-        """Let time pass, in seconds unless it says otherwise: on a time-skipping server at once, else really."""
+        """Let time pass (a number means seconds). A time-skipping server does that at once."""
         await self.temporal.sleep(duration)
 
     async def now(self) -> datetime:
@@ -90,23 +90,23 @@ class Environment:
         activities: Sequence[Callable[..., Any]] = (),
         task_queue: str | None = None,
     ) -> AsyncGenerator[AtWork]:
-        """Have a worker on a task queue of its own as long as the block lasts.
+        """Run a worker on a task queue of its own until the block ends.
 
         Args:
-            model: Stands in for all models: one for each name (`{"openai:gpt-5": scripted(...)}`), or one for all.
-            agents: As `OrgaPlugin` takes them, and so `tools`, `mcp_servers`, `policy` and `root`.
+            model: Replaces all models: one for each name (`{"openai:gpt-5": scripted(...)}`), or one for all.
+            agents: As for `OrgaPlugin`, like `tools`, `mcp_servers`, `policy` and `root`.
             tools: Functions for agents.
-            fakes: Stand in for tools of their names, or beside them.
-            mcp_servers: By name.
+            fakes: They replace the tools of their names, or are added.
+            mcp_servers: Servers by name.
             policy: Folder of Cedar files.
-            config: A configuration, or its file. None: no file counts, whatever lies in the folder.
-            root: Of file tools.
-            workflows: Of your own.
-            activities: Of your own.
-            task_queue: A new one unless given.
+            config: A configuration, or its file. None uses no file, even if the folder has one.
+            root: Root of the file tools.
+            workflows: Your own workflows.
+            activities: Your own activities.
+            task_queue: The queue, by default a new one.
 
         Raises:
-            ConfigError: As `OrgaPlugin`.
+            ConfigError: As for `OrgaPlugin`.
         """
         models = ScriptedModels(model)
         plugin = PluginUnderTest(
@@ -146,19 +146,19 @@ class Environment:
         settings: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Ran:
-        """Run one agent to its end, on a worker of its own, and return its result and its journal.
+        """Run one agent to its end on a worker of its own, and return its result and journal.
 
         Args:
-            agent: One made in code, or the name of one of `agents` or of the configuration; None for `default`.
-            task: What it is to do, or the whole input.
+            agent: An agent made in code, or the name of one of `agents` or of the configuration. None means `default`.
+            task: The task, or the whole input.
             model: As for `worker`.
-            agents: Beside `agent`.
-            settings: Of this run, as `config` of an input.
+            agents: Agents in addition to `agent`.
+            settings: Settings of this run, as `config` of an input.
             given: As for `worker`: `tools`, `fakes`, `policy`, `config`, …
 
         Raises:
-            ScriptExhausted: The run asked for more than the script has.
-            NotEnded: It takes longer than a minute.
+            ScriptExhausted: The run asked for more replies than the script has.
+            NotEnded: The run takes longer than a minute.
         """
         known = [*agents, agent] if isinstance(agent, Agent) and agent not in agents else agents
         async with self.worker(model=model, agents=known, **given) as at_work:
@@ -169,16 +169,16 @@ class Environment:
 async def environment(
     *, time_skipping: bool = True, data_converter: DataConverter = DataConverter.default
 ) -> AsyncGenerator[Environment]:
-    """Start a Temporal server of one's own, in memory, as long as the block lasts.
+    """Start a Temporal server of its own in memory, until the block ends.
 
     Args:
         time_skipping: Days of waiting take no time. Its server is found by `ORGA_TEST_SERVER`, on PATH, in the cache,
             downloaded by Temporal's SDK, or fetched with Maven and run by Java. False: the same server as `orga` runs
             on (`ORGA_TEMPORAL_CLI`, PATH, the cache, a download, a build with Go), with search attributes.
-        data_converter: That your client has, where a codec or an external storage of yours is to be tested, too.
+        data_converter: Your client's converter, to test also your codec or external storage.
 
     Raises:
-        ServerUnavailable: It cannot be had; the text says what was tried and what to do.
+        ServerUnavailable: There is no server. The text says what was tried and what to do.
     """
     if time_skipping:
         async with skipping_server(with_our_converter(data_converter)) as found:

@@ -1,4 +1,4 @@
-"""The journal of a run, wherever the run is: on a server, in a file of its history, in an exported journal."""
+"""The journal of a run, from a server, a history file, or an exported journal."""
 
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
@@ -28,14 +28,14 @@ async def journal_of(
     """Return the entries so far, oldest first.
 
     Args:
-        run: A handle; or a history, its file (JSON of the Temporal UI or CLI), or an exported journal (`.jsonl`).
-        data_converter: That your client has, where a history's values went through a codec or an external storage of
-            yours. A handle's client has its own.
-        namespace: That the history is of, for a codec that goes by it.
+        run: A handle, a history, a history file (JSON of the Temporal UI or CLI), or an exported journal (`.jsonl`).
+        data_converter: Your client's converter, if the history's values went through your codec or external storage. A
+            handle's client has its own.
+        namespace: The history's namespace, for a codec that depends on it.
 
     Raises:
         RunNotFound: No run has the handle's id.
-        NoJournal: The file is none.
+        NoJournal: The file is no journal.
         OrgaError: The file is no history.
     """
     if isinstance(run, AgentHandle):

@@ -1,4 +1,4 @@
-"""Fixtures for pytest. It is loaded into every run where orga is installed, so it imports nothing until one is used."""
+"""Fixtures for pytest. Each pytest run loads this file if orga is installed, so it imports nothing before first use."""
 
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def orga_environment() -> Generator["Environment"]:
     """A time-skipping environment (`orga.testing.environment()`), started once for all tests.
 
-    It does not belong to any event loop, so tests of pytest-asyncio and of anyio use it alike.
+    It belongs to no event loop, so tests of pytest-asyncio and of anyio can share it.
     """
     from orga.client.testing.environment import environment
 
@@ -23,7 +23,7 @@ def orga_environment() -> Generator["Environment"]:
 
 @pytest.fixture(scope="session")
 def orga_local_environment() -> Generator["Environment"]:
-    """An environment with the server that `orga` runs on, which skips no time, started once for all tests."""
+    """An environment with the server that `orga` runs on, which skips no time. It is started once for all tests."""
     from functools import partial
 
     from orga.client.testing.environment import environment
@@ -33,7 +33,7 @@ def orga_local_environment() -> Generator["Environment"]:
 
 @pytest.fixture
 def scripted_model(request: pytest.FixtureRequest) -> Generator[Callable[..., "ScriptedModel"]]:
-    """Makes models as `orga.testing.scripted` does; a test that passes has to have used up its scripts."""
+    """Makes models as `orga.testing.scripted` does. A test only passes if its scripts are used up."""
     from orga.client.testing.script import ScriptedModel, scripted
 
     made: list[ScriptedModel] = []
@@ -50,7 +50,7 @@ def scripted_model(request: pytest.FixtureRequest) -> Generator[Callable[..., "S
 
 
 def _entered_in_thread(start: Callable[[], Any]) -> Generator["Environment"]:
-    """Enter and leave a context in a thread and a loop of its own."""
+    """Enter and leave a context in its own thread and event loop."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

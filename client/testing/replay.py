@@ -31,27 +31,27 @@ _MESSAGE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _NUMBER = re.compile(r"HistoryEvent\(id: (\d+)")
 _NAME = re.compile(r"event '([^']*)'")
 _NAMES = ("activity_type", "workflow_type", "activity_id", "timer_id", "marker_name", "signal_name")
-"""Fields of events that say what one is about."""
+"""Fields that identify what an event is about."""
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 class LastTask:
-    """Keeps the last workflow task that a replayer has carried out."""
+    """Keeps the last workflow task of a replayer."""
 
     def __init__(self) -> None:
         self.events_before = 0
-        """How many events of the history the task knew."""
+        """The number of events that the task knew."""
         self.commands: Sequence[str] = ()
         self.failure = ""
 
     @property
     def plugin(self) -> SimplePlugin:
-        """The last plugin of a replayer, which shows its tasks."""
+        """A plugin that shows a replayer's tasks. It has to be the last one."""
         return _TaskObserverPlugin(self)
 
     def see(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Take in a task, and what workflow code made of it; an eviction is none."""
+        """Record a task and the commands of workflow code. An eviction is no task."""
         if all(job.HasField("remove_from_cache") for job in activation.jobs):
             return
         self.events_before = activation.history_length
@@ -62,26 +62,26 @@ class LastTask:
 
 
 def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception) -> str:
-    """Return where the code of today parts from the history: the first event that differs, and what came instead."""
+    """Return where today's code differs from the history: the first such event, and the code's commands instead."""
     if last.failure:
-        return f"behind event {last.events_before} the code of today fails: {last.failure}"
+        return f"after event {last.events_before} the code of today fails: {last.failure}"
     found = _MESSAGE.search(str(failure))
-    said = one_line(found.group(1) if found else str(failure), MESSAGE_CHARS)
-    event = _first_differing_event(history.events, last, said)
+    message = one_line(found.group(1) if found else str(failure), MESSAGE_CHARS)
+    event = _first_differing_event(history.events, last, message)
     there = (
-        f"behind event {last.events_before}"
+        f"after event {last.events_before}"
         if event is None
         else f"event {event.event_id}, {_event_text(event)}, differs"
     )
     does = ", ".join(last.commands) or "nothing"
-    return f"{there}: the code of today does {does} in this task ({said})"
+    return f"{there}: the code of today does {does} in this task ({message})"
 
 
-def _first_differing_event(events: Sequence[HistoryEvent], last: LastTask, said: str) -> HistoryEvent | None:
-    """Return the event that the SDK names by its number, or the first of the task's that bears the name it tells."""
-    if number := _NUMBER.search(said):
+def _first_differing_event(events: Sequence[HistoryEvent], last: LastTask, message: str) -> HistoryEvent | None:
+    """Return the event that the SDK's message names by number, or the first of the task whose name is in it."""
+    if number := _NUMBER.search(message):
         return next((event for event in events if event.event_id == int(number.group(1))), None)
-    names = set(_NAME.findall(said))
+    names = set(_NAME.findall(message))
     return next((e for e in events if e.event_id > last.events_before and names & set(_event_names(e))), None)
 
 
@@ -91,7 +91,7 @@ def _event_text(event: HistoryEvent) -> str:
 
 
 def _event_names(event: HistoryEvent) -> list[str]:
-    """Return what the event is about: the activity, the child workflow, the ids of either."""
+    """Return what the event is about: the activity or child workflow, or its id."""
     attributes = getattr(event, event.WhichOneof("attributes") or "", None)
     found = [getattr(attributes, key, "") for key in _NAMES]
     return [str(getattr(each, "name", each)) for each in found if getattr(each, "name", each)]
@@ -107,7 +107,7 @@ def _command_text(command: Any) -> str:
 
 
 class _TaskObserverPlugin(SimplePlugin):
-    """Puts a watched runner around each of a replayer's, also that of workflows without a sandbox."""
+    """Puts an observed runner around each of a replayer's, including the one without a sandbox."""
 
     def __init__(self, last: LastTask) -> None:
         super().__init__("orga.testing.LastTask")  # pyright: ignore[reportUnknownMemberType]
@@ -124,7 +124,7 @@ Recorded = WorkflowHistory | AgentHandle | WorkflowHandle[Any, Any] | Path | str
 
 
 class ReplayDiffers(AssertionError):
-    """The code of today does something else than a history tells."""
+    """Today's code does something else than the history records."""
 
 
 async def replay(
@@ -135,20 +135,20 @@ async def replay(
     data_converter: DataConverter = DataConverter.default,
     namespace: str = "default",
 ) -> int:
-    """Replay a history, or all in a folder, against the code of today, and return how many there were.
+    """Replay a history, or all in a folder, against today's code, and return their number.
 
     Args:
-        recorded: A history, a handle, the file of a history (JSON of the Temporal UI or CLI), a folder of such files.
-        workflows: Your own; those of `orga` are known.
-        plugins: Of your workers, where workflows need them: converters, interceptors. Agents, tools and policies say
-            nothing here: what they did is in the history.
-        data_converter: That your client has, where values went through a codec or an external storage of yours. A
-            handle's client has its own.
-        namespace: That the histories are of. A handle's client knows it.
+        recorded: A history, a handle, a history file (JSON of the Temporal UI or CLI), or a folder of such files.
+        workflows: Your own workflows. Those of `orga` are known.
+        plugins: Plugins of your workers that workflows need, such as converters and interceptors. Agents, tools and
+            policies have no effect: the history has their outcomes.
+        data_converter: Your client's converter, if values went through your codec or external storage. A handle's
+            client has its own.
+        namespace: The namespace of the histories. A handle's client knows it.
 
     Raises:
-        ReplayDiffers: Naming the first event that differs, and what the code does in its place.
-        OrgaError: There is no history, or a workflow of a kind that is not among these.
+        ReplayDiffers: The text has the first event that differs, and what the code does instead.
+        OrgaError: There is no history, or its workflow is not among these.
     """
     found = await _named_histories(recorded)
     if client := _client_of(recorded):
@@ -166,8 +166,8 @@ async def replay(
         )
         outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
         if outcome.replay_failure is not None:
-            told = difference_from(history, last, outcome.replay_failure)
-            raise ReplayDiffers(f"{place}: {told}") from None
+            difference = difference_from(history, last, outcome.replay_failure)
+            raise ReplayDiffers(f"{place}: {difference}") from None
     return len(found)
 
 
@@ -178,7 +178,7 @@ def _client_of(recorded: Recorded) -> Client | None:
 
 
 async def _named_histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:
-    """Return the histories, each with what to call it."""
+    """Return the histories, each with a name for messages."""
     if isinstance(recorded, WorkflowHistory):
         return [(recorded.workflow_id, recorded)]
     if isinstance(recorded, AgentHandle):

@@ -1,4 +1,4 @@
-"""A model that says what a test wrote down, and keeps what it was asked."""
+"""A model that gives scripted replies, and records its requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from orga.workflows.types.text import DELIMITER_MEANING, one_line, undelimited_t
 from orga.workflows.types.usage import Usage
 
 Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
-"""What the model says, how it fails (`ModelError`), or a function of what it is asked."""
+"""A reply, a failure (`ModelError`), or a function of the request."""
 
 USAGE = Usage(input_tokens=100, output_tokens=10)
-"""Of each reply that a test writes, unless it says otherwise. It counts for budgets, and teaches a run nothing about
-how its model counts."""
+"""The usage of each reply in a test by default. It counts for budgets, but does not change a run's estimate of how its
+model counts tokens."""
 
 SHOWN_CHARS = 200
 
@@ -35,9 +35,9 @@ def answers(text: str = "done", *, usage: UsageLike = USAGE, **fields: Any) -> R
     """Return a final answer.
 
     Args:
-        text: What it says.
+        text: The text of the answer.
         usage: The tokens that it counts.
-        fields: Of `Reply`: `finish="length"`, `cost_usd=0.01`, …
+        fields: Other fields of `Reply`: `finish="length"`, `cost_usd=0.01`, …
     """
     return Reply.of(text, usage=_usage(usage), **fields)
 
@@ -53,12 +53,12 @@ def calls(
     """Return a reply that calls tools: `calls("search", q="lamps")`.
 
     Args:
-        tools: Their names; each gets the same arguments. See `together` for others.
-        arguments: As a mapping, for names that cannot be given as keywords, such as `arguments`.
-        reply_text: What the model says with the calls.
-        reply_cost_usd: Of the reply.
+        tools: The names of the tools. All get the same arguments; use `together` for different ones.
+        arguments: Arguments as a mapping, for names that cannot be keywords, such as `arguments`.
+        reply_text: The model's text with the calls.
+        reply_cost_usd: The cost of the reply.
         reply_usage: The tokens that it counts.
-        named: Arguments by name, `text` among them.
+        named: Arguments by name, including `text`.
     """
     given = {**(arguments or {}), **named}
     made = (ToolCall(call_id=f"{name}_{index}", name=name, arguments=given) for index, name in enumerate(tools))
@@ -67,9 +67,9 @@ def calls(
 
 
 def together(*replies: Reply) -> Reply:
-    """Return one reply with all that these say and call: `together(calls("search", q="a"), calls("search", q="b"))`.
+    """Join replies into one: `together(calls("search", q="a"), calls("search", q="b"))`.
 
-    It counts the tokens and the cost that they state, added up.
+    Its tokens and cost are the sums of theirs.
     """
     made = (call for reply in replies for call in reply.calls)
     numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
@@ -79,15 +79,15 @@ def together(*replies: Reply) -> Reply:
 
 
 class ScriptedModel:
-    """Says its steps in order. `given` is what it was sent, `seen` the same with the results of tools bare."""
+    """Gives its steps in order. `given` has its requests, `seen` the same with bare tool results."""
 
     def __init__(self, steps: Sequence[Step], *, repeats: bool = False, delay_s: float = 0.0) -> None:
-        """Take the script.
+        """Create a model from a script.
 
         Args:
-            steps: Each is said once.
-            repeats: Say the last one again and again, where otherwise the run fails.
-            delay_s: Before each step, in real seconds.
+            steps: The replies, each used once.
+            repeats: Repeat the last step for ever. Otherwise the run fails after it.
+            delay_s: Real seconds before each step.
         """
         self._steps = list(steps)
         self._repeats = repeats
@@ -95,20 +95,20 @@ class ScriptedModel:
         self.given: list[ModelRequest] = []
         self.seen: list[ModelRequest] = []
         self.cancelled = asyncio.Event()
-        """Set once somebody gave up waiting for a step."""
+        """Set once a caller gave up waiting for a step."""
         self.exhausted = ""
-        """What it was asked behind the end of the script, if it was."""
+        """The request after the end of the script, or ""."""
 
     @property
     def left(self) -> int:
-        """How many steps were not said yet."""
+        """The number of unused steps."""
         return max(0, len(self._steps) - len(self.seen))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the next reply.
 
         Raises:
-            ModelError: Behind the end of the script, saying what was asked.
+            ModelError: The script has ended. The text has the request.
         """
         self.given.append(request)
         request = unframed_request(request)
@@ -136,12 +136,12 @@ class ScriptedModel:
 
 
 def scripted(*steps: Step, repeats: bool = False, delay_s: float = 0.0) -> ScriptedModel:
-    """Return a model that says these: `scripted(calls("search", q="lamps"), answers("two lamps"))`."""
+    """Return a model with these steps: `scripted(calls("search", q="lamps"), answers("two lamps"))`."""
     return ScriptedModel(steps, repeats=repeats, delay_s=delay_s)
 
 
 class ReplyingModel(Protocol):
-    """Whatever replies; `ScriptedModel`, or a provider of one's own."""
+    """A model that replies: `ScriptedModel`, or a provider of your own."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply."""
@@ -149,7 +149,7 @@ class ReplyingModel(Protocol):
 
 
 class ScriptedModels:
-    """Stands in for all models: one for every name, or one for each of some names."""
+    """Replaces all models: with one for every name, or with one for each of some names."""
 
     def __init__(self, given: ReplyingModel | Mapping[str, ReplyingModel]) -> None:
         self._by_name: dict[str, ModelProvider] = {**given} if isinstance(given, Mapping) else {}
@@ -162,33 +162,31 @@ class ScriptedModels:
 
     @property
     def providers(self) -> Collection[ModelProvider]:
-        """Those that may be asked."""
+        """The models that may be called."""
         return list(self._by_name.values()) if self._one is None else [self._one]
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return who stands in for a model.
+        """Return the replacement for a model.
 
         Raises:
-            ValueError: Nobody does.
+            ValueError: There is none.
         """
         found = self._one or self._by_name.get(name)
         if found is None:
-            raise ValueError(
-                f"no script stands in for the model {name!r}; there is {', '.join(self._by_name) or 'none'}"
-            )
+            raise ValueError(f"no script replaces the model {name!r}; there is {', '.join(self._by_name) or 'none'}")
         return found, name
 
     def check(self, name: str) -> None:
-        """Raise where `resolve` would."""
+        """Raise ValueError if `resolve` would."""
         self.resolve(name)
 
     def is_priced(self, name: str) -> bool:
-        """Say yes: a script costs what its steps say."""
+        """Return True: a script costs what its steps state."""
         return True
 
 
 def unframed_request(request: ModelRequest) -> ModelRequest:
-    """Return the request without what stands around tool results, and without the line that explains it."""
+    """Return the request without the frames around tool results, and without the line that explains them."""
     messages = (
         m.with_text(undelimited_text(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
         for m in request.messages
@@ -217,9 +215,9 @@ def _total_usage(replies: Sequence[Reply]) -> Usage:
 
 
 def _without_input_count(reply: Reply, request: ModelRequest) -> Reply:
-    """Return the reply with its made-up count as one of output alone, if a run would learn from that of the input.
+    """Return the reply without its made-up input tokens, if a run would learn a wrong estimate from them.
 
-    100 tokens for a request of thousands would have it take its model for one that counts half of what it estimates.
+    With 100 tokens for a request of thousands, the run would conclude that its model counts half of what it estimates.
     """
     if reply.usage is not USAGE:
         return reply
@@ -234,9 +232,9 @@ def _without_input_count(reply: Reply, request: ModelRequest) -> Reply:
 
 def _request_text(request: ModelRequest) -> str:
     last = request.messages[-1] if request.messages else None
-    said = "nothing" if last is None else f"{last.role}: {one_line(last.text, SHOWN_CHARS)!r}"
+    last_text = "nothing" if last is None else f"{last.role}: {one_line(last.text, SHOWN_CHARS)!r}"
     offered = ", ".join(tool.name for tool in request.tools) or "none"
-    return f"{len(request.messages)} messages, the last {said}; tools: {offered}"
+    return f"{len(request.messages)} messages, the last {last_text}; tools: {offered}"
 
 
 async def _step_reply(step: Step, request: ModelRequest) -> Reply:

@@ -1,4 +1,4 @@
-"""Temporal's time-skipping test server: named, on PATH, fetched by the SDK, or from Maven's archive, run by Java."""
+"""Temporal's time-skipping test server: named, on PATH, fetched by the SDK, or from Maven's archive and run by Java."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from orga.own_code import installed_program
 VARIABLE = "ORGA_TEST_SERVER"
 COMMAND = "temporal-test-server"
 VERSION = "1.38.0"
-"""Of the server that Java runs."""
+"""Version of the server that Java runs."""
 
 STARTS_WITHIN = timedelta(seconds=60)
 INSTALL_TIMEOUT_S = 300.0
@@ -54,17 +54,17 @@ exec java -XX:SharedArchiveFile="$here/classes.jsa" -Xshare:auto -Xlog:disable -
 
 @asynccontextmanager
 async def skipping_server(converter: DataConverter = data_converter) -> AsyncGenerator[WorkflowEnvironment]:
-    """Start a server of its own and stop it again.
+    """Start a server and stop it when the block ends.
 
     Raises:
-        ServerUnavailable: With what failed in each way, and what to do.
+        ServerUnavailable: All ways failed. The text has the reason of each, and the remedy.
     """
     async with await _start_first_found(converter) as environment:
         yield environment
 
 
 async def _start_first_found(converter: DataConverter) -> WorkflowEnvironment:
-    """Start the one that is named, on PATH, in our cache, downloaded by the SDK, or fetched by Maven."""
+    """Start the first one found: named, on PATH, in our cache, downloaded by the SDK, or fetched by Maven."""
     if found := _find_executable():
         return await _start_executable(found, converter)
     failures: list[str] = []
@@ -102,13 +102,13 @@ def _find_executable() -> Path | None:
 
 
 def fetched_launcher() -> Path | None:
-    """Return the command that `fetch_with_maven` has made, if it has."""
+    """Return the command that `fetch_with_maven` has created, or None."""
     launcher = _cache_folder() / COMMAND
     return launcher if launcher.exists() else None
 
 
 def fetch_with_maven() -> Path:
-    """Return the command that runs the server with Java; its files are fetched first, beside their place.
+    """Return the command that runs the server with Java, after fetching its files into a folder next to their place.
 
     Raises:
         RuntimeError: There is no Java, no Maven, or the fetch failed.
@@ -142,7 +142,7 @@ def fetch_with_maven() -> Path:
 
 
 def _keep_classes(folder: Path) -> None:
-    """Start the server once, and keep the classes that it has loaded: later starts take a third of the time."""
+    """Start the server once and keep its loaded classes, so that later starts take a third of the time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     keeping = f"-XX:ArchiveClassesAtExit={folder / 'classes.jsa'}"

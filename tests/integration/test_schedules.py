@@ -268,5 +268,5 @@ async def test_a_schedule_of_something_else_is_left_alone(client: Client) -> Non
 
 async def test_a_server_without_schedules_says_so() -> None:
     async with time_skipping() as environment:
-        with pytest.raises(Exception, match="CreateSchedule, which this server does not do"):
+        with pytest.raises(Exception, match="CreateSchedule, which this server does not support"):
             await create_schedule(environment.client, "x", {"task": "x"}, every=DAY)

@@ -180,7 +180,7 @@ async def history(env: Environment) -> WorkflowHistory:
         pytest.param([first], r"event 11, ActivityTaskScheduled second, differs: .* does complete_workflow", id="less"),
         pytest.param([first, second, first], r"event 17, WorkflowExecutionCompleted, differs: .* first", id="more"),
         pytest.param(
-            [first, ValueError("bad")], r"behind event \d+ the code of today fails: bad \(.*\.py:\d+\)", id="bug"
+            [first, ValueError("bad")], r"after event \d+ the code of today fails: bad \(.*\.py:\d+\)", id="bug"
         ),
     ],
 )

@@ -70,10 +70,12 @@ async def test_a_run_without_a_worker_is_told_as_such(orga: Orga) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param(("list",), "ListWorkflowExecutions, which this server does not do", id="list"),
-        pytest.param(("list", "--running", "--agent", "a"), "which this server does not do", id="list of an agent"),
-        pytest.param(("inbox",), "which this server does not do", id="inbox"),
-        pytest.param(("audit", "--query", "x = 1"), "which this server does not do", id="audit"),
+        pytest.param(("list",), "ListWorkflowExecutions, which this server does not support", id="list"),
+        pytest.param(
+            ("list", "--running", "--agent", "a"), "which this server does not support", id="list of an agent"
+        ),
+        pytest.param(("inbox",), "which this server does not support", id="inbox"),
+        pytest.param(("audit", "--query", "x = 1"), "which this server does not support", id="audit"),
         pytest.param(("setup",), "the server knows no search attributes", id="setup"),
     ],
 )

@@ -86,7 +86,7 @@ async def test_without_any_it_is_built_once_and_progress_is_told(tmp_path: Path,
     assert os.access(cache / "temporal", os.X_OK)
     assert (tmp_path / "count").read_text() == f"install {obtain.GO_MODULE}\n"
     assert told.count("building the Temporal server with Go, once, 3 to 5 minutes… 0:00") == 1
-    assert "waiting for another command that fetches the Temporal server…" in told
+    assert "waiting for another command that is fetching the Temporal server…" in told
 
 
 @pytest.mark.parametrize(

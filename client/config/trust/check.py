@@ -105,8 +105,8 @@ def policies_risk(folder: Path, around: UserSettings) -> Risk | None:
     """Return the risk of a policy folder that nothing names, or None if it replaces no decision of the user's."""
     if around.server:
         return Risk(("policies",), str(folder), around.server, why="judges the runs of others on that server")
-    said = next((by for key, by in around.said if key[0] == "policy"), "")
-    return Risk(("policies",), str(folder), said, why="decides in place of what you have set") if said else None
+    setting = next((by for key, by in around.said if key[0] == "policy"), "")
+    return Risk(("policies",), str(folder), setting, why="decides in place of what you have set") if setting else None
 
 
 def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
@@ -116,8 +116,8 @@ def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
 
 def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
     """Return the settings that the environment adds to a file's."""
-    said = [(key, each.variable) for each in found for key, _ in _leaf_values(each.path, each.value)]
-    said += [
+    keys = [(key, each.variable) for each in found for key, _ in _leaf_values(each.path, each.value)]
+    keys += [
         (WIDE, each.variable)
         for each in found
         for key, value in _leaf_values(each.path, each.value)
@@ -125,9 +125,9 @@ def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSetti
     ]
     of_models = [name for provider in DEFAULT_PROVIDERS for name in (provider.model, provider.base_url)]
     variables = _VARIABLES | dict.fromkeys(of_models, "models")
-    said += [((section,), name) for name, section in variables.items() if env.get(name)]
-    said += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
-    return UserSettings(said, _server_source(said, env))
+    keys += [((section,), name) for name, section in variables.items() if env.get(name)]
+    keys += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
+    return UserSettings(keys, _server_source(keys, env))
 
 
 def letter_case_risks(found: Sequence[Setting]) -> list[Risk]:
@@ -145,9 +145,9 @@ def _leaf_values(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
         yield key, value
 
 
-def _server_source(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
+def _server_source(keys: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
     """Return the variable or profile by which the user has named a Temporal server, or ""."""
-    if by := next((by for key, by in said if key == ("temporal", "address")), ""):
+    if by := next((by for key, by in keys if key == ("temporal", "address")), ""):
         return by
     if env.get("TEMPORAL_ADDRESS"):
         return "TEMPORAL_ADDRESS"

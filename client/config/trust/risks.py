@@ -121,11 +121,11 @@ _WHY: dict[str, str] = {
     "temporal": "says how a worker works for a Temporal server",
     "policy.engine": "lets policy decide nothing, or a server decide",
     "policy": "takes decisions from elsewhere",
-    "notify": "tells a server what waits for people",
+    "notify": "reports to a server what waits for people",
     "goals.deliveries": "sends the answers of goals to files, servers and people",
-    "knowledge.path": "takes what agents are told from a file that others may have written",
-    "knowledge": "gives a server what agents learn, and takes what they are told from there",
-    "telemetry": "tells a server what runs do",
+    "knowledge.path": "takes the knowledge of agents from a file that others may have written",
+    "knowledge": "stores what agents learn on a server, and takes their knowledge from there",
+    "telemetry": "reports to a server what runs do",
     "audit": "says whose signatures count, and which key signs",
 }
 
@@ -176,8 +176,8 @@ def _risks(key: Key, value: Any, folder: Path, around: UserSettings) -> Iterator
             yield Risk(
                 key, value, around.server, why="holds for all runs of that server that a worker here carries out"
             )
-        elif said := _overriding_variable(beside, around):
-            yield Risk(key, value, said)
+        elif setting := _overriding_variable(beside, around):
+            yield Risk(key, value, setting)
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
             yield from _risks((*key, name), inner, folder, around)
