@@ -146,7 +146,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "schedule",
             "orga.client.cli.schedule.app:app",
-            "Goals and runs that come again and again: Temporal starts them by the clock.",
+            "Manage schedules: Temporal starts goals and runs at given times.",
         ),
     ),
     "Steering a run": (
@@ -308,14 +308,14 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "tools",
             "orga.client.cli.tools.app:app",
-            "Tools are what agents act with: list them, declare new ones in TOML, check them, try one.",
+            "Manage the tools of agents: list them, declare new ones in TOML, check them, try one.",
         ),
     ),
     "Policies": (
         CommandEntry(
             "policy",
             "orga.client.cli.policy.app:app",
-            "Policies decide what agents may do: check them, test them, see why a call was denied.",
+            "Check and test policies, which decide what agents may do, and see why a call was denied.",
         ),
         CommandEntry(
             "audit",

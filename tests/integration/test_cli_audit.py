@@ -178,7 +178,7 @@ def test_runs_over_the_limit_are_not_passed_over_in_silence(orga: Orga) -> None:
         pytest.param(
             ["audit", "--engine", "opa", "--policy", "policies-same", RUN], "--engine opa does not read", id="engine"
         ),
-        pytest.param(["audit", RUN, "--policy", "nowhere"], "nowhere is no folder", id="no folder"),
+        pytest.param(["audit", RUN, "--policy", "nowhere"], "nowhere: is not a folder", id="no folder"),
         pytest.param(["audit", "no-such-run"], "there is no run 'no-such-run'", id="no run"),
         pytest.param(["journal", RUN, "--sign"], "--sign: signs an export", id="nothing to sign"),
         pytest.param(

@@ -46,7 +46,7 @@ def test_a_problem_is_told_with_its_remedy_and_exit_code_2(tmp_path: Path, capsy
     shown = capsys.readouterr()
     assert shown.out.splitlines()[1] == "✗ policies/prod/b.cedar:1: there is no annotation @aproval"
     assert shown.out.splitlines()[2].startswith("    → did you mean 'approval'?")
-    assert shown.err.startswith("1 to mend: ")
+    assert shown.err.startswith("1 to fix: ")
 
 
 def test_only_the_surface_that_is_named_is_checked(tmp_path: Path) -> None:
@@ -65,11 +65,13 @@ def test_a_check_as_json(tmp_path: Path, capsys: Shown) -> None:
 @pytest.mark.parametrize(
     ("arguments", "files", "says"),
     [
-        pytest.param(["check"], {}, "there are no policies; put *.cedar files into policies/", id="no policies"),
-        pytest.param(["check", "gone"], {}, "gone is no folder", id="no such folder"),
-        pytest.param(["check", "--surface", "../x"], {"a": READING}, "'../x' is no plain name", id="no plain name"),
+        pytest.param(["check"], {}, "there are no policies. Put *.cedar files into policies/", id="no policies"),
+        pytest.param(["check", "gone"], {}, "gone: is not a folder", id="no such folder"),
+        pytest.param(
+            ["check", "--surface", "../x"], {"a": READING}, "--surface '../x': use only letters", id="no plain name"
+        ),
         pytest.param(["test"], {"a": READING}, "there is no *.test.toml", id="no tests"),
-        pytest.param(["test", "gone"], {}, "gone is no folder", id="no such tests"),
+        pytest.param(["test", "gone"], {}, "gone: is not a folder", id="no such tests"),
         pytest.param(["test"], {"a": "nonsense;"}, "policies/a.cedar:1: cannot be parsed", id="broken policies"),
     ],
 )

@@ -68,7 +68,7 @@ def test_the_list_is_a_line_for_each_tool(capsys: Shown) -> None:
     shown = capsys.readouterr()
     (line,) = [line for line in shown.out.splitlines() if line.startswith("greet ")]
     assert line.split() == ["greet", "read_only", "tools/greet.toml", "(timeout_s", "35.0,", "tags", "['polite'])"]
-    assert shown.err.endswith("an agent has those that its config lists\n")
+    assert shown.err.endswith("an agent has those that its configuration lists\n")
 
 
 @pytest.mark.parametrize("kind", ["--command", "--http"])
@@ -78,7 +78,7 @@ def test_a_new_manifest_is_good_and_is_never_overwritten(capsys: Shown, kind: st
     written = Path("tools/look.toml").read_text()
     assert run_command(["tools", "check", "tools/look.toml"]) == 0
     assert run_command(["tools", "new", "look"]) == 2
-    assert "is there already, and stays as it is" in capsys.readouterr().err
+    assert "already exists and was not changed" in capsys.readouterr().err
     assert Path("tools/look.toml").read_text() == written
 
 
@@ -141,7 +141,7 @@ def test_a_broken_manifest_is_told_wherever_it_is_met(
     ("arguments", "says"),
     [
         pytest.param(["check"], "there are no manifests", id="nothing to check"),
-        pytest.param(["new", "a b"], "is no name for a tool", id="no name"),
+        pytest.param(["new", "a b"], "is not a valid tool name", id="no name"),
         pytest.param(["call", "gret"], "there is no tool 'gret'; there are: ", id="no such tool"),
         pytest.param(["call", "read_file", "path"], "'path' is no argument; write key=value", id="no value"),
         pytest.param(["call", "read_file", "--agent", "x"], "there is no agent 'x'", id="no such agent"),
@@ -209,7 +209,7 @@ def test_a_yes_of_somebody_else_does_not_count(tmp_path: Path, capsys: Shown) ->
     a_project()
     a_folder(tmp_path, a='@id("ask") @approval("nobody-by-this-name") permit (principal, action, resource);')
     assert run_command(["tools", "call", "greet", "who=Ada", "--approve"]) == 4
-    assert "the yes of nobody-by-this-name" in capsys.readouterr().err
+    assert "the approval of nobody-by-this-name" in capsys.readouterr().err
 
 
 def test_a_policy_can_go_by_the_mark(tmp_path: Path, capsys: Shown) -> None:

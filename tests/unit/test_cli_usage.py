@@ -70,7 +70,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["version"], "'version'; did you mean 'orga --version'?", id="version"),
         pytest.param(["ps"], "'ps'; did you mean 'orga list'?", id="ps"),
         pytest.param(["trust", "gone"], "orga: gone is no file; name a configuration", id="nothing to trust"),
-        pytest.param(["tools", "pin", "x"], "no MCP server 'x'; [mcp.servers] names none", id="no server to pin"),
+        pytest.param(["tools", "pin", "x"], "no MCP server 'x'; [mcp.servers] is empty", id="no server to pin"),
         pytest.param(["run", "x", "--bogus"], "--bogus", id="unknown option"),
         pytest.param(["run", "x", "--modle", "y"], "--modle; did you mean --model? (orga", id="misspelled option"),
         pytest.param(["run", "x", "--agnt=y"], "did you mean --agent, --", id="the nearest option comes first"),

@@ -58,10 +58,14 @@ def _with_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param([*CREATE, *TASK, *DAILY, "--end", "2020-01-01"], "2020-01-01 00:00 UTC is past", id="a past end"),
         pytest.param([*CREATE, *TASK, *DAILY, "--end", "9999-12-31T23:00-05:00"], "is no time", id="beyond all time"),
         pytest.param([*CREATE, *TASK, *DAILY, "--note", "x" * 1_001], "note: must not be longer", id="a long note"),
-        pytest.param([*CREATE, *TASK, *DAILY, "--skills", "a"], "--skills: no option of a task; it takes", id="skills"),
-        pytest.param([*CREATE, *TASK, *DAILY, "--deliver", "a"], "--deliver: no option of a task", id="a delivery"),
-        pytest.param([*CREATE, "--goal", "x", *DAILY, "--tools", "a"], "a goal; it takes --skills", id="tools"),
-        pytest.param([*CREATE, "--goal", "x", *DAILY, "--trusted", "a=1"], "--trusted: no option", id="facts"),
+        pytest.param(
+            [*CREATE, *TASK, *DAILY, "--skills", "a"], "--skills: does not apply to a task. Use --tools", id="skills"
+        ),
+        pytest.param(
+            [*CREATE, *TASK, *DAILY, "--deliver", "a"], "--deliver: does not apply to a task", id="a delivery"
+        ),
+        pytest.param([*CREATE, "--goal", "x", *DAILY, "--tools", "a"], "a goal. Use --skills", id="tools"),
+        pytest.param([*CREATE, "--goal", "x", *DAILY, "--trusted", "a=1"], "--trusted: does not apply", id="facts"),
         pytest.param([*CREATE, *TASK, *DAILY, "--set", "max_iteration=3"], "'max_iterations'", id="a misspelled key"),
         pytest.param(["schedule", "create", "", *TASK, *DAILY], "id '': must be one line", id="an empty id"),
         pytest.param(["schedule", "create", "x" * 971, *TASK, *DAILY], "longer than 970 bytes", id="an endless id"),

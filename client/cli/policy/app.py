@@ -1,4 +1,4 @@
-"""`orga policy`: check, test and explain policies. What knows an engine is imported by the command that needs it."""
+"""The `orga policy` commands: check, test and explain policies. Only commands that need an engine import it."""
 
 import typer
 
@@ -8,14 +8,14 @@ from orga.client.cli.shown.text import write_document
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Policies decide what agents may do: check them, test them, see why a call was denied.",
-    epilog="The rules are Cedar files, by default in policies/ beside orga.toml. docs/policies.md is the guide.",
+    help="Check and test policies, which decide what agents may do, and see why a call was denied.",
+    epilog="The rules are Cedar files, by default in policies/ next to orga.toml. The guide is docs/policies.md.",
     rich_markup_mode="rich",
 )
 
 
 def schema() -> int:
-    """Print the Cedar schema: all that a policy can speak of.
+    """Print the Cedar schema: everything that a policy can refer to.
 
     Example: orga policy schema > policies/orga.cedarschema
     """

@@ -1,4 +1,4 @@
-"""`orga policy check`: every problem of a set of policies, each with its place and remedy."""
+"""`orga policy check`: show every problem of a set of policies with its place and remedy."""
 
 import asyncio
 import os
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
 def check(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Folder of *.cedar files; else as orga.toml says.", show_default=False),
+        typer.Argument(
+            metavar="DIR", help="A folder of *.cedar files. Default: that of orga.toml.", show_default=False
+        ),
     ] = None,
     *,
     surface: Surface = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Parse and validate policies: every problem with file, line and remedy. Exit code 2 when there is one.
+    """Parse and validate policies, and show every problem with file, line and remedy. Exit code 2 means there is one.
 
-    A worker refuses a set with a problem, and denies everything if one appears while it works. Names of tools, agents,
-    tags and arguments are held against this configuration; of a DIR, also against what its tests describe. Without a
-    surface those of all surfaces are checked.
+    A worker refuses to start with such a set, and denies everything if a problem appears later. Names of tools, agents,
+    tags and arguments must exist in this configuration or, with DIR, in its tests. Without --surface all surfaces are
+    checked.
 
     Example: orga policy check policies
     """
@@ -47,8 +49,10 @@ def check(
     settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
     if engine_name(settings) != "cedar" or settings.folder is None:
         build_policy_engine(settings)
-        write_note("OPA decides, and knows best what is wrong with its rules: opa check; orga policy test asks it")
-        write_note("whether Rego names tools, agents and arguments that there are cannot be known here")
+        write_note(
+            "OPA decides here. `opa check` finds problems of its rules; `orga policy test` runs test cases with it"
+        )
+        write_note("whether Rego names only existing tools, agents and arguments cannot be checked")
         return 0
     surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
     policies, problems, version = _read_surfaces(settings.folder, surfaces)
@@ -63,22 +67,24 @@ def check(
             }
         )
     else:
-        told = {problem.place for problem in strange}
-        good = [policy for policy in policies if not told & _places(policy)]
+        faulty = {problem.place for problem in strange}
+        good = [policy for policy in policies if not faulty & _places(policy)]
         lines = [*map(_policy_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
         write_result(*(lines or ["no policies: everything is denied"]))
     write_note(_summary(policies, problems, strange, version))
     if strange and folder is None:
         by_folder = f"orga policy check {quote(str(settings.folder))}"
-        write_note(f"tools and agents in code count once its *.test.toml describe them: {by_folder}")
+        write_note(
+            f"tools and agents that exist only in code are known if *.test.toml files describe them: {by_folder}"
+        )
     return ExitCode.USAGE if problems or strange else 0
 
 
 def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
-    """Return what there is for policies to speak of.
+    """Return the names that policies may use.
 
     Raises:
-        UsageError: The configuration has a tool that cannot be had.
+        UsageError: A tool of the configuration cannot be loaded.
     """
     from orga.client.policies.vocabulary import policy_vocabulary, with_tests
 
@@ -106,7 +112,7 @@ def _surfaces(folder: Path) -> list[str]:
 
 
 def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
-    """Return the policies of all surfaces, each once, what is wrong, and the version of the first set."""
+    """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.policy.cedar_set import read_policies
     from orga.activities.adapters.policy.problems import BrokenPolicies
@@ -155,7 +161,7 @@ def _summary(
     version: str,
 ) -> str:
     if problems:
-        return f"{len(problems)} to mend: as long as there is one, the whole set is refused and everything is denied"
+        return f"{len(problems)} to fix: until then the whole set is refused and everything is denied"
     if strange:
-        return f"{len(strange)} to mend: a worker takes such policies, and they protect nothing"
+        return f"{len(strange)} to fix: a worker accepts such policies, but they protect nothing"
     return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"

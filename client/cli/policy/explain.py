@@ -1,4 +1,4 @@
-"""`orga policy explain` says why a call of a run was allowed or denied; `orga policy test` runs test cases."""
+"""`orga policy explain` shows why a call of a run was allowed or denied. `orga policy test` runs test cases."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHOWN_CHARS = 600
 
 Sources = tuple[Mapping[str, "CedarPolicy"], str]
-"""The policies as they are now, by id, and their version."""
+"""The current policies by id, and their version."""
 
 
 def explain(
@@ -43,16 +43,17 @@ def explain(
     place: Annotated[
         str | None,
         typer.Argument(
-            metavar="ITERATION[.INDEX]", help="3 for all of iteration 3, 3.0 for its first call.", show_default=False
+            metavar="ITERATION[.INDEX]", help="3 means iteration 3, 3.0 its first call.", show_default=False
         ),
     ] = None,
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the verdicts of a run: what was asked, what was decided, by which policies, with their text.
+    """Show the verdicts of a run: proposal, decision, and the policies that decided, with their text.
 
-    Read from the journal; no worker is needed. The text is that of today's files, and a note says if they have changed.
+    The verdicts come from the journal, so no worker is needed. The texts come from today's files; a note reports if
+    they have changed.
 
     Example: orga policy explain ID 3.0
     """
@@ -70,7 +71,7 @@ async def _explain(named: str, place: str | None, config: Path | None, *, as_jso
         write_result(*separated_blocks(_explanation_lines(item, sources) for item in found))
     if versions := {item.verdict.get("version") for item in found} - {None, "", sources[1]}:
         write_note(
-            f"judged under version {', '.join(map(str, versions))}; the policies here are {sources[1] or 'none'} now"
+            f"judged by version {', '.join(map(str, versions))}; the policies here are now {sources[1] or 'none'}"
         )
     return 0
 
@@ -103,7 +104,7 @@ def _explanation_lines(item: Explanation, sources: Sources) -> list[str]:
     for policy_id in verdict.get("policies", []):
         lines += _policy_lines(policy_id, sources)
     if not verdict.get("policies") and verdict.get("decision") == "deny" and verdict.get("version"):
-        lines.append("  no policy permits it, and what is not permitted is denied")
+        lines.append("  no policy permits it, so it is denied")
     return lines
 
 
@@ -147,7 +148,7 @@ def run_tests(
         Path | None,
         typer.Argument(
             metavar="FILE|DIR",
-            help="Folder of policies with *.test.toml, or one such file beside them; else as orga.toml says.",
+            help="A folder of policies with *.test.toml, or one such file in it. Default: the folder of orga.toml.",
             show_default=False,
         ),
     ] = None,
@@ -156,9 +157,9 @@ def run_tests(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Judge the proposals of *.test.toml files by the policies beside them. Exit code 6 when one comes out otherwise.
+    """Judge the proposals of *.test.toml files by the policies next to them. Exit code 6 means that a case failed.
 
-    Nothing is run and no server of Temporal is needed; with OPA its server is asked.
+    Nothing is run, and no Temporal server is needed. OPA policies need the OPA server.
 
     Example: orga policy test policies
     """
@@ -166,7 +167,7 @@ def run_tests(
     settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
     tests = path or settings.folder
     if tests is None:
-        raise UsageError("name the file with the tests: orga policy test FILE")
+        raise UsageError("FILE: is missing. Name the file with the tests: orga policy test FILE")
     found = asyncio.run(_case_results(build_policy_engine(settings), tests))
     if json:
         write_json([_case_json(done) for done in found])

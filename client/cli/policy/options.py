@@ -1,4 +1,4 @@
-"""Which policies a command is about: a folder that is named, else those of the configuration."""
+"""Choose the policies of a command: those of a named folder, or else of the configuration."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 Surface = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Also the policies in this folder of DIR; else as \\[policy] says.", show_default=False
+        metavar="NAME",
+        help="Also use the policies in this folder of DIR. Default: as in \\[policy].",
+        show_default=False,
     ),
 ]
 
@@ -24,26 +26,26 @@ Surface = Annotated[
 def chosen_policy_settings(
     folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]
 ) -> "PolicySettings":
-    """Return the settings of the configuration, or those of a named folder.
+    """Return the settings for a named folder, or else those of the configuration.
 
     Raises:
-        UsageError: The folder is none, or the surface is no plain name.
+        UsageError: The folder does not exist, the surface is not a plain name, or there are no policies.
     """
     from orga.activities.adapters.policy.ladder import PolicySettings, engine_name
     from orga.client.config.policy_settings import policy_settings
 
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
-        raise UsageError(f"--surface: {surface!r} is no plain name")
+        raise UsageError(f"--surface {surface!r}: use only letters, digits, - and _")
     if folder is not None:
         if not folder.is_dir():
-            raise UsageError(f"{folder} is no folder")
+            raise UsageError(f"{folder}: is not a folder")
         return PolicySettings(engine="cedar", folder=folder, surface=surface)
     try:
         settings = policy_settings(load_config(config).config.policy, env)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if engine_name(settings) in {"default", "allow"}:
-        raise UsageError("there are no policies; put *.cedar files into policies/ beside orga.toml, or name a folder")
+        raise UsageError("there are no policies. Put *.cedar files into policies/ next to orga.toml, or name a folder")
     return settings if surface is None else replace(settings, surface=surface)
 
 
@@ -51,7 +53,7 @@ def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
     """Return the engine.
 
     Raises:
-        UsageError: It cannot be had; of Cedar files with every problem.
+        UsageError: The engine cannot be built. For Cedar files the error lists every problem.
     """
     from orga.activities.adapters.policy.ladder import policy_engine
 

@@ -1,4 +1,4 @@
-"""A run as somebody reads it afterwards: its task, its answer, what it did, step by step. Texts are as they were."""
+"""The content of a run's report: task, answer, facts and steps. Texts are not escaped yet."""
 
 import json
 from collections import defaultdict
@@ -15,7 +15,7 @@ from orga.workflows.types.status import AgentResult, JournalEntry
 
 @dataclass(frozen=True)
 class ReportDetail:
-    """A longer text behind a step: the arguments of a call, an answer in full."""
+    """A longer text of a step: the arguments of a call, or an answer in full."""
 
     title: str
     text: str
@@ -26,17 +26,17 @@ class ReportStep:
     """One entry of the journal."""
 
     since_s: float
-    """Since the run's start."""
+    """Seconds since the run's start."""
     event: str
     lines: tuple[StyledLine, ...]
     details: tuple[ReportDetail, ...] = ()
     depth: int = 0
-    """How many delegations lead to the run whose step it is."""
+    """The number of delegations from the run of the report to that of the step."""
 
 
 @dataclass(frozen=True)
 class ReportIteration:
-    """What belongs to one iteration; 0 is what stands before the first."""
+    """The steps of one iteration. Number 0 has the steps before the first one."""
 
     number: int
     steps: tuple[ReportStep, ...]
@@ -44,14 +44,14 @@ class ReportIteration:
 
 @dataclass(frozen=True)
 class RunReport:
-    """All that a report shows."""
+    """Everything that a report shows."""
 
     run_id: str
     task: str
     answer: str
-    """Empty where there is none."""
+    """The answer; "" if there is none."""
     facts: tuple[tuple[str, str], ...]
-    """Name and value, in order."""
+    """Names and values, in order."""
     iterations: tuple[ReportIteration, ...]
 
 
@@ -63,8 +63,8 @@ def build_report(
     Args:
         run_id: The run.
         entries: Its journal, in order.
-        result: Of a run that has one.
-        ended: How it ended without a result.
+        result: The run's result, if it has one.
+        ended: A text on how it ended without a result.
     """
     known = list(entries)
     own = [entry for entry in known if not delegated_run_id(entry)]
@@ -91,7 +91,7 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
     if own:
         yield "Started", _time_text(own[0].timestamp)
     if result is None:
-        yield "State", ended or "not ended yet; this is what there was when the report was written"
+        yield "State", ended or "not ended yet; this is the state at the time of the report"
         return
     yield "Ended", _time_text(own[-1].timestamp) if own else ""
     yield "Ending", ": ".join(filter(None, (result.termination.reason, result.termination.detail)))
@@ -124,15 +124,15 @@ def _iterations(entries: list[JournalEntry]) -> Iterable[ReportIteration]:
             if steps:
                 yield ReportIteration(number, tuple(steps))
             number, steps = entry.iteration, []
-        told = tuple(narrators[run].tell(entry))
+        lines = tuple(narrators[run].tell(entry))
         since = (entry.timestamp - entries[0].timestamp).total_seconds()
-        steps.append(ReportStep(since, entry.event, told, tuple(_details(entry)), depth))
+        steps.append(ReportStep(since, entry.event, lines, tuple(_details(entry)), depth))
     if steps:
         yield ReportIteration(number, tuple(steps))
 
 
 def _details(entry: JournalEntry) -> Iterable[ReportDetail]:
-    """Yield what the lines of an entry had to cut."""
+    """Yield the texts that the lines of an entry had to cut."""
     if entry.event != "ReasoningComplete":
         return
     for action in entry.data.get("actions") or ():

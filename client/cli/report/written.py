@@ -1,4 +1,4 @@
-"""`orga journal ID --markdown|--html`: writes the report of a run, live or ended, to stdout."""
+"""`orga journal ID --markdown|--html`: write the report of a live or ended run to stdout."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from orga.workflows.types.text import escaped_line
 
 
 async def report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
-    """Write the report; no worker is needed."""
+    """Write the report of a run and return the exit code. No worker is needed."""
     async with run_context(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
         result, ended, run = None, "", here.run(run_id)
@@ -30,13 +30,13 @@ async def report(named: str, form: Callable[[RunReport], str], config: Path | No
 
 
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[#+-]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
-"""What Markdown, and the HTML, mathematics, mentions and addresses in it, begin with."""
+"""Characters that begin Markdown, HTML, mathematics, a mention or an address."""
 
 _FENCE = re.compile(r"`{3,}")
 
 
 def markdown(report: RunReport) -> str:
-    """Return the document."""
+    """Return the report as Markdown."""
     return "\n".join(_markdown_parts(report)) + "\n"
 
 
@@ -72,7 +72,7 @@ def _markdown_line(text: str) -> str:
 
 
 def _markdown_block(text: str, indent: str) -> list[str]:
-    """Return a text as it is, between fences that are longer than any in it."""
+    """Return a text unchanged, between fences that are longer than any in it."""
     clean = harmless_text(text).replace("\r", "\n")
     longest = max((len(found) for found in _FENCE.findall(clean)), default=2)
     fence = "`" * (longest + 1)
@@ -107,7 +107,7 @@ details {{ margin-left: 1rem; }} summary {{ cursor: pointer; color: #555; font-s
 
 
 def html(report: RunReport) -> str:
-    """Return the document."""
+    """Return the report as an HTML page."""
     return "\n".join(_html_parts(report)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""`orga schedule`: goals and runs that Temporal starts again and again."""
+"""The `orga schedule` commands: goals and runs that Temporal starts regularly."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,20 +16,20 @@ from orga.client.schedules.create import checked_note
 from orga.client.schedules.handle import ScheduleHandle, TriggerResult
 
 ScheduleId = Annotated[
-    str, typer.Argument(metavar="ID", help="The schedule's id; `orga schedule list` shows them.", show_default=False)
+    str, typer.Argument(metavar="ID", help="The schedule's id. `orga schedule list` shows it.", show_default=False)
 ]
-Why = Annotated[str, typer.Argument(metavar="WHY", help="Becomes the schedule's note.", show_default=False)]
+Why = Annotated[str, typer.Argument(metavar="WHY", help="The schedule's new note.", show_default=False)]
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Goals and runs that come again and again: Temporal starts them by the clock.",
-    epilog="Its runs are in `orga list`, each with its journal. docs/schedules.md is the guide.",
+    help="Manage schedules: Temporal starts goals and runs at given times.",
+    epilog="The runs appear in `orga list`, each with its journal. The guide is docs/schedules.md.",
     rich_markup_mode="rich",
 )
 
 
 def trigger(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = None) -> int:
-    """Start a run now, by the schedule's overlap policy, and print its id; a paused schedule does so, too.
+    """Start a run now, even if the schedule is paused, and print its id. The overlap policy applies.
 
     Example: orga schedule trigger morning
     """
@@ -47,25 +47,25 @@ def trigger(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = No
 
 
 def pause(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> int:
-    """Start no more runs by the clock; one that goes on is left alone.
+    """Pause a schedule: it starts no more runs. Runs that have started go on.
 
     Example: orga schedule pause morning "until the docs are moved"
     """
-    said = checked_note(why) or f"paused by {login_name() or 'somebody'}"
-    return run_interruptible(_change_schedule(schedule, lambda it: it.pause(said), "is paused", config, as_json=json))
+    note = checked_note(why) or f"paused by {login_name() or 'somebody'}"
+    return run_interruptible(_change_schedule(schedule, lambda it: it.pause(note), "is paused", config, as_json=json))
 
 
 def resume(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> int:
-    """Start runs by the clock again; those that were due meanwhile are not made good.
+    """Resume a paused schedule. Runs that were due meanwhile are not started later.
 
     Example: orga schedule resume morning
     """
-    said = checked_note(why) or f"resumed by {login_name() or 'somebody'}"
-    return run_interruptible(_change_schedule(schedule, lambda it: it.resume(said), "goes on", config, as_json=json))
+    note = checked_note(why) or f"resumed by {login_name() or 'somebody'}"
+    return run_interruptible(_change_schedule(schedule, lambda it: it.resume(note), "goes on", config, as_json=json))
 
 
 def delete(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = None) -> int:
-    """Forget the schedule. Its runs stay; `orga abort` ends one that goes on.
+    """Delete a schedule. Its runs stay; `orga abort` ends one that has not ended.
 
     Example: orga schedule delete morning
     """
@@ -77,7 +77,7 @@ def delete(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = Non
 async def _change_schedule(
     schedule: str,
     change: Callable[[ScheduleHandle], Awaitable[None]],
-    told: str,
+    done: str,
     config: Path | None,
     *,
     as_json: bool,
@@ -86,7 +86,7 @@ async def _change_schedule(
         await change(ScheduleHandle(here.client, schedule))
         if as_json:
             write_json({"id": schedule})
-        write_note(f"{schedule} {told}")
+        write_note(f"{schedule} {done}")
         return 0
 
     return await _run_connected(act, config)
@@ -102,9 +102,9 @@ def _trigger_text(came: TriggerResult) -> str:
         case "started":
             return f"follow it with: orga attach {came.run_id}"
         case "skipped":
-            return "no run was started: one goes on, and the overlap policy skips others"
+            return "no run was started: one has not ended yet, and the overlap policy skips others"
         case "buffered":
-            return "it starts when the run that goes on has ended"
+            return "it starts when the current run has ended"
         case "pending":
             return "the schedule has not started it yet; see: orga schedule show"
 

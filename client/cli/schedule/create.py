@@ -1,4 +1,4 @@
-"""`orga schedule create`: let Temporal start a goal or a run again and again."""
+"""`orga schedule create`: let Temporal start a goal or a run regularly."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,79 +36,96 @@ class _ScheduleRequest:
 
 def create_schedule(
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="The schedule's id; its runs are ID-<time>.", show_default=False)
+        str, typer.Argument(metavar="ID", help="The schedule's id. Its runs are ID-<time>.", show_default=False)
     ],
     *,
-    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="A goal to reach, as in orga goal.")] = None,
-    task: Annotated[str | None, typer.Option(metavar="TEXT", help="Or a task for an agent, as in orga run.")] = None,
+    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="Start this goal, as in orga goal.")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Start an agent on this task, as in orga run.")
+    ] = None,
     cron: Annotated[
-        list[str] | None, typer.Option(metavar="EXPR", help="When: '0 7 * * 1-5', '@daily'. Repeat it for more.")
+        list[str] | None,
+        typer.Option(metavar="EXPR", help="A cron expression: '0 7 * * 1-5', '@daily'. Repeat it for more times."),
     ] = None,
     every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Or how often: 30m, 1h, 1d, counted from midnight UTC.")
+        str | None, typer.Option(metavar="TIME", help="An interval: 30m, 1h, 1d, counted from midnight UTC.")
     ] = None,
-    tz: Annotated[str, typer.Option(metavar="ZONE", help="Of --cron and --end: Europe/Berlin.")] = "UTC",
+    tz: Annotated[
+        str, typer.Option(metavar="ZONE", help="The time zone of --cron and --end, such as Europe/Berlin.")
+    ] = "UTC",
     overlap: Annotated[
-        Overlap, typer.Option(help="When a run is due and the one before goes on. cancel-other ends that as an abort.")
+        Overlap,
+        typer.Option(help="What to do if the run before has not ended. cancel-other ends it like an abort."),
     ] = "skip",
     catch_up: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="How late a run may start that no server was up for; 1d without."),
+        typer.Option(metavar="TIME", help="Start a run up to this late if the server was down. Default: 1d."),
     ] = None,
-    jitter: Annotated[str | None, typer.Option(metavar="TIME", help="Start each later by up to this.")] = None,
-    end: Annotated[str | None, typer.Option(metavar="WHEN", help="No run starts after it: 2026-12-31T18:00.")] = None,
-    paused: Annotated[bool, typer.Option("--paused", help="Begin paused: orga schedule resume ID.")] = False,
-    note_: Annotated[str, typer.Option("--note", help="For people.")] = "",
-    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml; the default one without.")] = None,
-    model: Annotated[str | None, typer.Option(help="provider:model, in place of the agent's own.")] = None,
+    jitter: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Delay each run by a random time up to this.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Start no run after this time: 2026-12-31T18:00.")
+    ] = None,
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Create it paused. orga schedule resume ID starts it.")
+    ] = False,
+    note_: Annotated[str, typer.Option("--note", help="A note for people.")] = "",
+    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml. Default: the default agent.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model. Default: the agent's own.")] = None,
     skills: Annotated[
-        list[str] | None, typer.Option(help="Of a goal: only these tools; repeat it, or part names by commas.")
+        list[str] | None, typer.Option(help="With --goal: only these tools. Repeat it, or separate names by commas.")
     ] = None,
     deliver: Annotated[
-        list[str] | None, typer.Option(help="Of a goal: where its answers go, by name in goals.deliveries; repeat it.")
+        list[str] | None,
+        typer.Option(help="With --goal: a delivery of the answers, by its name in goals.deliveries. Repeat it."),
     ] = None,
-    pipeline: Annotated[str | None, typer.Option(help="Of a goal: a plan that stands in orga.toml.")] = None,
+    pipeline: Annotated[str | None, typer.Option(help="With --goal: a plan from orga.toml.")] = None,
     input_: Annotated[
-        list[str] | None, typer.Option("--input", help="Of a goal: an input of its pipeline; repeat it.")
+        list[str] | None, typer.Option("--input", help="With --goal: an input of the pipeline. Repeat it.")
     ] = None,
     tools: Annotated[
-        list[str] | None, typer.Option(help="Of a task: only these tools; repeat it, or part names by commas.")
+        list[str] | None, typer.Option(help="With --task: only these tools. Repeat it, or separate names by commas.")
     ] = None,
-    instructions: Annotated[str | None, typer.Option(help="Of a task: in place of the agent's own.")] = None,
+    instructions: Annotated[
+        str | None, typer.Option(help="With --task: instructions that replace the agent's own.")
+    ] = None,
     trusted: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a task: a fact that policies may rely on.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --task: a fact that policies may rely on.")
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the goal, or of the loop.")
     ] = None,
-    max_iterations: Annotated[int | None, typer.Option(help="Rounds of a goal, reasoning steps of a run.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds of each run's clock at most.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whom it is for.")] = None,
+    max_iterations: Annotated[
+        int | None, typer.Option(help="Maximum number of rounds of a goal, or reasoning steps of a run.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Time limit in seconds of each run's clock.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the runs are for.")] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Create a schedule that starts a goal or a run again and again, and print its id.
+    """Create a schedule that starts a goal or a run regularly, and print its id.
 
-    The input is checked now. Runs start while the server is up, and are carried out while a worker of this folder is:
-    keep `orga worker` running. Each is a run as any other, in `orga list`, with its journal.
+    The input is checked now. Runs start while the server is up, and are carried out while a worker of this folder runs:
+    keep `orga worker` running. Each is an ordinary run, in `orga list` and with its journal.
 
-    Exit codes: 0 created, 2 bad input or an id that is taken, 6 failed, 7 no server.
+    Exit codes: 0 created, 2 bad input or an id in use, 6 failed, 7 no server.
 
     Example: orga schedule create morning --cron "0 7 * * 1-5" --tz Europe/Berlin --goal "Sum up what is new in docs"
 
     Example: orga schedule create watch --every 1h --jitter 5m --task "Is the changelog up to date?" --paused
     """
     if (goal is None) == (task is None):
-        raise UsageError("say what each run does: --goal TEXT or --task TEXT, one of the two")
+        raise UsageError("name what each run does with either --goal TEXT or --task TEXT, one of the two")
     if goal is not None:
         _refuse_options("goal", tools=tools, instructions=instructions, trusted=trusted)
-        told = (skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
-        given = GoalOptions(goal, agent, model, *told, pipeline=pipeline, inputs=input_ or ())
-        checked: AgentInput | GoalInput = goal_input(given)
+        others = (skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
+        goal_options = GoalOptions(goal, agent, model, *others, pipeline=pipeline, inputs=input_ or ())
+        checked: AgentInput | GoalInput = goal_input(goal_options)
     else:
         _refuse_options("task", skills=skills, deliver=deliver, pipeline=pipeline, input=input_)
-        given_too = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
-        checked = agent_input(RunOptions(task or "", agent, model, instructions, *given_too))
+        options = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
+        checked = agent_input(RunOptions(task or "", agent, model, instructions, *options))
     times = timing(
         cron=cron or (),
         every=None if every is None else parse_duration(every, "--every"),
@@ -124,11 +141,11 @@ def create_schedule(
     )
 
 
-async def _create(wish: _ScheduleRequest, config: Path | None, *, as_json: bool) -> int:
-    wanted = requested_names(wish.checked)
+async def _create(request: _ScheduleRequest, config: Path | None, *, as_json: bool) -> int:
+    wanted = requested_names(request.checked)
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         warn_of_disabled_policy(here)
-        made = await create_checked(here.client, wish.schedule_id, wish.checked, wish.times, wish.state)
+        made = await create_checked(here.client, request.schedule_id, request.checked, request.times, request.state)
         described = await made.describe()
         one = await schedule_summary(described)
         write_note(_next_run_text(one))
@@ -144,16 +161,16 @@ def _next_run_text(one: ScheduleSummary) -> str:
     if one.paused:
         return f"it is paused; start it with: orga schedule resume {one.id}"
     if not one.next:
-        return "it will never start a run: no time that it names lies ahead, before its end"
+        return "it will never start a run: none of its times is between now and its end"
     return f"next run {zoned_time_text(one.next[0], one.time_zone)} {one.time_zone}"
 
 
 def _refuse_options(what: str, **options: object) -> None:
-    """Refuse options that are another kind's; left out they would be lost unseen."""
+    """Refuse options of the other kind, which would otherwise be ignored silently."""
     for name, given in options.items():
         if given is not None:
-            hint = "; it takes --skills" if name == "tools" else "; it takes --tools" if name == "skills" else ""
-            raise UsageError(f"--{name}: no option of a {what}{hint}")
+            hint = ". Use --skills" if name == "tools" else ". Use --tools" if name == "skills" else ""
+            raise UsageError(f"--{name}: does not apply to a {what}{hint}")
 
 
 def _duration_or_default(text: str | None, option: str, otherwise: timedelta) -> timedelta:

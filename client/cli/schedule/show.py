@@ -1,4 +1,4 @@
-"""`orga schedule list` and `orga schedule show`: when a schedule starts runs next, and how the last ones ended."""
+"""`orga schedule list` and `orga schedule show`: the next runs of schedules, and how the last ones ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -28,7 +28,7 @@ _INDENT = 2
 
 
 async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:
-    """Return what each of these runs is at, or how it ended; `gone` of one that the server keeps no longer."""
+    """Return the state or ending of each run by its id; `gone` if the server does not keep it any more."""
     return {run.run_id: await _run_state(client, run.run_id) for run in runs}
 
 
@@ -40,7 +40,7 @@ async def _run_state(client: Client, run_id: str) -> str:
 
 
 def schedule_table(shown: Sequence[ScheduleSummary], ended: Mapping[str, str]) -> list[str]:
-    """Return a row for each schedule, and below it what it does."""
+    """Return the lines of a table with two lines for each schedule: its times, and what it starts."""
     heads = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
     cells = [heads, *(_cells(one, ended) for one in shown)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
@@ -51,18 +51,18 @@ def schedule_table(shown: Sequence[ScheduleSummary], ended: Mapping[str, str]) -
 
 
 def zoned_time_text(at: datetime, zone: str) -> str:
-    """Return a time in the schedule's zone; the year where it is not this one."""
+    """Return a time in the schedule's zone, with the year if it is not the current one."""
     there = at.astimezone(display_zone(zone))
     return f"{there:%m-%d %H:%M}" if there.year == datetime.now(UTC).year else f"{there:%Y-%m-%d %H:%M}"
 
 
 def schedule_times_text(one: ScheduleSummary) -> str:
-    """Return when it starts runs: the zone where it is not UTC, too."""
+    """Return the schedule's times, with the zone unless it is UTC."""
     return ", ".join(one.times) + ("" if one.time_zone == "UTC" else f" {one.time_zone}")
 
 
 def schedule_json(one: ScheduleSummary, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return a schedule as a program reads it."""
+    """Return the value that `--json` writes for a schedule."""
     runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
     return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
 
@@ -91,7 +91,7 @@ _MAX_NEXT_RUNS = 3
 
 
 def list_schedules(*, json: Json = False, config: ConfigFile = None) -> int:
-    """List schedules: when each starts runs, in its own time zone, and how the last one ended.
+    """List schedules with their times, each in its own time zone, and how the last run ended.
 
     Example: orga schedule list --json
     """
@@ -101,13 +101,13 @@ def list_schedules(*, json: Json = False, config: ConfigFile = None) -> int:
 def show(
     schedule: Annotated[
         str,
-        typer.Argument(metavar="ID", help="The schedule's id; `orga schedule list` shows them.", show_default=False),
+        typer.Argument(metavar="ID", help="The schedule's id. `orga schedule list` shows it.", show_default=False),
     ],
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show a schedule: its times, its policies, its last runs with their ids and endings.
+    """Show a schedule: its times, its policies, and its last runs with ids and endings.
 
     Example: orga schedule show morning
     """
@@ -123,7 +123,7 @@ async def _list(config: Path | None, *, as_json: bool) -> int:
     elif found:
         write_result(*schedule_table(found, ended))
     else:
-        write_note('there is no schedule; make one with: orga schedule create ID --every 1d --task "…"')
+        write_note('there is no schedule; create one with: orga schedule create ID --every 1d --task "…"')
     return 0
 
 
@@ -149,7 +149,7 @@ def _schedule_lines(one: ScheduleSummary, described: ScheduleDescription, ended:
         f"{full_field_text(one.id)}  {one.kind}" + ("  (paused)" if one.paused else ""),
         f"  what: {on_one_line(one.what or one.workflow, 400)}",
         f"  when: {on_one_line(schedule_times_text(one), 400)}"
-        + (f", later by up to {settings['jitter']}" if settings["jitter"] != "0s" else "")
+        + (f", delayed by up to {settings['jitter']}" if settings["jitter"] != "0s" else "")
         + (f", until {zoned_time_text(end, one.time_zone)}" if end else ""),
         f"  overlap: {settings['overlap']}, catch-up: {settings['catch_up']}",
         f"  queue: {full_field_text(str(settings['task_queue']))}"
@@ -190,7 +190,7 @@ def _run_counts(described: ScheduleDescription) -> dict[str, int]:
 
 
 async def _decode_input(client: Client, described: ScheduleDescription) -> Any:
-    """Return what each run begins with; None where it cannot be read."""
+    """Return the input of each run, or None if it cannot be read."""
     action = described.schedule.action
     if not isinstance(action, ScheduleActionStartWorkflow) or len(action.args) != 1:
         return None

@@ -1,4 +1,4 @@
-"""`orga tools`: list, declare, check and try the tools of a worker."""
+"""The `orga tools` commands: list, declare, check and try the tools of a worker."""
 
 import typer
 
@@ -6,8 +6,8 @@ from orga.client.cli.tools import call, listing, new
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Tools are what agents act with: list them, declare new ones in TOML, check them, try one.",
-    epilog="A manifest declares one command or one HTTP request. docs/tool-manifests.md is the guide.",
+    help="Manage the tools of agents: list them, declare new ones in TOML, check them, try one.",
+    epilog="A manifest declares one command or one HTTP request. The guide is docs/tool-manifests.md.",
     rich_markup_mode="rich",
 )
 

@@ -1,4 +1,4 @@
-"""`orga tools call`: one call, here and now, through schema and policy."""
+"""`orga tools call`: call a tool once without a run, through its schema and the policy."""
 
 import os
 from dataclasses import dataclass
@@ -29,49 +29,53 @@ class _ToolCallRequest:
 
 
 def call(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the tool; `orga tools list` shows them.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool. `orga tools list` shows all.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its arguments.", show_default=False)
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The arguments of the call.", show_default=False)
     ] = None,
     *,
     agent: Annotated[str, typer.Option(metavar="NAME", help="Call as this agent.")] = "default",
-    approve: Annotated[bool, typer.Option("--approve", help="Say yes yourself, where policy asks a person.")] = False,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Approve the call yourself if policy requires an approval.")
+    ] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Call a tool once, without a run: its schema, then the configured policy, then the tool itself.
+    """Call a tool once, without a run. Its schema and the configured policy check the call first.
 
-    Exit code 4 when the call is denied, or waits for a yes; 6 when the tool fails.
+    Exit code 4 means that the call is denied or needs an approval; 6 means that the tool failed.
 
     Example: orga tools call read_file path=README.md
     """
     approver = login_name() or "operator"
-    wish = _ToolCallRequest(name, arguments or [], agent, approver if approve else "")
-    return run_interruptible(_call(wish, config, as_json=json))
+    request = _ToolCallRequest(name, arguments or [], agent, approver if approve else "")
+    return run_interruptible(_call(request, config, as_json=json))
 
 
-async def _call(wish: _ToolCallRequest, config: Path | None, *, as_json: bool) -> int:
+async def _call(request: _ToolCallRequest, config: Path | None, *, as_json: bool) -> int:
     from orga.activities.text.secrets import KnownSecrets
     from orga.client.workers.local_call import execute_call, judge_call
 
     async with open_local_tools(config) as here:
-        tool, asked = _prepare_call(wish, here)
+        tool, asked = _prepare_call(request, here)
         engine_name, engine = _build_engine(here)
         verdict = (
-            await judge_call(asked, engine, wish.approver) if wish.name in asked.listed else _unlisted_verdict(wish)
+            await judge_call(asked, engine, request.approver)
+            if request.name in asked.listed
+            else _unlisted_verdict(request)
         )
-        write_note(f"gate ({engine_name}, agent {wish.agent!r}): {_verdict_text(verdict, wish)}")
+        write_note(f"gate ({engine_name}, agent {request.agent!r}): {_verdict_text(verdict, request)}")
         if verdict.decision != "allow":
             if as_json:
-                write_json({"tool": wish.name, "ok": False, "verdict": _verdict_json(verdict)})
+                write_json({"tool": request.name, "ok": False, "verdict": _verdict_json(verdict)})
             return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
         arguments = asked.arguments if verdict.arguments is None else verdict.arguments
         called = await execute_call(tool, arguments, KnownSecrets.of_environment(os.environ))
-    _show_outcome(wish.name, verdict, called, as_json=as_json)
+    _show_outcome(request.name, verdict, called, as_json=as_json)
     return 0 if called.ok else ExitCode.FAILED
 
 
-def _prepare_call(wish: _ToolCallRequest, here: LocalTools) -> "tuple[Tool, LocalCall]":
+def _prepare_call(request: _ToolCallRequest, here: LocalTools) -> "tuple[Tool, LocalCall]":
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.named_tools import is_tool_listed
     from orga.activities.adapters.mcp.names import is_server_tool
@@ -80,27 +84,29 @@ def _prepare_call(wish: _ToolCallRequest, here: LocalTools) -> "tuple[Tool, Loca
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
     agents = with_default_agent(here.config.agents)
-    if wish.name not in tools:
-        raise UsageError(f"there is no tool {wish.name!r}; {known_names_hint(wish.name, tools)}")
-    if wish.agent not in agents:
-        raise UsageError(f"--agent: there is no agent {wish.agent!r}; {known_names_hint(wish.agent, agents)}")
-    spec = tools[wish.name].spec
-    means, is_of_server = agents[wish.agent].tools, partial(is_server_tool, servers=here.config.mcp.servers)
+    if request.name not in tools:
+        raise UsageError(f"there is no tool {request.name!r}; {known_names_hint(request.name, tools)}")
+    if request.agent not in agents:
+        raise UsageError(f"--agent: there is no agent {request.agent!r}; {known_names_hint(request.agent, agents)}")
+    spec = tools[request.name].spec
+    means, is_of_server = agents[request.agent].tools, partial(is_server_tool, servers=here.config.mcp.servers)
     listed = tuple(
         name for name, tool in tools.items() if is_tool_listed(name, means, is_of_server, is_own=not tool.spec.digest)
     )
     try:
-        return tools[wish.name], LocalCall(wish.agent, listed, spec, read_arguments(wish.arguments, spec.parameters))
+        return tools[request.name], LocalCall(
+            request.agent, listed, spec, read_arguments(request.arguments, spec.parameters)
+        )
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _unlisted_verdict(wish: _ToolCallRequest) -> "Verdict":
-    """Return the verdict of any engine: a run of the agent would not be offered the tool."""
+def _unlisted_verdict(request: _ToolCallRequest) -> "Verdict":
+    """Return a denial. The policy is not asked, because a run of the agent would not be offered the tool."""
     from orga.workflows.types.tool_calls.gate import Verdict
 
-    remedy = f"list it in [agents.{wish.agent}] tools, or name an agent that does with --agent"
-    return Verdict(decision="deny", reason=f"agent {wish.agent!r} does not list {wish.name}; {remedy}")
+    remedy = f"list it in [agents.{request.agent}] tools, or name an agent that does with --agent"
+    return Verdict(decision="deny", reason=f"agent {request.agent!r} does not list {request.name}; {remedy}")
 
 
 def _build_engine(here: LocalTools) -> Any:
@@ -115,16 +121,16 @@ def _build_engine(here: LocalTools) -> Any:
     return engine_name(settings), build_policy_engine(settings)
 
 
-def _verdict_text(verdict: "Verdict", wish: _ToolCallRequest) -> str:
+def _verdict_text(verdict: "Verdict", request: _ToolCallRequest) -> str:
     by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
     because = f": {on_one_line(verdict.reason, 600)}" if verdict.reason else ""
     match verdict.decision:
         case "allow":
             changed = "" if verdict.arguments is None else f", with other arguments: {verdict.arguments}"
-            return f"allowed{by}{f', approved by {wish.approver}' if wish.approver else ''}{changed}"
+            return f"allowed{by}{f', approved by {request.approver}' if request.approver else ''}{changed}"
         case "approval" if verdict.approval:
             who = " or ".join(verdict.approval.approvers) or "anyone"
-            return f"held{by}{because}; it needs the yes of {who}: an agent's run waits for it, here --approve says it"
+            return f"held{by}{because}; it needs the approval of {who}. A run would wait for it; here, add --approve"
         case decision:
             return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
 

@@ -1,4 +1,4 @@
-"""`orga tools list`, `pin` and `check`."""
+"""`orga tools list`, `orga tools pin` and `orga tools check`."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalTools:
-    """What a worker that starts here would have."""
+    """The configuration and tools that a worker would have if it started here."""
 
     config: OrgaConfig
     tools: "list[WorkerTool]"
@@ -34,10 +34,14 @@ class LocalTools:
 
 @asynccontextmanager
 async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = False) -> AsyncGenerator[LocalTools]:
-    """Yield them, ready to be called; where pins are ignored, with the definitions that servers give now.
+    """Yield the tools, ready to be called.
+
+    Args:
+        config_file: The file that the command names, if it names one.
+        ignores_pins: Whether to take the current definitions of MCP servers, even if others are pinned.
 
     Raises:
-        UsageError: They cannot be had; one line a problem.
+        UsageError: The tools cannot be loaded. It has one line for each problem.
     """
     from orga.client.workers.tools import available_tools
 
@@ -54,7 +58,7 @@ async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = Fal
 
 
 def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Show the tools of this configuration: effect, source, options. No server of Temporal is needed.
+    """Show the tools of this configuration: effect, source, options. No Temporal server is needed.
 
     Example: orga tools list --json
     """
@@ -67,7 +71,7 @@ async def _list(config: Path | None, *, as_json: bool) -> int:
             write_json([_tool_json(each) for each in here.tools])
         else:
             write_result(*_tool_lines(here.tools))
-    write_note(f"tools: {len(here.tools)}; an agent has those that its config lists")
+    write_note(f"tools: {len(here.tools)}; an agent has those that its configuration lists")
     return 0
 
 
@@ -86,8 +90,8 @@ def _digest_suffix(each: "WorkerTool") -> str:
 
 def _options_suffix(each: "WorkerTool") -> str:
     options = _options(each)
-    told = [name if value is True else f"{name} {value}" for name, value in options.items()]
-    return f"  ({', '.join(told)})" if told else ""
+    texts = [name if value is True else f"{name} {value}" for name, value in options.items()]
+    return f"  ({', '.join(texts)})" if texts else ""
 
 
 def _options(each: "WorkerTool") -> dict[str, Any]:
@@ -108,15 +112,17 @@ def _tool_json(each: "WorkerTool") -> dict[str, Any]:
 
 
 def pin(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="As in [mcp.servers.SERVER].", show_default=False)],
+    server: Annotated[
+        str, typer.Argument(metavar="SERVER", help="The server's name, as in [mcp.servers.SERVER].", show_default=False)
+    ],
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
     """Show the definitions of an MCP server's tools, and print the lines for orga.toml that pin them.
 
-    A model reads these texts before it does anything: pin what you have read. Runs that are offered pinned definitions
-    only begin untainted; a tool whose definition changes is not offered any more.
+    A model reads these texts first, so pin only what you have read. Runs with only pinned definitions start untainted.
+    A tool whose definition changes is not offered any more.
 
     Example: orga tools pin github >> orga.toml
     """
@@ -127,11 +133,11 @@ async def _pin(server: str, config: Path | None, *, as_json: bool) -> int:
     async with open_local_tools(config, ignores_pins=True) as here:
         known = list(here.config.mcp.servers)
         if server not in known:
-            there = unknown_key_remedy(server, known) if known else "[mcp.servers] names none"
-            raise UsageError(f"there is no MCP server {server!r}; {there}")
+            remedy = unknown_key_remedy(server, known) if known else "[mcp.servers] is empty"
+            raise UsageError(f"there is no MCP server {server!r}; {remedy}")
         tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
     if not tools:
-        raise UsageError(f"the MCP server {server!r} has no tool that could be offered")
+        raise UsageError(f"the MCP server {server!r} offers no usable tool")
     pins = {each.tool.spec.name: each.tool.spec.digest for each in tools}
     if as_json:
         write_json({"server": server, "pinned": pins})
@@ -151,15 +157,17 @@ def _definition_text(each: "WorkerTool") -> str:
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Manifests; else those of \\[tools] manifests.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="The manifests. Default: those of \\[tools] manifests.", show_default=False
+        ),
     ] = None,
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Read manifests of tools: every problem with file, line and remedy. Exit code 1 when there is one.
+    """Check manifests of tools, and show every problem with file, line and remedy. Exit code 1 means there is one.
 
-    Nothing is run, and the environment is not looked at: a variable that a tool needs may be set elsewhere.
+    Nothing is run, and the environment is not checked, because the worker's may differ.
 
     Example: orga tools check tools/count_words.toml
     """
@@ -168,7 +176,7 @@ def check(
     paths = manifest_paths(map(str, files) if files else load_config(config).config.tools.manifests)
     if not paths:
         raise UsageError(
-            'there are no manifests; write one: orga tools new NAME, and [tools] manifests = ["tools/*.toml"]'
+            'there are no manifests. Write one with: orga tools new NAME, and set [tools] manifests = ["tools/*.toml"]'
         )
     good, problems = read_manifests(paths)
     if json:
@@ -176,7 +184,7 @@ def check(
         write_json({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
     else:
         write_result(*map(_manifest_line, good), *chain.from_iterable(map(_problem_lines, problems)))
-    write_note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"tools: {len(good)}")
+    write_note(f"{len(problems)} to fix: until then workers refuse to start" if problems else f"tools: {len(good)}")
     return ExitCode.FAULTY if problems else 0
 
 

@@ -1,4 +1,4 @@
-"""`orga tools new`: writes a first manifest from a template."""
+"""`orga tools new`: write a first manifest from a template."""
 
 import re
 from pathlib import Path
@@ -12,14 +12,14 @@ from orga.client.cli.shown.text import hanging_lines, write_note, write_result
 from orga.client.config.file import load_config
 
 COMMAND_MANIFEST = """\
-# A tool that runs one command. docs/tool-manifests.md says all that can stand here.
+# A tool that runs one command. docs/tool-manifests.md describes all keys.
 name = "NAME"
-description = "Count the words of a file. Say here what the model has to know to use it well."
-effect = "read_only"      # read_only, idempotent or irreversible (which is what a tool is without this line)
+description = "Count the words of a file. Tell the model here all it needs to use the tool well."
+effect = "read_only"      # read_only, idempotent or irreversible (the default)
 timeout_s = 30
-# approval = true         # a person says yes to each call
+# approval = true         # a person approves each call
 # verified = true         # you vouch for it (require_verified of tool profiles)
-# tags = ["text"]         # words that policies know it by
+# tags = ["text"]         # words that policies can refer to
 
 [arguments.file]
 type = "path"             # under the root, no `..`
@@ -30,16 +30,16 @@ must_exist = true
 type = "enum"
 allowed = ["--words", "--lines", "--bytes"]
 default = "--words"
-allow_dash = true         # these are flags on purpose; any other value that begins with a dash is refused
+allow_dash = true         # these are flags on purpose; other values that begin with a dash are refused
 description = "What to count."
 
 [command]
-argv = ["wc", "{what}", "--", "{file}"]   # one text is one argument, whatever is put in; no shell reads it
-# { when = "limit", argv = ["--limit", "{limit}"] } stands only where the argument has a value
+argv = ["wc", "{what}", "--", "{file}"]   # each text is one argument, whatever its value; no shell reads it
+# { when = "limit", argv = ["--limit", "{limit}"] } is used only if the argument has a value
 # env_from = ["API_TOKEN"]                # from the worker's environment, hidden from results
 
 # [command.sandbox]
-# isolation = "bubblewrap"                # nothing but the root can be written to, no network
+# isolation = "bubblewrap"                # it can write only to the root, and has no network
 # limits = { cpu_s = 10, memory_bytes = 500_000_000 }
 
 # [output]
@@ -48,12 +48,12 @@ argv = ["wc", "{what}", "--", "{file}"]   # one text is one argument, whatever i
 """
 
 HTTP_MANIFEST = """\
-# A tool that sends one HTTP request. docs/tool-manifests.md says all that can stand here.
+# A tool that sends one HTTP request. docs/tool-manifests.md describes all keys.
 name = "NAME"
-description = "Look up a package. Say here what the model has to know to use it well."
-effect = "read_only"      # read_only, idempotent or irreversible (which is what a tool is without this line)
+description = "Look up a package. Tell the model here all it needs to use the tool well."
+effect = "read_only"      # read_only, idempotent or irreversible (the default)
 timeout_s = 20
-# approval = true         # a person says yes to each call
+# approval = true         # a person approves each call
 
 [arguments.name]
 type = "string"
@@ -69,14 +69,14 @@ required = false
 
 [http]
 method = "GET"
-url = "https://api.example.org/packages/{name}"   # values are encoded: none can change host or path
-query = { limit = "{limit}" }                     # left out where the argument has no value
+url = "https://api.example.org/packages/{name}"   # values are encoded, so none can change host or path
+query = { limit = "{limit}" }                     # omitted if the argument has no value
 # headers = { Authorization = "Bearer {secret:API_TOKEN}" }   # from the worker's environment, hidden from results
 # json = { name = "{name}" }                      # a body: json, form or text; set method = "POST"
 
 # [output]
 # parser = "json"
-# strict = true                                   # what does not fit is an error
+# strict = true                                   # output that does not fit is an error
 # schema = { type = "object", required = ["name"] }
 
 # [options]                                       # as [tools.options.NAME] of orga.toml
@@ -89,22 +89,25 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the tool.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.", show_default=False)],
     *,
-    http: Annotated[bool, typer.Option("--http/--command", help="A request, or a command.")] = False,
+    http: Annotated[bool, typer.Option("--http/--command", help="A tool that sends a request, or runs a command.")] = (
+        False
+    ),
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where; tools/NAME.toml without.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write. Default: tools/NAME.toml.", show_default=False),
     ] = None,
     config: ConfigFile = None,
 ) -> int:
-    """Write a commented manifest that works. A file that is there is left as it is.
+    """Write a commented manifest that works. An existing file is never overwritten.
 
     Example: orga tools new count_words
     """
     from orga.client.config.manifests import manifest_paths, read_manifests
 
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a tool; use letters, digits, _ and -, a letter first")
+        raise UsageError(f"{name!r}: is not a valid tool name. Use letters, digits, _ and -, beginning with a letter")
     path = to or Path("tools") / f"{name}.toml"
     _write_new_file(path, (HTTP_MANIFEST if http else COMMAND_MANIFEST).replace("NAME", name))
     _, problems = read_manifests([path])
@@ -112,10 +115,8 @@ def new(
     for problem in problems:  # a name that is taken
         write_note(*hanging_lines("✗ ", str(problem)))
     if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).config.tools.manifests)}:
-        write_note(f'to give it to a worker: [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
-    write_note(
-        f"to give it to an agent: list {name!r} in [agents.NAME] tools; to look it over: orga tools check {path}"
-    )
+        write_note(f'to give it to a worker: set [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
+    write_note(f"to give it to an agent: list {name!r} in [agents.NAME] tools; to check it: orga tools check {path}")
     return 0
 
 
@@ -125,4 +126,4 @@ def _write_new_file(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{path} is there already, and stays as it is; name another with --to") from None
+        raise UsageError(f"{path}: already exists and was not changed. Name another file with --to") from None
