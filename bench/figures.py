@@ -1,4 +1,4 @@
-"""Figures beside their limits, as a table for people and as JSON."""
+"""Figures and their limits, as a table for people and as JSON."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One line: what was measured on both sides, and the value that a limit is for."""
+    """One line: the measured values of both sides, and the value that is compared with a limit."""
 
     measure: str
     what: str
@@ -15,12 +15,12 @@ class Figure:
     ours: float
     floor: float | None = None
     value: float | None = None
-    """Compared with the limit; None: `ours`."""
+    """The value that is compared with the limit. None means `ours`."""
     limit: float | None = None
 
     @property
     def is_met(self) -> bool:
-        """Whether the limit holds, where there is one."""
+        """True if there is no limit, or the value is within it."""
         return self.limit is None or self.compared <= self.limit
 
     @property
@@ -32,7 +32,7 @@ class Figure:
 
 
 def ratio_of(measure: str, what: str, unit: str, ours: float, floor: float, limit: float | None = None) -> Figure:
-    """Return the figure whose limit is for ours / floor."""
+    """Return a figure whose limit applies to ours / floor."""
     return Figure(measure, what, unit, ours, floor, ours / floor, limit)
 
 

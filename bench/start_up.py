@@ -1,4 +1,4 @@
-"""(q) Processor time that a command takes from start to end, beside an interpreter that loads the SDK's client."""
+"""(q) Processor time of whole commands, compared with an interpreter that loads the SDK's client."""
 
 import asyncio
 import os
@@ -10,20 +10,20 @@ from pathlib import Path
 from statistics import median
 
 from bench.figures import Figure, ratio_of
-from bench.ours import our_input
-from bench.rig import Rig
+from bench.sides.ours import our_input
+from bench.sides.rig import Rig
 from orga.client.runs.agents import AgentHandle, start_agent
 
 ORGA = str(Path(sys.executable).with_name("orga"))
 BARE = (sys.executable, "-c", "import temporalio.client")
 ITERATIONS = 10_000
-"""Of the run that is asked: it is paused long before."""
+"""Iterations of the run that the commands use. It is paused long before."""
 ALONE, OF_A_SERVER = 0.9, 3.0
-"""Limits for ratios: of a command that asks no server, and of one that does. Seconds are the machine's."""
+"""Limits of the ratios for commands without and with a server. Seconds depend on the machine."""
 
 
 def commands(run_id: str) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """Return what is measured by name: its limit, and what is typed."""
+    """Return the measured commands by name, each with its limit and its arguments."""
     return {
         "orga --version": (ALONE, (ORGA, "--version")),
         "orga --help": (ALONE, (ORGA, "--help")),
@@ -34,7 +34,7 @@ def commands(run_id: str) -> dict[str, tuple[float, tuple[str, ...]]]:
 
 
 async def measure(rig: Rig, rounds: int) -> list[Figure]:
-    """Take the bare interpreter and each command in turn, round by round; the run that they ask is paused."""
+    """Run the bare interpreter and each command in turn, round by round. The run that they use is paused."""
     run = await _paused(rig)
     asked = commands(run.id)
     bare: list[float] = []
@@ -52,10 +52,10 @@ async def measure(rig: Rig, rounds: int) -> list[Figure]:
 
 
 def processor_s(typed: tuple[str, ...], folder: str, address: str) -> float:
-    """Return the seconds of processor, user's and system's, that a program takes in a folder, to its end.
+    """Return the processor time of a whole program in a folder, user and system, in seconds.
 
     Raises:
-        CalledProcessError: It failed, so what it took is no figure.
+        CalledProcessError: It failed, so its time is no valid figure.
     """
     settings = {name: value for name, value in os.environ.items() if not name.startswith("ORGA_")}
     settings["TEMPORAL_ADDRESS"] = address
@@ -69,7 +69,7 @@ def processor_s(typed: tuple[str, ...], folder: str, address: str) -> float:
 
 
 async def _paused(rig: Rig) -> AgentHandle:
-    """Start a run, and pause it: it can be asked and steered, and takes no time of the processor."""
+    """Start a run and pause it. It can be queried and steered, and takes no processor time."""
     run = await start_agent(
         rig.ours.client, our_input(ITERATIONS), workflow_id=f"asked-{uuid.uuid4()}", task_queue=rig.ours.task_queue
     )

@@ -1,4 +1,4 @@
-"""`make bench-rivals`: orga beside other agent frameworks, the same errand with a scripted model and a trivial tool."""
+"""`make bench-rivals`: compares orga with other agent frameworks, on one errand with a scripted model and a tool."""
 
 import argparse
 import asyncio
@@ -16,17 +16,17 @@ from statistics import median
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from bench.rig import SERVER_ARGUMENTS
 from bench.rivals.killed import Killed, killed
 from bench.rivals.sides import SIDES, Side
+from bench.sides.rig import SERVER_ARGUMENTS
 from orga.client.server.locate import locate
 from orga.client.server.search_attributes import KEYS
 
 SHORT, LONG = 1, 51
-"""Payments of the runs that are compared: what they have in common is the start."""
+"""Payments of the compared runs. The start is what they have in common."""
 
 Row = dict[str, float]
-"""Of each side, by name."""
+"""Values of each side, by name."""
 
 
 def _options() -> argparse.Namespace:
@@ -87,7 +87,7 @@ async def _round(side: Side, client: Client, address: str, folder: Path) -> dict
 
 
 async def _question(side: Side, address: str, folder: Path) -> tuple[float, float]:
-    """Return what a program takes that asks once and calls no tool: seconds on the clock, and of the processor."""
+    """Return the wall and processor time, in seconds, of a program that asks once and calls no tool."""
     spent, began = _children_s(), time.perf_counter()
     surroundings = {"RIVALS_ADDRESS": address, "RIVALS_FOLDER": str(folder)}
     await side.output(surroundings, "start", str(uuid.uuid4()), "0")
@@ -100,7 +100,7 @@ def _children_s() -> float:
 
 
 async def _kept(place: Path, client: Client, run: str) -> float:
-    """Return the bytes of checkpoints or of the history."""
+    """Return the size of checkpoints or of the history, in bytes."""
     if files := list(place.glob("checkpoints.sqlite*")):
         return sum(file.stat().st_size for file in files)
     described = await client.get_workflow_handle(run).describe()

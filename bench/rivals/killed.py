@@ -1,4 +1,4 @@
-"""A process killed in the middle of a payment, and another one that goes on: how often was it paid?"""
+"""Kills a process in the middle of a payment, lets another one continue, and counts the payments."""
 
 import asyncio
 import time
@@ -9,18 +9,18 @@ from pathlib import Path
 from bench.rivals.sides import Side
 
 PAYMENTS, HELD = 3, 1
-"""The second of three is under way when the process is killed: the first is over, the third not begun."""
+"""The process is killed during the second of three payments, after the first and before the third."""
 STARTED_WITHIN_S = 120
 
 
 @dataclass(frozen=True)
 class Killed:
-    """What became of it."""
+    """The outcome of one side."""
 
     paid: tuple[int, ...]
-    """How often each payment was made."""
+    """The number of times that each payment was made."""
     resumed_s: float
-    """From the start of the other process to the run's answer."""
+    """Seconds from the start of the second process to the run's answer."""
     said: str
 
 
@@ -44,7 +44,7 @@ async def _paid(folder: Path, number: int) -> None:
     async with asyncio.timeout(STARTED_WITHIN_S):
         while number not in _made(folder):
             await asyncio.sleep(0.1)
-    await asyncio.sleep(1)  # what the programs write about it has been written
+    await asyncio.sleep(1)  # time for the programs to write their output
 
 
 def _made(folder: Path) -> list[int]:

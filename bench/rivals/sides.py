@@ -1,4 +1,4 @@
-"""What is compared: four agents, each in an environment of its own, on one server."""
+"""The compared agents, each in an environment of its own, on one server."""
 
 import asyncio
 import os
@@ -16,12 +16,12 @@ ENVIRONMENTS = ROOT / ".cache" / "rivals"
 
 @dataclass(frozen=True)
 class Side:
-    """One of them."""
+    """One agent."""
 
     name: str
     title: str
     packages: tuple[str, ...]
-    """Whose versions are told."""
+    """Packages whose versions are shown."""
 
     @property
     def folder(self) -> Path:
@@ -32,7 +32,7 @@ class Side:
         return self.folder / "bin" / "python"
 
     def install(self) -> None:
-        """Make its environment anew, without bytecode: its size is then what was installed."""
+        """Create its environment again without bytecode, so that its size is that of the installed files."""
         uv = str(Path(sys.executable).with_name("uv"))
         shutil.rmtree(self.folder, ignore_errors=True)
         requirements = str(REQUIREMENTS / f"{self.name}.txt")
@@ -41,19 +41,19 @@ class Side:
         subprocess.run(install, cwd=ROOT, check=True)
 
     def megabytes(self) -> float:
-        """Return what is installed, bytecode left out."""
+        """Return the size of the installed files, without bytecode."""
         files = (file for file in self.folder.rglob("*") if file.is_file() and not file.is_symlink())
         return sum(file.stat().st_size for file in files if file.suffix != ".pyc") / 1e6
 
     def versions(self) -> str:
-        """Return what is compared, in words."""
+        """Return the name and versions of the side."""
         code = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
         command = [str(self.python), "-c", code, *self.packages]
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         return ", ".join(f"{package} {version}" for package, version in zip(self.packages, found, strict=True))
 
     def lines(self) -> int:
-        """Return the lines of the program that are not empty: the scripted model and what measures are not among it."""
+        """Return the non-empty lines of the program, without the scripted model and the measuring code."""
         return sum(bool(line.strip()) for line in (AGENTS / f"{self.name}_agent.py").read_text().splitlines())
 
     async def process(self, surroundings: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:

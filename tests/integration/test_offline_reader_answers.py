@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from temporalio.client import Client
 
-from bench.reading import CALLS, DOCUMENTS, Asked
+from bench.knowledge.reading import CALLS, DOCUMENTS, Asked
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile

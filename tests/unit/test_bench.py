@@ -11,7 +11,7 @@ from bench.__main__ import MEASURES
 from bench.start_up import commands, processor_s
 
 ROOT = Path(__file__).parents[2]
-MEASURING = sorted(file for file in (ROOT / "bench").glob("*.py") if "async def measure(" in file.read_text())
+MEASURING = sorted(file for file in (ROOT / "bench").rglob("*.py") if "async def measure(" in file.read_text())
 GUIDE = (ROOT / "docs/command-line.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -19,7 +19,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").
 @pytest.mark.parametrize("file", MEASURING, ids=lambda file: file.stem)
 def test_what_measures_is_among_the_measures_by_the_letter_that_it_tells(file: Path) -> None:
     [letter] = re.findall(r'\A"""\(([a-z])\) ', file.read_text())
-    assert MEASURES[letter].by.__module__ == f"bench.{file.stem}"
+    assert MEASURES[letter].by.__module__ == ".".join(file.relative_to(ROOT).with_suffix("").parts)
 
 
 def test_no_measure_is_there_twice() -> None:

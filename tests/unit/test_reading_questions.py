@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.reading import CALLS, DOCUMENTS, RIGHT, Answered, Asked, answered, answers, questions
+from bench.knowledge.reading import CALLS, DOCUMENTS, RIGHT, Answered, Asked, answered, answers, questions
 
 HELD_OUT = 7
 """Of the ten that nothing was tuned on. Eight are right today, but the guides that they are about change."""

@@ -1,4 +1,4 @@
-"""`python drive.py AGENT start|resume|times …`: run one of the agents, and print what it took."""
+"""`python drive.py AGENT start|resume|times …`: runs one of the agents and prints its times."""
 
 import asyncio
 import importlib
@@ -12,7 +12,7 @@ from typing import Any
 from errand import task
 
 SPARE = 5
-"""Iterations that are allowed beyond those that the errand needs."""
+"""Iterations that are allowed in addition to those that the errand needs."""
 
 
 async def start(agent: Any, run: str, payments: str) -> None:

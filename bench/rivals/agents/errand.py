@@ -1,32 +1,32 @@
-"""The errand that every agent runs: so many payments, one after another, each by one call of one tool."""
+"""The errand of every agent: a number of payments, one after another, each by one call of one tool."""
 
 import os
 import time
 from pathlib import Path
 
 RESULT = "paid " + "x" * 1_995
-"""What the tool returns: 2,000 characters."""
+"""The tool's result of 2,000 characters."""
 
 ADDRESS = os.environ.get("RIVALS_ADDRESS", "")
 FOLDER = Path(os.environ.get("RIVALS_FOLDER", "."))
 HELD = int(os.environ.get("RIVALS_HELD", "-1"))
-"""The payment that does not return for a minute, so that the process can be killed in the middle of it."""
+"""The payment that takes a minute, so that the process can be killed during it."""
 EFFECT = os.environ.get("RIVALS_EFFECT", "irreversible")
-"""What repeating a payment does, for whom that is a question."""
+"""The effect of a repeated payment, for frameworks that ask."""
 
 
 def task(payments: int) -> str:
     return f"Make {payments} payments."
 
 
-def next_payment(said: str, paid: int) -> int | None:
-    """Return the number of the payment that comes next, or None: what the scripted models have for a mind.
+def next_payment(task: str, paid: int) -> int | None:
+    """Return the number of the payment that comes next, or None. The scripted models use it.
 
     Args:
-        said: The task.
+        task: The text of the task.
         paid: Results of the tool in the conversation.
     """
-    return paid if paid < int(said.split()[1]) else None
+    return paid if paid < int(task.split()[1]) else None
 
 
 def pay_now(number: int) -> str:

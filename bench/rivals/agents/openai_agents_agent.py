@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK: its runner in a workflow of one's own, by Temporal's plugin."""
+"""OpenAI Agents SDK: its runner in a workflow of its own, by Temporal's plugin."""
 
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""orga: an agent and a tool in code, a worker beside them."""
+"""orga: an agent and a tool in code, with a worker."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

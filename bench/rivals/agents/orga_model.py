@@ -1,4 +1,4 @@
-"""The scripted model of `orga`, in the place of a provider."""
+"""The scripted model of `orga`, in place of a provider."""
 
 from errand import next_payment
 

@@ -1,4 +1,4 @@
-"""Pydantic AI: its agent made durable by Temporal, in a workflow of one's own."""
+"""Pydantic AI: its agent made durable by Temporal, in a workflow of its own."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The rig: one real server, on it a worker of ours and one of the floor, runs of both."""
+"""The rig: one real server with a worker of ours and one of the floor, and runs of both."""
 
 import uuid
 from collections.abc import AsyncGenerator, Callable
@@ -13,9 +13,9 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
-from bench.floor import Floor, FloorActivities
-from bench.ours import our_input, our_worker
-from bench.script import RESULT, Script
+from bench.sides.floor import Floor, FloorActivities
+from bench.sides.ours import our_input, our_worker
+from bench.sides.script import RESULT, Script
 from orga.client.history.converter import data_converter
 from orga.client.runners.workflows import our_runner
 from orga.client.server.locate import locate
@@ -31,12 +31,12 @@ SERVER_ARGUMENTS = [
 ]
 
 OURS_QUEUE, FLOOR_QUEUE = TASK_QUEUE, "bare"
-"""Of the same length: a queue's name stands in four events of an iteration."""
+"""Names of the same length, because they are part of four events per iteration."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared: how a run of so many iterations is started and replayed."""
+    """One side of the comparison: how its runs are started and replayed."""
 
     name: str
     client: Client
@@ -44,14 +44,14 @@ class Side:
     task_queue: str
     arguments: Callable[[int], list[Any]]
     replayer: Callable[[ThreadPoolExecutor | None], Replayer]
-    """Takes what runs the workflow tasks."""
+    """Takes the executor of the workflow tasks."""
 
     def on(self, task_queue: str) -> "Side":
-        """Return the same with a worker of another task queue."""
+        """Return the same side with a worker of another task queue."""
         return replace(self, task_queue=task_queue)
 
     async def run(self, iterations: int) -> WorkflowHandle[Any, Any]:
-        """Run to the end."""
+        """Run this number of iterations to the end."""
         handle = await self.client.start_workflow(
             self.workflow,
             args=self.arguments(iterations),
@@ -71,12 +71,12 @@ class Rig:
     ours: Side
     floor: Side
     phased: Side
-    """The floor with the activities of ours."""
+    """The floor with the same activities as ours."""
 
 
 @asynccontextmanager
 async def rig() -> AsyncGenerator[Rig]:
-    """Start the server and both workers; run each side once, so that what is measured is warm."""
+    """Start the server and both workers, and run each side once, so that everything is warm."""
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
         dev_server_existing_path=str(await locate(print)),
         data_converter=data_converter,

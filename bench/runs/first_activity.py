@@ -1,4 +1,4 @@
-"""(c) From the start of a run to its first activity, by the history's own timestamps."""
+"""(c) The time from the start of a run to its first activity, by the history's own timestamps."""
 
 from statistics import median, quantiles
 from typing import Any
@@ -7,7 +7,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
 from bench.figures import Figure
-from bench.rig import Rig
+from bench.sides.rig import Rig
 
 MAX_MS = 100
 

@@ -1,4 +1,4 @@
-"""(g) What a policy engine adds to an iteration: the same run under each engine in turn, beside the default one."""
+"""(g) The cost of a policy engine per iteration: the same run under each engine in turn, compared with the default."""
 
 import tempfile
 from collections.abc import AsyncGenerator, Generator
@@ -8,9 +8,9 @@ from statistics import median
 from time import perf_counter
 
 from bench.figures import Figure
-from bench.ours import our_worker
-from bench.rig import Rig
-from bench.script import Script
+from bench.sides.ours import our_worker
+from bench.sides.rig import Rig
+from bench.sides.script import Script
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
@@ -26,7 +26,7 @@ STANDARD = "default"
 
 
 class Timed:
-    """An engine, and how long it took over its decisions."""
+    """An engine, with the time of its decisions."""
 
     def __init__(self, engine: PolicyEngine) -> None:
         self.engine = engine
@@ -41,7 +41,7 @@ class Timed:
 
 
 async def measure(rig: Rig, rounds: int) -> list[Figure]:
-    """Return the figures: only what Cedar's decisions take has a limit, since an iteration has the machine's moods."""
+    """Return the figures. Only Cedar's decisions have a limit, because iterations vary with the machine's load."""
     async with engines(rig) as timed:
         for name in timed:
             await _ms_per_iteration(rig, name)
@@ -56,7 +56,7 @@ async def measure(rig: Rig, rounds: int) -> list[Figure]:
 
 def _figures(name: str, each: dict[str, list[float]], timed: Timed) -> list[Figure]:
     added = median(one - other for one, other in zip(each[name], each[STANDARD], strict=True))
-    what = f"iteration under {name}, default beside"
+    what = f"iteration under {name}, compared with the default"
     limit = MAX_CEDAR_MS if name == "cedar" else None
     return [
         Figure("g", what, "ms", median(each[name]), median(each[STANDARD])),

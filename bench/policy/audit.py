@@ -1,11 +1,11 @@
-"""(h) How long it takes to judge a long run anew, and to verify it, each beside a bare replay of it."""
+"""(h) The time to judge a long run again, and to verify it, each compared with a bare replay of it."""
 
 from collections.abc import Awaitable
 from time import perf_counter
 
-from bench.engines import CEDAR
 from bench.figures import Figure, ratio_of
-from bench.rig import Rig
+from bench.policy.engines import CEDAR
+from bench.sides.rig import Rig
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.proof.audit import Rejudger, run_audits
@@ -15,7 +15,7 @@ MAX_RATIO = 1.3
 
 
 async def measure(rig: Rig, iterations: int, rounds: int) -> list[Figure]:
-    """Take audit, replay and verify in turn; what counts is the fastest of each, since a busy machine only adds."""
+    """Run audit, replay and verify in turn. The fastest of each counts, because a busy machine only adds time."""
     run = (await rig.ours.run(iterations)).id
     chain = await histories(rig.ours.client, await run_chain(rig.ours.client, run))
     audits: list[float] = []
@@ -25,7 +25,7 @@ async def measure(rig: Rig, iterations: int, rounds: int) -> list[Figure]:
         audits.append(await _timed(_audit(rig, run)))
         replays.append(await _timed(_replay(rig, chain)))
         verifications.append(await _timed(_verify(rig, run)))
-    what = f"of {iterations:,} iterations, a replay beside"
+    what = f"of {iterations:,} iterations, compared with a replay"
     return [
         ratio_of("h", f"audit {what}", "s", min(audits), min(replays), MAX_RATIO),
         ratio_of("h", f"verify {what}", "s", min(verifications), min(replays), MAX_RATIO),

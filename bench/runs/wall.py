@@ -1,10 +1,10 @@
-"""(b) Wall time of an iteration, both sides in turn so that the machine's mood meets both."""
+"""(b) Wall time of an iteration, both sides in turn, so that the machine's load affects both."""
 
 from statistics import median
 from time import perf_counter
 
 from bench.figures import Figure
-from bench.rig import Rig, Side
+from bench.sides.rig import Rig, Side
 
 ITERATIONS = 100
 MAX_RATIO = 1.3

@@ -1,13 +1,13 @@
-"""(j) Processor time of this process, in which client and both workers are: what a start costs, and an iteration."""
+"""(j) The cost of a start and of an iteration: processor time of this process, which has client and both workers."""
 
 from statistics import median
 from time import process_time
 
 from bench.figures import Figure, ratio_of
-from bench.rig import Rig, Side
+from bench.sides.rig import Rig, Side
 
 SHORT, LONG = 1, 21
-"""Iterations of the runs that are compared: what they have in common is the start."""
+"""Iterations of the compared runs. The start is what they have in common."""
 
 MAX_START, MAX_ITERATION = 1.8, 1.25
 
@@ -20,8 +20,8 @@ async def measure(rig: Rig, rounds: int) -> list[Figure]:
     return [
         ratio_of("j", start, "", starts[0], starts[1], MAX_START),
         ratio_of("j", iteration, "", iterations[0], iterations[1], MAX_ITERATION),
-        ratio_of("j", "start, beside the same activities", "", starts[0], starts[2]),
-        ratio_of("j", "iteration, beside the same activities", "", iterations[0], iterations[2]),
+        ratio_of("j", "start, floor with the same activities", "", starts[0], starts[2]),
+        ratio_of("j", "iteration, floor with the same activities", "", iterations[0], iterations[2]),
     ]
 
 

@@ -1,6 +1,6 @@
-"""(f) What deciding costs an iteration: the pure functions of the workflow, in a replay of a run with much to decide.
+"""(f) The cost of decisions per iteration: the workflow's pure functions, in a replay of a run with many decisions.
 
-A profiler tells which share of the workflow code they are; what that share takes is measured without one.
+A profiler gives their share of the workflow code. The time of the whole is measured without one.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from typing import ParamSpec, TypeVar
 
 from temporalio.client import WorkflowHistory
 
-from bench.busy import busy_run
 from bench.figures import Figure, ratio_of
-from bench.rig import Rig, Side
+from bench.runs.busy import busy_run
+from bench.sides.rig import Rig, Side
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 ITERATIONS = 200
 MAX_RATIO = 1.25
-"""Of the whole workflow code of the floor, SDK included: what a machine gives at the moment changes both alike."""
+"""Relative to the whole workflow code of the floor, SDK included, because the machine's load changes both alike."""
 PURE = ("/workflows/decisions/", "/workflows/types/")
 
 
 async def measure(rig: Rig, replays: int) -> list[Figure]:
-    """Return the figures: the least of all replays, taken in turn, since whatever disturbs one only adds to it."""
+    """Return the figures: the fastest of all replays, taken in turn, because disturbances only add time."""
     busy = await busy_run(rig.ours.client, ITERATIONS)
     bare = await (await rig.floor.run(ITERATIONS)).fetch_history()
     shares: list[float] = []
@@ -48,14 +48,14 @@ def _each_ms(seconds: float) -> float:
 
 
 async def _replayed(side: Side, history: WorkflowHistory, profile: Profile | None = None) -> float:
-    """Return the seconds of processor time that workflow tasks take in a replay."""
+    """Return the processor time of the workflow tasks in a replay, in seconds."""
     tasks = _TimedTasks(profile)
     await side.replayer(tasks).replay_workflow(history)
     return tasks.spent_s
 
 
 def _pure_share(profile: Profile) -> float:
-    """Return the share of pure functions in all that was profiled, each counted where something else calls it."""
+    """Return the share of pure functions in the whole profile. Each counts where other code calls it."""
     entries = profile.getstats()
     callers = [entry for entry in entries if isinstance(entry.code, CodeType) and not _is_pure(entry.code)]
     calls = [call for entry in callers for call in entry.calls or ()]
@@ -68,7 +68,7 @@ def _is_pure(code: CodeType) -> bool:
 
 
 class _TimedTasks(ThreadPoolExecutor):
-    """Runs workflow tasks one after the other, adds up what they take, profiles them if told to."""
+    """Runs workflow tasks one after the other, adds up their time, and profiles them if there is a profile."""
 
     def __init__(self, profile: Profile | None) -> None:
         super().__init__(max_workers=1)

@@ -1,6 +1,6 @@
-"""`python -m bench.known_to`: to how many product files a feature is known, and how large `workflows/` is.
+"""`python -m bench.sources.known_to`: counts the product files that know a feature, and the lines of `workflows/`.
 
-A file counts where its code has a name, an import or a word of the feature; what its texts for readers say does not
+A file counts if its code has a name, an import or a string of the feature. Docstrings and texts for readers do not
 count.
 """
 
@@ -11,39 +11,39 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PRODUCT = ("workflows", "activities", "client", "worker.py")
 
 FEATURES = {
     "critics": re.compile(r"critic(s|isms?|ise[ds]?)?|critiques?", re.IGNORECASE),
     "sagas": re.compile(r"sagas?", re.IGNORECASE),
 }
-"""What in a name, between its underscores, or in a text is of the feature."""
+"""Parts of names (between underscores) and of strings that belong to the feature."""
 
 _FOR_READERS = r"client/journal/vocabulary\.py"
 NOT_OF_IT = {
     "critics": re.compile(rf"workflows/(decisions|types)/goals/pipelines\b|{_FOR_READERS}"),
     "sagas": re.compile(_FOR_READERS),
 }
-"""The critic of a pipeline is an agent that does a step: a word of the plan. A vocabulary explains words to readers."""
+"""Exceptions: the critic of a pipeline is an agent that does a step. A vocabulary explains words to readers."""
 
 LOOP_TOOLS = ("DELEGATE", "TERMINATE", "DECIDE", "SAGA", "ASK_USER")
-"""Their constants."""
+"""The constants of the loop tools."""
 
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 @cache
 def words_of_files() -> dict[str, frozenset[str]]:
-    """Return what `words` finds in each file of the product, by its path in the repository."""
+    """Return the result of `words` for each file of the product, by its path in the repository."""
     paths = [ROOT / part for part in PRODUCT]
     files = sorted(file for path in paths for file in ([path] if path.suffix else path.rglob("*.py")))
     return {str(file.relative_to(ROOT)): frozenset(words(ast.parse(file.read_text()))) for file in files}
 
 
 def words(tree: ast.AST) -> Iterator[str]:
-    """Return every name that code has, every module that it imports, and every text in it but for docstrings."""
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    """Yield every name in the code, every module that it imports, and every string except docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
@@ -52,7 +52,7 @@ def words(tree: ast.AST) -> Iterator[str]:
                 yield name
             case ast.ImportFrom(module=str(name)) | ast.alias(name=name) | ast.keyword(arg=str(name)):
                 yield name
-            case ast.Constant(value=str(text)) if id(node) not in told:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
                 yield text
             case _:
                 pass
@@ -61,7 +61,7 @@ def words(tree: ast.AST) -> Iterator[str]:
 
 
 def known_to(feature: str) -> list[str]:
-    """Return the product files that know a feature, or the constant of a loop tool, as paths in the repository."""
+    """Return the product files that know a feature or the constant of a loop tool, as paths in the repository."""
     pattern, other = FEATURES.get(feature), NOT_OF_IT.get(feature)
     found: list[str] = []
     for path, names in words_of_files().items():

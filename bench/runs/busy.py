@@ -1,4 +1,4 @@
-"""A run with much to decide: 20 tools, several calls at a time, steps that failed, open circuits, a full context."""
+"""A run with many decisions: 20 tools, several calls at a time, failed steps, open circuits, a full context."""
 
 import logging
 import uuid
@@ -7,8 +7,8 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHistory
 
-from bench.ours import our_input
-from bench.script import MODEL, RESULT, TEXT
+from bench.sides.ours import our_input
+from bench.sides.script import MODEL, RESULT, TEXT
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
@@ -24,7 +24,7 @@ from orga.workflows.types.usage import Usage
 TASK_QUEUE = "bench-busy"
 READING = 16
 MISTAKEN, BROKEN = ("mistaken_0", "mistaken_1"), ("broken_0", "broken_1")
-"""Calls that fail by their own fault are remembered as steps; the circuit of what is broken opens."""
+"""Mistaken calls fail by their own fault and are remembered as steps. Broken tools open their circuit."""
 
 
 class _Tool:
@@ -51,7 +51,7 @@ TOOLS = [_Tool(name) for name in (*(f"read_{n}" for n in range(READING)), *MISTA
 
 
 class _Script:
-    """Reads two files each time; every other time something fails."""
+    """Reads two files each time. Every other time some call fails."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Be a provider."""
@@ -72,7 +72,7 @@ class _Script:
 
 
 async def busy_run(client: Client, iterations: int) -> WorkflowHistory:
-    """Run so many iterations; return the history."""
+    """Run this number of iterations and return the history."""
     logging.getLogger("temporalio.activity").setLevel(logging.CRITICAL)  # the calls fail on purpose
     specs = {tool.spec.name: tool.spec for tool in TOOLS}
     facts = Setup(agent="", model="", roll_over_events=10**6)

@@ -1,4 +1,4 @@
-"""Our side: the production worker with a scripted model and one tool; all settings are the defaults."""
+"""Our side: the production worker with a scripted model and one tool. All settings are defaults."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from bench.script import MODEL, RESULT, TOOL
+from bench.sides.script import MODEL, RESULT, TOOL
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import ListedTools, gate_execution
 from orga.activities.adapters.schemas.arguments import find_argument_errors
@@ -23,7 +23,7 @@ UNLIMITED_S = 3_600
 
 
 class ReadFile:
-    """A tool that returns its text, at once unless it is given seconds to take."""
+    """A tool that returns its text, at once or after a delay."""
 
     def __init__(self, delay_s: float = 0.0) -> None:
         self._delay_s = delay_s
@@ -60,6 +60,6 @@ def our_worker(
 
 
 def our_input(iterations: int) -> dict[str, Any]:
-    """Return an input whose run ends after so many iterations and by no other limit."""
+    """Return an input whose run ends after this number of iterations and at no other limit."""
     limits = {"max_iterations": iterations, "max_total_tokens": UNLIMITED_TOKENS, "timeout_s": UNLIMITED_S}
     return {"task": "Read the file again and again.", "config": limits}

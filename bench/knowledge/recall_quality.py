@@ -1,4 +1,4 @@
-"""(m) How well knowledge is found: a public question set, by words, by vectors and by both."""
+"""(m) The quality of recall on a public question set: by words, by vectors and by both."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.figures import Figure
-from bench.rig import Rig
+from bench.sides.rig import Rig
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import Embedder
@@ -16,21 +16,21 @@ from orga.workflows.types.knowledge import KnowledgeItem, Recall
 
 QUESTIONS = Path(__file__).parent / "questions" / "squad.jsonl"
 DEPTH = 100
-"""How far down an answer is looked for."""
+"""Number of results in which an answer is searched."""
 
 Finder = Callable[[str], Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Of one way to find."""
+    """The quality of one way to recall."""
 
     recall_at_5: float
     mean_reciprocal_rank: float
 
 
 class NoVectors(HashingEmbedder):
-    """Finds nothing alike, so that words alone rank."""
+    """Finds no similarity, so that only words rank."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return [[0.0] * self.dimensions for _ in texts]
@@ -43,18 +43,18 @@ def questions() -> tuple[list[str], list[tuple[str, str]]]:
 
 
 async def measure(_: Rig) -> list[Figure]:
-    """Return the figures: what one way misses beside both together is the ratio, and 1 its limit."""
+    """Return the figures. The ratio compares one way with both together, and its limit is 1."""
     words, vectors, hybrid = await by_store(NoVectors()), await by_vectors(), await by_store(HashingEmbedder())
     figures: list[Figure] = []
     for what, of in (("recall@5", _recall), ("mean reciprocal rank", _rank)):
         for name, quality in (("words", words), ("vectors", vectors)):
             ratio = of(quality) / of(hybrid)
-            figures.append(Figure("m", f"{what}: {name} beside both", "%", of(quality), of(hybrid), ratio, 1.0))
+            figures.append(Figure("m", f"{what}: {name} compared with both", "%", of(quality), of(hybrid), ratio, 1.0))
     return figures
 
 
 async def by_store(embedder: Embedder) -> Quality:
-    """Return how well the embedded store finds with this embedder."""
+    """Return the quality of the embedded store with this embedder."""
     passages, _ = questions()
     with TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "knowledge.db", embedder)
@@ -70,7 +70,7 @@ async def by_store(embedder: Embedder) -> Quality:
 
 
 async def by_vectors() -> Quality:
-    """Return how well vectors find alone, all of them compared."""
+    """Return the quality of vectors alone, comparing all of them."""
     passages, _ = questions()
     embedder = HashingEmbedder()
     vectors = await embedder.embed(passages)

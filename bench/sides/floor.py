@@ -1,7 +1,7 @@
-"""The floor: the smallest workflow that someone careful would write by hand for the same work. No gate, no limits, no
-signals, no context: a model and a tool activity per iteration, with inputs of constant size.
+"""The floor: the smallest workflow that a careful person would write by hand for the same work.
 
-With `phases` it has the activities of ours: one that prepares, and a local one that stands for the gate of each call.
+It has no gate, limits, signals or context: a model and a tool activity per iteration, with inputs of constant size.
+With `phases` it has the same activities as ours: one that prepares, and a local one as the gate of each call.
 """
 
 from datetime import timedelta
@@ -16,12 +16,12 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 
 @workflow.defn(name="Floor")
 class Floor:
-    """Plain JSON throughout: nothing is validated. What the model said is the result, since it never answers."""
+    """Uses plain JSON without validation. The result is the model's text, because it never gives a final answer."""
 
     @workflow.run
     async def run(self, iterations: int, tools_digest: str, phases: bool = False) -> str:
         conversation = str(workflow.uuid4())
-        said: list[str] = []
+        texts: list[str] = []
         retry = RetryPolicy(maximum_attempts=3)
         if phases:
             await workflow.execute_activity("prepare", tools_digest, start_to_close_timeout=TIMEOUT, retry_policy=retry)
@@ -42,7 +42,7 @@ class Floor:
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=retry,
             )
-            said += [part["text"] for part in reply["parts"] if part.get("kind") == "text"]
+            texts += [part["text"] for part in reply["parts"] if part.get("kind") == "text"]
             for call in (part for part in reply["parts"] if "call_id" in part):
                 if phases:
                     await workflow.execute_local_activity(
@@ -59,14 +59,14 @@ class Floor:
                     heartbeat_timeout=HEARTBEAT_TIMEOUT,
                     retry_policy=retry,
                 )
-        return "\n\n".join(said)
+        return "\n\n".join(texts)
 
 
 class FloorActivities:
-    """A model and a tool that answer at once, and two phases that take what they are given."""
+    """A model and a tool that answer at once, and two phases that return their input."""
 
     def __init__(self, say: Any, result: str) -> None:
-        """Take a function that gives the next reply as JSON, and the tool's result."""
+        """Keep the function that gives the next reply as JSON, and the tool's result."""
         self._say = say
         self._result = result
 

@@ -1,18 +1,22 @@
-"""(e) One very long run: it completes through continue-as-new, and its worker's memory stays flat."""
+"""(e) One very long run: it completes across continue-as-new, and its worker's memory does not grow."""
 
 import asyncio
 import json
+import resource
 import sys
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import perf_counter
 
 from temporalio.client import Client
 
 from bench.figures import Figure
-from bench.ours import our_input
-from bench.rig import Rig
+from bench.sides.ours import our_input, our_worker
+from bench.sides.rig import Rig
+from bench.sides.script import Script
+from orga.client.history.converter import data_converter
 
 WARM_ITERATIONS = 500
 MAX_GROWTH = 1.10
@@ -21,7 +25,7 @@ MEGABYTE = 1024 * 1024
 
 
 async def measure(rig: Rig, iterations: int) -> list[Figure]:
-    """Return the figures; the worker is a process of its own, so that its memory is its own."""
+    """Return the figures. The worker is a process of its own, so that its memory can be measured."""
     client = rig.ours.client
     async with _worker(rig.address) as samples:
         started = perf_counter()
@@ -46,9 +50,9 @@ async def measure(rig: Rig, iterations: int) -> list[Figure]:
 
 @asynccontextmanager
 async def _worker(address: str) -> AsyncGenerator[list[tuple[int, int]]]:
-    """Start the worker process; the list fills with (iteration, resident bytes)."""
+    """Start the worker process. The list fills with (iteration, resident bytes)."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.endurance_worker", address, TASK_QUEUE), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "bench.runs.endurance", address, TASK_QUEUE), stdout=asyncio.subprocess.PIPE
     )
     samples: list[tuple[int, int]] = []
     reading = asyncio.create_task(_read(process, samples))
@@ -77,3 +81,25 @@ async def _chain(client: Client, workflow_id: str) -> int:
             break
         length += 1
     return length
+
+
+SAMPLE_EVERY = 50
+STATM = Path("/proc/self/statm")
+
+
+async def _work(address: str, task_queue: str) -> None:
+    """Run the worker process, which prints its memory every 50 iterations, until it is terminated."""
+    client = await Client.connect(address, data_converter=data_converter)
+    worker = our_worker(client, task_queue, Script(_print_memory))
+    await worker.run()
+
+
+def _print_memory(iteration: int) -> None:
+    if iteration % SAMPLE_EVERY == 0:
+        resident = int(STATM.read_text().split()[1]) * resource.getpagesize()
+        sys.stdout.write(json.dumps({"iteration": iteration, "rss": resident}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_work(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""(k) Many runs that begin at once: no workflow task may be late, or be done twice because it was."""
+"""(k) Many runs that begin at once: no workflow task may be late, or be repeated because it was late."""
 
 import asyncio
 
@@ -6,12 +6,12 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
 from bench.figures import Figure
-from bench.rig import Rig, Side
+from bench.sides.rig import Rig, Side
 
 RUNS = 200
 ITERATIONS = 3
 LATE_S = 5.0
-"""Half of what the server gives a workflow task before it hands it to somebody else."""
+"""Half of the time that the server allows a workflow task before it gives it to another worker."""
 
 REPEATED = {EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT, EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED}
 

@@ -1,4 +1,4 @@
-"""(n) How long recalling takes among many items, and what importing them takes."""
+"""(n) The time to recall among many items, and to import them."""
 
 import gc
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 from bench.figures import Figure
-from bench.recall_quality import questions
-from bench.rig import Rig
+from bench.knowledge.recall_quality import questions
+from bench.sides.rig import Rig
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.exchange import import_items
@@ -18,17 +18,17 @@ from orga.activities.knowledge.recall import RECALL_TIMEOUT_S
 from orga.workflows.types.knowledge import KnowledgeItem, Recall
 
 MAX_MS = 50.0
-"""Of processor time of the whole process, which other work on the machine hardly changes; the issue's limit."""
+"""Limit of the processor time of the whole process, which other work on the machine hardly changes."""
 MAX_FIRST_MS = RECALL_TIMEOUT_S * 1_000
-"""Of the first of a process, and of the first behind what was forgotten: it reads all codes, and later a run goes on
-without what is known."""
+"""Limit of the first recall in a process, and of the first after items were forgotten, which read all codes. A slower
+recall would time out, and the run would continue without knowledge."""
 MAX_GROWTH = 1.25
-"""Of the memory once the last tenth is in, beside that after the first tenth."""
+"""Limit of the memory after the last tenth of the import, relative to that after the first tenth."""
 WORDS = 40
 
 
 async def measure(_: Rig, items: int) -> list[Figure]:
-    """Return the figures: passages of 40 words in a row of the question set, and its questions."""
+    """Return the figures, with passages of 40 consecutive words from the question set, and its questions."""
     with TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "knowledge.db", HashingEmbedder())
         sizes: list[float] = []
@@ -50,7 +50,7 @@ async def measure(_: Rig, items: int) -> list[Figure]:
         Figure("n", f"import of {items:,} items, each", "ms", each_ms),
         Figure(
             "n",
-            "its memory, at the end beside the first tenth",
+            "its memory, at the end / after the first tenth",
             "MB",
             sizes[-1],
             sizes[0],

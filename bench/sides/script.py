@@ -1,4 +1,4 @@
-"""What the scripted model says and the tool returns: the same on both sides, at once."""
+"""The scripted model and the tool's result, which are the same on both sides and come at once."""
 
 from collections.abc import Callable
 from itertools import count
@@ -16,10 +16,10 @@ RESULT = "x" * RESULT_BYTES
 
 
 class Script:
-    """Calls the tool every time, under an id of the length that providers use."""
+    """Calls the tool every time, with an id as long as those of providers."""
 
     def __init__(self, on_reply: Callable[[int], None] = lambda number: None) -> None:
-        """Take what is told the number of each reply."""
+        """Call `on_reply` with the number of each reply."""
         self._numbers = count(1)
         self._on_reply = on_reply
 

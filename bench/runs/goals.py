@@ -1,4 +1,4 @@
-"""(l) A goal whose steps are slow and independent: side by side, beside one after the other."""
+"""(l) A goal with slow and independent steps: in parallel, compared with one after the other."""
 
 import re
 import uuid
@@ -9,9 +9,9 @@ from time import perf_counter
 from temporalio.client import Client
 
 from bench.figures import Figure
-from bench.ours import ReadFile, our_worker
-from bench.rig import Rig
-from bench.script import TOOL
+from bench.sides.ours import ReadFile, our_worker
+from bench.sides.rig import Rig
+from bench.sides.script import TOOL
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.testing import answers
 from orga.workflows.types.goals.requests import goal_prompt_in
@@ -22,11 +22,11 @@ QUEUE = "goals"
 STEPS, PARALLEL = 8, 4
 STEP_S = 0.5
 MAX_RATIO = 0.35
-"""1 / `PARALLEL` is what the steps alone come to; plan and answer take their time once, on both sides."""
+"""The steps alone would come to 1 / `PARALLEL`. Plan and answer add the same time on both sides."""
 
 
 class Planner:
-    """Plans independent steps and finds all of them good, at once."""
+    """Plans independent steps and scores all of them as good, at once."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Be a provider."""
@@ -45,7 +45,7 @@ class Planner:
 
 
 async def measure(rig: Rig, pairs: int) -> list[Figure]:
-    """Return the figures: goals that differ in `max_parallel_steps` alone, in turn."""
+    """Return the figures of goals that differ only in `max_parallel_steps`, in turn."""
     client = rig.ours.client
     side_by_side: list[float] = []
     in_a_row: list[float] = []
@@ -55,12 +55,12 @@ async def measure(rig: Rig, pairs: int) -> list[Figure]:
             side_by_side.append(await _seconds(client, PARALLEL))
             in_a_row.append(await _seconds(client, 1))
     ratio = median(a / b for a, b in zip(side_by_side, in_a_row, strict=True))
-    what = f"goal: {STEPS} slow steps, {PARALLEL} at once, beside 1"
+    what = f"goal: {STEPS} slow steps, {PARALLEL} at once, compared with 1"
     return [Figure("l", what, "s", median(side_by_side), median(in_a_row), ratio, MAX_RATIO)]
 
 
 async def _seconds(client: Client, parallel: int) -> float:
-    """Return how long a goal takes from its start to its result."""
+    """Return the seconds from the start of a goal to its result."""
     started = perf_counter()
     result = await client.execute_workflow(
         "GoalWorkflow",

@@ -1,4 +1,4 @@
-"""(p) How well the offline reader answers: questions over three sets of documents, through the real tools."""
+"""(p) The quality of the offline reader: questions over three sets of documents, through the real tools."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from bench.figures import Figure
-from bench.rig import Rig
+from bench.sides.rig import Rig
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
@@ -17,16 +17,16 @@ from orga.activities.ports import ModelRequest, Tool, ToolContext, ToolError
 from orga.workflows.types.messages import Message, ToolCall
 
 FOLDER = Path(__file__).parent / "questions" / "reader"
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 DOCUMENTS = {"docs": PROJECT / "docs", "examples": PROJECT / "examples", "office": FOLDER / "office"}
 
 Questions = Literal["asked", "held_out"]
-"""The set that the reader was tuned on, and the one that it was not."""
+"""The questions that the reader was tuned on, and questions that it was not tuned on."""
 
 RIGHT = 23
-"""Of the 28 that are asked."""
+"""Right answers required of the 28 questions in `asked`."""
 CALLS = 6
-"""Of tools, for one question, at most."""
+"""Limit of tool calls for one question."""
 _LEAST: dict[Questions, int] = {"asked": RIGHT, "held_out": 0}
 _ITERATIONS = 12
 _QUOTE = re.compile(r"(?:^>.*\n?)+", re.M)
@@ -34,7 +34,10 @@ _QUOTE = re.compile(r"(?:^>.*\n?)+", re.M)
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, what its first quote has to hold, and what none may hold; without `expects` there is no answer."""
+    """A question, the text its first quote must contain, and the text no quote may contain.
+
+    Without `expects`, the documents have no answer.
+    """
 
     set: str
     question: str
@@ -42,7 +45,7 @@ class Asked:
     never: tuple[str, ...] = ()
 
     def is_right(self, answer: str) -> bool:
-        """Return whether the first quote answers; of what has no answer, whether it says so and quotes nothing."""
+        """Return whether the first quote answers. Without an answer, the reader must say so and quote nothing."""
         quotes = [_unmarked(quote) for quote in _QUOTE.findall(answer)]
         if any(wrong in quote for wrong in self.never for quote in quotes):
             return False
@@ -53,7 +56,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of a question."""
+    """The answer to a question, with the calls for it."""
 
     asked: Asked
     answer: str
@@ -61,7 +64,7 @@ class Answered:
 
     @property
     def is_right(self) -> bool:
-        """Whether the answer is right."""
+        """True if the answer is right."""
         return self.asked.is_right(self.answer)
 
 
@@ -79,7 +82,7 @@ async def answers(of: Questions) -> list[Answered]:
 
 
 async def answered(asked: Asked) -> Answered:
-    """Play one question to its answer: the reader's calls are carried out by the tools themselves."""
+    """Return the answer to one question. The real tools execute the reader's calls."""
     root = FileRoot(DOCUMENTS[asked.set])
     tools: dict[str, Tool] = {tool.spec.name: tool for tool in (ListFiles(root), SearchText(root), ReadFile(root))}
     specs, calls = tuple(tool.spec for tool in tools.values()), list[ToolCall]()
@@ -95,7 +98,7 @@ async def answered(asked: Asked) -> Answered:
 
 
 async def measure(_: Rig) -> list[Figure]:
-    """Return the figures; the ratio is what is missing, and 1 its limit."""
+    """Return the figures. The ratio compares the required right answers with the actual ones, and its limit is 1."""
     figures: list[Figure] = []
     for of, least in _LEAST.items():
         found = await answers(of)

@@ -1,6 +1,6 @@
-"""`python -m bench.files_passed`: how many files of `workflows/` one run goes through, counted from recorded histories.
+"""`python -m bench.sources.files_passed`: counts the files of `workflows/` that a recorded run executes.
 
-A file counts when code of its own runs behind the imports. Whoever wants to follow such a run reads these files.
+A file counts if its code runs after the imports. To follow such a run, one has to read these files.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from orga.client.history.converter import data_converter
 from orga.client.runners.wrapped import REPLAY_BUILD
 from orga.workflows.agent import AgentWorkflow
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HISTORIES = ROOT / "tests" / "replay" / "histories"
 RUNS = {"a plain answer": "answer", "calls and a denial": "tools-and-a-denial", "a criticised answer": "criticised"}
 
 
 async def files_passed(name: str) -> set[str]:
-    """Return the files, as paths in the repository, that the replay of a recorded history goes through."""
+    """Return the files that the replay of a recorded history executes, as paths in the repository."""
     found: set[str] = set()
     folder = str(ROOT / "orga" / "workflows")
 

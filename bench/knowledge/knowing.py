@@ -1,4 +1,4 @@
-"""(o) What knowledge adds to a history: the same run with the bridge on, beside it off."""
+"""(o) The growth of a history by knowledge: the same run with knowledge on and off."""
 
 import uuid
 from pathlib import Path
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from temporalio.client import Client
 
 from bench.figures import Figure
-from bench.ours import ReadFile, our_input
-from bench.rig import Rig
-from bench.script import MODEL, TOOL, Script
+from bench.sides.ours import ReadFile, our_input
+from bench.sides.rig import Rig
+from bench.sides.script import MODEL, TOOL, Script
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
@@ -27,15 +27,15 @@ from orga.workflows.types.tool_calls.tools import ToolOutput
 
 TASK_QUEUE = "bench-knowing"
 SHORT, LONG = 20, 60
-"""Iterations: what is told of one is the difference of the two, so that start and end do not count."""
+"""Iterations. A figure per iteration is the difference of the two runs, so that start and end do not count."""
 
 TOPICS = ("harbour", "ledger", "lantern", "granite", "orchard", "violin", "glacier", "saddle")
 MAX_EVENTS = 1
-"""On an iteration that has other words than the one before; on one with the same there is none."""
+"""Limit for an iteration with other words than the previous one. One with the same words adds no event."""
 
 
 class _Reader(ReadFile):
-    """Reads of one thing all the time, or of something else each time."""
+    """Reads about these topics in turn."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Reader(ReadFile):
 
 
 async def measure(rig: Rig) -> list[Figure]:
-    """Return the figures, of iterations that are about the same and of such that are about something else each time."""
+    """Return the figures for iterations about one topic, and for iterations with changing topics."""
     with TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "knowledge.db", HashingEmbedder())
         await store.store([_fact(topic) for topic in TOPICS])
@@ -77,7 +77,7 @@ async def _figures(
 
 
 class _Length(NamedTuple):
-    """Of a history, or of an iteration in it."""
+    """The length of a history, or of an iteration in it."""
 
     events: float
     size: float

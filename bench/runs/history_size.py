@@ -1,4 +1,4 @@
-"""(a) How large histories are, and which events make them so."""
+"""(a) The size of histories, by kind of event."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
 
 from bench.figures import Figure, ratio_of
-from bench.rig import Rig
+from bench.sides.rig import Rig
 
 SHORT, LONG = 100, 200
 MAX_RATIO = 1.05
@@ -38,7 +38,7 @@ async def measure(rig: Rig) -> list[Figure]:
 
 
 async def _bytes(handle: WorkflowHandle[Any, Any]) -> int:
-    """Return the size as the server counts it, which is what its limits are about."""
+    """Return the size as the server counts it for its limits."""
     description = await handle.describe()
     return description.raw_description.workflow_execution_info.history_size_bytes
 
