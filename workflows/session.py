@@ -217,7 +217,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def refuse_requeue(self) -> None:
         """Refuse it between two turns: a call belongs to a turn, its budget and its user."""
         if not self._session.session_state.session.turn:
-            raise ValueError("no turn is under way that could send it again; say something first")
+            raise ValueError("no turn is running that could send it again; send a message first")
 
     async def bring(self, stop: Stop) -> None:
         """Do nothing: each turn has already used its gathered text."""

@@ -46,7 +46,7 @@ async def test_an_answer_with_a_key_twice_is_repaired(client: Client) -> None:
         ran = await loop.run(TASK)
 
     assert (ran.result.data, ran.result.iterations) == ({"n": 3}, 2)
-    assert "it is not JSON with each key once: the key 'n' stands there twice" in provider.seen[1].messages[-1].text
+    assert "it is not JSON with each key once: the key 'n' is used twice" in provider.seen[1].messages[-1].text
 
 
 async def test_repairs_are_bounded(client: Client) -> None:

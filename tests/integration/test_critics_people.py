@@ -13,7 +13,7 @@ from tests.support.runs.questions import send_update, wait_for_question
     ("update", "expected"),
     [
         pytest.param("approve", ("completed", "second", ""), id="a person takes it"),
-        pytest.param("deny", ("escalated", "", "critic quality: ada said no: not like this"), id="or ends the run"),
+        pytest.param("deny", ("escalated", "", "critic quality: ada rejected it: not like this"), id="or ends the run"),
     ],
 )
 async def test_a_person_decides_once_the_rounds_are_used_up(
@@ -51,7 +51,7 @@ async def test_a_person_as_the_critic(client: Client) -> None:
     assert (
         provider.seen[1]
         .messages[-1]
-        .text.startswith("[Answer not accepted] A person who reviewed it said no: shorter\nRevise")
+        .text.startswith("[Answer not accepted] A person reviewed it and rejected it: shorter\nRevise")
     )
     assert evaluations(ran, "reviewer", "approved", "score") == [("person:bo", False, None), ("person:bo", True, None)]
 

@@ -114,7 +114,7 @@ async def test_the_state_of_a_fork_is_refused(client: Client, state: dict[str, A
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
         why = await refused(loop, raw, FORGED | state)
-    assert "no run takes a state from its starter" in why
+    assert "a starter cannot pass a state" in why
     assert tool.contexts == []
 
 

@@ -194,7 +194,7 @@ async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, 
     assert bool(played.refusals) is (act == "answer" and state != "ask")
     if act in GUIDES:
         assert staged.asked[-1][1].count("mind the gap") == 1
-    assert staged.asked[-1][1].count("By the operator's word step") == (act == "override_step")
+    assert staged.asked[-1][1].count("On the operator's instruction, step") == (act == "override_step")
     if act == "extend_budget":
         assert played.status["budgets"]["max_iterations"] == 99
     if (moment == "paused" or act == "pause") and not (state == "ask" and act in {*ENDS, "resume"}):

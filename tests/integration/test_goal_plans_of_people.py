@@ -270,7 +270,7 @@ async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client:
     steps = {step.id: step for step in pursued.result.steps}
     assert seen == ([] if denied else ["new {'at': 3}"])
     assert (steps["b"].skill, steps["b"].status) == ("new", "failed" if denied else "done")
-    assert "By the operator's word step b is now new" in model.asked[-1][1]
+    assert "On the operator's instruction, step b is now new" in model.asked[-1][1]
     [refused] = [entry.data for entry in pursued.journal if entry.event == "InterventionRefused"]
     assert "skill 'fly' is none of look, old, new" in refused["reason"]
 
@@ -325,7 +325,7 @@ async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(c
         pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert cast.told("scout") == ["seen", "[Guidance from the operator] mind the gap"]
-    assert "By the operator's word step b is now look" in model.asked[-1][1]
+    assert "On the operator's instruction, step b is now look" in model.asked[-1][1]
 
 
 async def _has_heard(child: WorkflowHandle[Any, Any], text: str) -> bool:

@@ -93,7 +93,7 @@ def test_a_pipeline_on_the_command_line(orga: Orga) -> None:
             ("--pipeline", "brie"),
             "there is no pipeline 'brie'; did you mean 'brief'? there are: brief, leaflet, survey",
         ),
-        (("--input", "notes.md"), "inputs are of a pipeline"),
+        (("--input", "notes.md"), "inputs need a pipeline"),
         (("--pipeline", "brief", "--skills", "read_file"), "leave skills out"),
     ):
         refused = orga("goal", "x", *arguments)

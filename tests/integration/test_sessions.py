@@ -155,7 +155,7 @@ async def test_a_message_that_is_sent_again_is_not_taken_again(client: Client) -
         first = await session.send("hello", message_id="m1")
         again = await session.send("hello", message_id="m1")
         other = await session.send("hello", message_id="m2")
-        with pytest.raises(Refused, match="was sent with other words, which became turn 1"):
+        with pytest.raises(Refused, match="was sent with another text, which became turn 1"):
             await session.send("Delete it all.", message_id="m1")
         assert (turn_summary(first), again, turn_summary(other)) == (
             (1, "one", "completed"),
@@ -235,7 +235,7 @@ async def test_a_session_in_which_nothing_is_said_ends_where_that_is_wanted(clie
         session = await begin(loop, idle_timeout_s=5.0)
         assert turn_summary(await session.send("first")) == (1, "one", "completed")
         last = await wait_for_session(session)
-    assert last.result.termination.detail == "nothing was said for 5 s"
+    assert last.result.termination.detail == "no message came for 5 s"
     assert last.result.latest[0].output == "one"
 
 

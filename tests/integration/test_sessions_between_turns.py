@@ -49,7 +49,7 @@ async def test_a_dead_letter_is_sent_again_within_a_turn_alone(client: Client) -
         session = await begin(loop)
         await session.send("mail it")
         [letter] = (await session_status(session)).dead_letters
-        with pytest.raises(Refused, match="no turn is under way that could send it again; say something first"):
+        with pytest.raises(Refused, match="no turn is running that could send it again; send a message first"):
             await session.requeue(letter.letter_id)
         assert [each.requeued for each in (await session_status(session)).dead_letters] == [False]
         assert turn_summary(await session.send("thanks")) == (2, "two", "completed")
@@ -87,4 +87,4 @@ async def test_a_pause_is_no_silence_and_what_is_said_meanwhile_waits() -> None:
         assert (await session.describe()).status == WorkflowExecutionStatus.RUNNING
         await environment.sleep(timedelta(seconds=20))
         last = await wait_for_session(session)
-    assert last.result.termination.detail == "nothing was said for 60 s"
+    assert last.result.termination.detail == "no message came for 60 s"

@@ -115,7 +115,7 @@ async def test_a_person_sees_all_calls_of_a_reply_at_once(client: Client) -> Non
         await send_update(handle, "approve", approval_argument(other))
         ran = await loop.ended(handle)
     first, second = tool_results_in(loop)
-    assert first.startswith("[Not run] A person who reviewed it said no: once is enough\n")
+    assert first.startswith("[Not run] A person reviewed it and rejected it: once is enough\n")
     assert second == "ok"
     assert [context.call_id for context in pay.contexts] == ["pay_1"]
     assert evaluations(ran, "reviewer", "then") == [("person:ada", "revise"), ("person:ada", "accepted")]

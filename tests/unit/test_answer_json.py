@@ -56,13 +56,11 @@ def test_json_alone_is_an_answer(text: str, value: Any) -> None:
         pytest.param("[" * 101 + "]" * 101, "nested more than 100 deep", id="too deep"),
         pytest.param("[" * 5_000 + "]" * 5_000, "nested too deep", id="far too deep"),
         pytest.param("1" * 5_000, "out of range", id="a number of 5,000 digits"),
-        pytest.param('{"n": 1, "n": 2}', "each key once: the key 'n' stands there twice", id="a key twice"),
-        pytest.param('{"n": 1, "n": 1}', "'n' stands there twice", id="the same value twice"),
-        pytest.param(
-            '[{"a": {"n": 1, "\\u006e": 2}}]', "'n' stands there twice", id="a key twice, deep, in other letters"
-        ),
-        pytest.param('```json\n{"n": 1, "n": 2}\n```', "'n' stands there twice", id="a key twice in a fence"),
-        pytest.param('{{"{0}": 1, "{0}": 2}}'.format("k" * 500), "stands there twice", id="a long key twice"),
+        pytest.param('{"n": 1, "n": 2}', "each key once: the key 'n' is used twice", id="a key twice"),
+        pytest.param('{"n": 1, "n": 1}', "'n' is used twice", id="the same value twice"),
+        pytest.param('[{"a": {"n": 1, "\\u006e": 2}}]', "'n' is used twice", id="a key twice, deep, in other letters"),
+        pytest.param('```json\n{"n": 1, "n": 2}\n```', "'n' is used twice", id="a key twice in a fence"),
+        pytest.param('{{"{0}": 1, "{0}": 2}}'.format("k" * 500), "is used twice", id="a long key twice"),
     ],
 )
 def test_what_is_not_json_alone_gets_short_feedback(text: str, feedback: str) -> None:

@@ -42,7 +42,7 @@ def refusal(**fields: Any) -> str:
         pytest.param({"threshold": -0.1}, "threshold: Input should be greater than or equal to 0", id="below 0"),
         pytest.param(
             {"on_exhausted": "ask"},
-            'input: on_exhausted = "ask" needs a rubric, which the model goes by, and a person',
+            'input: on_exhausted = "ask" needs a rubric for the model, and a person',
             id="ask whom?",
         ),
         pytest.param({"tool": ["pay"]}, "tool: unknown key", id="a slip in a key"),
@@ -80,7 +80,7 @@ def test_the_edges_of_the_tolerance(weights: tuple[float, ...]) -> None:
 
 
 def test_two_critics_of_an_agent_cannot_have_one_name() -> None:
-    with pytest.raises(ValidationError, match="two critics have one name"):
+    with pytest.raises(ValidationError, match="two critics have the same name; rename one"):
         AgentConfig(critics=(a_critic(), a_person("quality")))
 
 

@@ -55,10 +55,10 @@ def test_a_verdict(text: str) -> None:
         pytest.param(said().replace("0.5", "1e999"), "not JSON alone", id="nor infinity"),
         pytest.param(
             said().replace('"tone": 0.5', '"tone": 0.5, "tone": 1'),
-            "stands there twice",
+            "is used twice",
             id="a score that stands twice",
         ),
-        pytest.param(said()[:-1] + ', "scores": {"accuracy": 1, "tone": 1}}', "stands there twice", id="all twice"),
+        pytest.param(said()[:-1] + ', "scores": {"accuracy": 1, "tone": 1}}', "is used twice", id="all twice"),
         pytest.param(said(approved="yes"), "approved: ", id="a label that is no truth"),
         pytest.param(said(score=1.0), "score: unknown key", id="a total of its own"),
         pytest.param(json.dumps({"scores": SCORES}), "feedback: Field required", id="no feedback"),

@@ -114,9 +114,7 @@ def problem(written: dict[str, Any]) -> str:
         pytest.param(
             a_decision(fields={"paid": {"type": "boolean"}}, rules=[]), "facts.paid: a field has", id="one name twice"
         ),
-        pytest.param(
-            a_decision(fields={"size": {"enum": ["s", "s"]}}, rules=[]), "stands there twice", id="a word twice"
-        ),
+        pytest.param(a_decision(fields={"size": {"enum": ["s", "s"]}}, rules=[]), "is listed twice", id="a word twice"),
         pytest.param(
             a_decision(rules=[{"name": "1", "when": {}, "then": {"go": "yes"}}]), "no name", id="a number as a name"
         ),

@@ -58,7 +58,7 @@ def test_what_was_recalled_for_the_other_run_is_not_taken_over() -> None:
     assert fork.recollection == Recollection()
 
 
-LOOKED_UP = user(f"{CONTEXT_BLOCK}\nWhat the task refers to was looked up", pinned=True)
+LOOKED_UP = user(f"{CONTEXT_BLOCK}\nThe references in the task were looked up", pinned=True)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_was_sent_to_a_fork_before_it_had_read_its_past_stays() -> None:
 def test_a_past_whose_messages_are_others_than_its_digest_says_is_refused() -> None:
     past = fork_state(the_past(), SOURCE, wanting(), at(5))
     other = past.conversation.model_copy(update={"messages": (user("t", pinned=True), user("b"))})
-    with pytest.raises(InvalidInput, match="does not have the digest"):
+    with pytest.raises(InvalidInput, match="does not match its digest"):
         started(past.model_copy(update={"conversation": other}))
 
 

@@ -94,15 +94,15 @@ def test_orders_come_from_a_starter_who_says_so() -> None:
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        pytest.param([{"role": "system", "text": "Obey."}], "message 0: a system message gives orders", id="orders"),
+        pytest.param([{"role": "system", "text": "Obey."}], "message 0: a system message gives", id="orders"),
         pytest.param([{"role": "boss", "text": "x"}], "messages.0.role", id="an unknown role"),
         pytest.param([{"role": "user", "content": "x"}], "messages.0.content: unknown key", id="an unknown key"),
         pytest.param([ASKS, {"role": "user", "text": " "}], "message 1: text must not be empty", id="no text"),
         pytest.param([{"role": "assistant"}], "message 0: text must not be empty", id="a reply of nothing"),
         pytest.param([{**ASKS, "calls": [CALL]}], "message 0: a message with role user has no", id="calls of a user"),
         pytest.param([{**ASKS, "call_id": "c1"}], "0: a message with role user answers no", id="a user's result"),
-        pytest.param([RESULT], "message 0: call_id 'c1' is that of no unanswered call", id="a result of nothing"),
-        pytest.param([CALLS, RESULT, RESULT], "message 2: call_id 'c1' is that of no unanswered", id="a result twice"),
+        pytest.param([RESULT], "message 0: call_id 'c1' belongs to no unanswered call", id="a result of nothing"),
+        pytest.param([CALLS, RESULT, RESULT], "message 2: call_id 'c1' belongs to no unanswered", id="a result twice"),
         pytest.param([CALLS, ANSWERS, RESULT], "message 1: call 'c1' has no result", id="a call that is answered late"),
         pytest.param([CALLS], "after the last message: call 'c1' has no result", id="a call without a result"),
         pytest.param([CALLS, RESULT, CALLS, RESULT], "message 2: two calls have the id 'c1'", id="an id twice"),

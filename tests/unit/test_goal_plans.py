@@ -39,7 +39,7 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
         pytest.param([said(goal="")], "goal: what it is for is missing", id="no goal"),
         pytest.param([said(goal="g" * 501)], "goal: at most 500 characters", id="a goal too long"),
         pytest.param([said("a\n- b: done")], "id: one line", id="an id that looks like several steps"),
-        pytest.param([said("a"), said("a")], "a: the id stands there twice", id="an id twice"),
+        pytest.param([said("a"), said("a")], "a: the id is used twice", id="an id twice"),
         pytest.param([said("a", "z")], "depends on 'z', which is no step", id="an unknown dependency"),
         pytest.param([said("a", "b"), said("b", "a")], "round in a circle", id="a circle"),
         pytest.param([said("a", "a")], "round in a circle", id="a step that waits for itself"),
@@ -50,7 +50,7 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
         pytest.param([said(depends_on="z")], "depends on 'z', which is no step", id="an unknown id as a text"),
         pytest.param([said(arguments='["x"]')], "arguments: an object", id="arguments as a list in a text"),
         pytest.param([said("b", "old")], "depends on 'old', which failed", id="a dependency that failed"),
-        pytest.param([said("old")], "old: the id stands there twice", id="the id of a step that is over"),
+        pytest.param([said("old")], "old: the id is used twice", id="the id of a step that is over"),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:

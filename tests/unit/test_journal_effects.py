@@ -89,7 +89,7 @@ LAWFUL: dict[str, list[Made]] = {
         *[judged("allow", "allow"), BUDGET, confirmed("1.0"), confirmed("1.1"), run("a", "b")]
     ],
     "a question behind what is carried out": [judged("allow", "allow"), run("a"), BUDGET, collected(("a", "ok"))],
-    "a verdict that stands there twice": [judged("allow", "allow"), confirmed("1.0"), run("a", "b")],
+    "a verdict that occurs twice": [judged("allow", "allow"), confirmed("1.0"), run("a", "b")],
     "a retry that is judged again": [
         judged("allow", "allow"),
         run("a"),

@@ -58,7 +58,7 @@ def test_line_separators_in_a_text_divide_no_line(tmp_path: Path) -> None:
     ("before", "after"),
     [
         pytest.param('"iteration":1', '"iteration":1, "approved": true', id="a key that no entry has"),
-        pytest.param('"iteration":1', '"iteration":9, "iteration":1', id="a key that stands there twice"),
+        pytest.param('"iteration":1', '"iteration":9, "iteration":1', id="a key that occurs twice"),
         pytest.param('"data":{}', '"data":{"tool":"rm", "tool":"ls"}', id="twice within the data"),
         pytest.param('"iteration":1', '"iteration":"1"', id="text for a number"),
         pytest.param('"iteration":1', '"iteration":1.0', id="a float for a number"),

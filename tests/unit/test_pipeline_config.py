@@ -41,7 +41,7 @@ def a_config(agents: dict[str, Any] = AGENTS, **pipelines: dict[str, Any]) -> Or
         pytest.param({**CHAIN, "attempts": 0}, "greater than or equal to 1", id="no attempt"),
         pytest.param({**CHAIN, "attempts": True}, "must be a number", id="a truth for a number"),
         pytest.param({"kind": "map_reduce", "map": "a"}, 'kind "map_reduce" needs reduce', id="nobody reduces"),
-        pytest.param({**SURVEY, "inputs": ["x"] * 21}, "inputs: 21 of them, over max_inputs, 20", id="many inputs"),
+        pytest.param({**SURVEY, "inputs": ["x"] * 21}, "inputs: there are 21, and max_inputs is 20", id="many inputs"),
         pytest.param({**SURVEY, "max_inputs": MAX_INPUTS + 1}, "less than or equal to 30", id="more than there may be"),
         pytest.param({**SURVEY, "inputs": [""]}, "at least 1 character", id="an empty input"),
         pytest.param({**ESSAY, "critic": None}, 'kind "director_critic" needs critic', id="nobody reviews"),
@@ -55,12 +55,18 @@ def a_config(agents: dict[str, Any] = AGENTS, **pipelines: dict[str, Any]) -> Or
         pytest.param({**ESSAY, "threshold": 1.01}, "less than or equal to 1", id="a threshold that nothing reaches"),
         pytest.param({**ESSAY, "max_rounds": 8}, "less than or equal to 7", id="too many rounds"),
         pytest.param({**ESSAY, "max_rounds": 0}, "greater than or equal to 1", id="no round"),
-        pytest.param({**ESSAY, "max_rounds": 3, "fixed_rounds": 3}, "leave out it or max_rounds", id="both rounds"),
-        pytest.param({**ESSAY, "threshold": 0.9, "fixed_rounds": 3}, "leave out it or threshold", id="fixed, a score"),
-        pytest.param({**ESSAY, "adaptive_break": True, "fixed_rounds": 3}, "it or adaptive_break", id="fixed, a break"),
+        pytest.param(
+            {**ESSAY, "max_rounds": 3, "fixed_rounds": 3}, "leave out fixed_rounds or max_rounds", id="both rounds"
+        ),
+        pytest.param(
+            {**ESSAY, "threshold": 0.9, "fixed_rounds": 3}, "leave out fixed_rounds or threshold", id="fixed, a score"
+        ),
+        pytest.param(
+            {**ESSAY, "adaptive_break": True, "fixed_rounds": 3}, "fixed_rounds or adaptive_break", id="fixed, a break"
+        ),
         pytest.param(
             {**ESSAY, "adaptive_break": {"min_rounds": 5}, "max_rounds": 4},
-            "adaptive_break.min_rounds is more than max_rounds, 4",
+            "adaptive_break.min_rounds is more than max_rounds, which is 4",
             id="a break that comes too late",
         ),
         pytest.param(
@@ -152,7 +158,7 @@ async def test_a_goal_that_no_pipeline_can_pursue_is_refused(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        pytest.param({"inputs": ["a"]}, "inputs are of a pipeline", id="inputs alone"),
+        pytest.param({"inputs": ["a"]}, "inputs need a pipeline", id="inputs alone"),
         pytest.param({"pipeline": "line", "skills": ["read_file"]}, "leave skills out", id="skills"),
         pytest.param({"pipeline": "line", "inputs": []}, "at least 1 item", id="no inputs"),
         pytest.param({"pipeline": "line", "inputs": ["a"] * 31}, "at most 30 items", id="too many inputs"),

@@ -253,7 +253,7 @@ def test_a_step_by_a_person_is_done_in_place_of_the_one_that_is_due() -> None:
     assert (call.call_id, call.name, call.arguments) == ("step-1", "read", {"path": "x"})
     state = after_round(with_pipeline_guidance(state, state.inbox), "seen")
     assert "seen" in told(state, "step-2")
-    assert "By the operator's word" not in told(state, "step-2")
+    assert "On the operator's instruction" not in told(state, "step-2")
 
 
 def test_steps_by_a_person_ahead_of_the_plan_are_done_beside_it() -> None:
@@ -304,13 +304,17 @@ def test_what_does_not_go_with_a_pipeline_is_told(config: dict[str, Any], given:
 @pytest.mark.parametrize(
     ("config", "now", "says"),
     [
-        pytest.param(CHAIN, {**CHAIN, "steps": ["finder"]}, "step-2 is none of its steps", id="a step is gone"),
-        pytest.param(CHAIN, {**CHAIN, "steps": ["finder", "poet"]}, "step-2 is none", id="another does it"),
-        pytest.param(CHAIN, SURVEY, "step-1 is none of its steps", id="of another kind"),
+        pytest.param(
+            CHAIN, {**CHAIN, "steps": ["finder"]}, "step-2 is no longer one of its steps", id="a step is gone"
+        ),
+        pytest.param(CHAIN, {**CHAIN, "steps": ["finder", "poet"]}, "step-2 is no longer one", id="another does it"),
+        pytest.param(CHAIN, SURVEY, "step-1 is no longer one of its steps", id="of another kind"),
         pytest.param(CHAIN, {**CHAIN, "steps": ["finder", {"agent": "writer", "task": "x"}]}, "step-2", id="a task"),
-        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md"]}, "map-2 is none", id="fewer inputs"),
-        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md", "c.md"]}, "map-2 is none", id="other inputs"),
-        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md", "b.md", "c.md"]}, "map-3 is none", id="more inputs"),
+        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md"]}, "map-2 is no longer one", id="fewer inputs"),
+        pytest.param(SURVEY, {**SURVEY, "inputs": ["a.md", "c.md"]}, "map-2 is no longer one", id="other inputs"),
+        pytest.param(
+            SURVEY, {**SURVEY, "inputs": ["a.md", "b.md", "c.md"]}, "map-3 is no longer one", id="more inputs"
+        ),
         pytest.param(CHAIN, {**CHAIN, "steps": [*CHAIN["steps"], "poet"]}, "", id="one more"),
         pytest.param(ESSAY, {**ESSAY, "threshold": 0.9}, "", id="another threshold"),
     ],

@@ -42,7 +42,7 @@ def verdicts(**at: Verdict) -> Happening:
         pytest.param(
             [*HELD, said("pay_1"), said("wire_2"), again("look_0"), again("look_0"), again("pay_1")],
             [],
-            id="a verdict that stands there twice",
+            id="a verdict that occurs twice",
         ),
         pytest.param(
             [*HELD, said("pay_1"), said("wire_2"), again("wire_2", DENY), again("pay_1"), again("look_0")],

@@ -98,7 +98,7 @@ def test_a_state_that_cannot_be_read_fails_the_run_instead_of_hanging_it() -> No
 def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
     """A cron run follows another, with whatever arguments its starter chose: a made-up state must not count."""
     forged = continue_as_new_state(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
-    with pytest.raises(InvalidInput, match="not made by the run before"):
+    with pytest.raises(InvalidInput, match="the previous segment did not make it"):
         first_state(None, forged, "run 1", ORIGIN, T0)
 
 

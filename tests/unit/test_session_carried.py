@@ -57,7 +57,7 @@ def test_a_session_is_carried_on_as_it_is_and_nobody_can_make_one_up() -> None:
     after = first_session(None, sent, "run 1", "run 2", at(99))
     assert (after.session, after.idle_timeout_s, after.input.task) == (state.session, 9.0, "hello")
     assert find_turn_result(after.session, 1) is None
-    with pytest.raises(InvalidInput, match="not made by the run before"):
+    with pytest.raises(InvalidInput, match="the previous segment did not make it"):
         first_session(None, sent, "run 0", "run 2", at(99))
     with pytest.raises(InvalidInput, match="a session cannot be a fork"):
         first_session({"fork": {"workflow_id": "a", "iteration": 1}}, None, None, "run", T0)

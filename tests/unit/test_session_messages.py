@@ -101,7 +101,7 @@ def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
     """A message with other words under that id would be answered with a turn that never read it."""
     state = with_sent_message(session_in_turn(a_session()), says("Delete nothing.", message_id="m"))
     check_message(state, says("Delete nothing.", message_id="m"))
-    with pytest.raises(ValueError, match="message_id 'm' was sent with other words, which became turn 2"):
+    with pytest.raises(ValueError, match="message_id 'm' was sent with another text, which became turn 2"):
         check_message(state, says("Delete it all.", message_id="m"))
     for number in range(MAX_TAKEN):
         state = with_sent_message(state.with_session(queue=()), says(message_id=f"z{number}"))

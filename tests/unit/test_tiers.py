@@ -255,9 +255,7 @@ def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: boo
             id="no provider",
         ),
         pytest.param('[models.tiers]\nlight = ["tier:heavy"]\n', 2, "'tier:heavy' names no model", id="another tier"),
-        pytest.param(
-            '[models.tiers]\nlight = ["openai:a", "openai:a"]\n', 2, "stands there twice", id="one model twice"
-        ),
+        pytest.param('[models.tiers]\nlight = ["openai:a", "openai:a"]\n', 2, "is listed twice", id="one model twice"),
         pytest.param(
             '[models.tiers]\nhuge = ["openai:a"]\n', 2, "unknown key; allowed: local, light, medium, heavy", id="a tier"
         ),

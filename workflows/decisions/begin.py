@@ -95,7 +95,7 @@ def first_state(
         return state_before_past(parse_fork(raw), origin, now)
     run_input = parse_input(raw)
     if run_input.lineage != Lineage() and (not parent or run_input.lineage.parent != parent):
-        raise InvalidInput("lineage: only a run that delegates can give one")
+        raise InvalidInput("lineage: only a delegating run can set it; leave it out")
     return initial_state(run_input, effects_origin(run_input.lineage, origin), now)
 
 
@@ -111,13 +111,13 @@ def carried_state(kind: type[S], given: object, before: str | None) -> S:
         NewerState: It has fields that this version does not know.
     """
     if not before:
-        raise InvalidInput("carried state: no run takes a state from its starter; a fork is an input with a `fork`")
+        raise InvalidInput("carried state: a starter cannot pass a state; for a fork, set `fork` in the input")
     try:
         state = kind.model_validate(given)
     except ValidationError as error:
         raise InvalidInput("carried state: " + "; ".join(validation_problems(error))) from None
     if state.carried_by != before:
-        raise InvalidInput("carried state: it was not made by the run before; start with the input alone")
+        raise InvalidInput("carried state: the previous segment did not make it; start with the input alone")
     try:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:

@@ -126,7 +126,7 @@ def rejection_text(critic: Critic, found: Assessment, salt: str) -> str:
     """Return a rejection's text for the model. A model's feedback is data: it may contain anything."""
     remarks = clip(found.feedback, MAX_FEEDBACK_BYTES)
     if found.is_by_person:
-        return "A person who reviewed it said no" + (f": {remarks}" if remarks else ".")
+        return "A person reviewed it and rejected it" + (f": {remarks}" if remarks else ".")
     scores = ", ".join(f"{name} {value:.2f}" for name, value in found.dimensions.items())
     text = f"The critic {critic.name} gives it {_score_text(critic, found)} ({scores})."
     return text + (f"\n{delimited_text(remarks, f'remarks of {critic.name}', salt)}" if remarks else "")
@@ -148,7 +148,7 @@ def critic_stop(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
     if found.failure:
         reason, detail = found.limit or "error", f"no review: {found.failure}"
     elif found.is_by_person and found.is_asked:
-        reason, detail = "escalated", f"{found.reviewer.removeprefix('person:')} said no{_one_line(found.feedback)}"
+        reason, detail = "escalated", f"{found.reviewer.removeprefix('person:')} rejected it{_one_line(found.feedback)}"
     else:
         reason, detail = "error", escalation_reason(critic, found)
     return reason, f"critic {critic.name}: {detail}"[:MAX_DETAIL_CHARS]

@@ -94,7 +94,7 @@ def state_before_past(wish: ForkInput, origin: str, now: datetime) -> AgentState
 
 def unread_task_text(fork: Fork) -> str:
     """Return the placeholder for a fork's task until it has read its past."""
-    return f"(goes on from iteration {fork.iteration} of {fork.workflow_id})"
+    return f"(continues from iteration {fork.iteration} of {fork.workflow_id})"
 
 
 def with_past(state: AgentState, past: S) -> S:
@@ -107,7 +107,7 @@ def with_past(state: AgentState, past: S) -> S:
     """
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):
-        raise InvalidInput("fork: the past that was read does not have the digest that it names")
+        raise InvalidInput("fork: the past that was read does not match its digest")
     elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
     guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
     inbox, lost = within_inbox((*guidance, *state.inbox))

@@ -36,7 +36,7 @@ _FEEDBACK: dict[ReplyKind, str] = {
     "cut_data": "Your reply was cut at the output limit, so its JSON is not whole. Answer again, shorter.",
     "cut_calls": "Your reply was cut at the output limit, so none of its calls was run. Make fewer or shorter calls.",
     "blank": "Your reply was empty. Either call a tool or give the final answer as text.",
-    "refusal": "You declined. If a part of the task can be done, do that part; else say what stands against it.",
+    "refusal": "You declined. If a part of the task can be done, do that part; else say what prevents it.",
     "content_filter": "Your reply was withheld by the provider's content filter. Put it another way.",
 }
 

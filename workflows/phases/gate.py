@@ -209,7 +209,7 @@ async def confirm_call(run: Run, result: GateResult) -> GateResult:
     else:
         (again,) = await judge_again(run, (result,), permitted.purpose)
     if again.permitted is not None and again.permitted.call != permitted.call:
-        return with_denial(result, "policy changes this call by now; propose it anew")
+        return with_denial(result, "policy now changes this call; propose it again")
     return again
 
 

@@ -97,7 +97,7 @@ async def _judge_decided(
     for index, item in items.items():
         answer = item.answer
         if answer is None or not answer.approved:
-            why = (answer and answer.reason) or "an approver said no"
+            why = (answer and answer.reason) or "an approver denied it"
             found[index] = gate.with_denial(results[index], f"not approved: {why}")
         else:
             found[index] = await gate.judge_approved(run, results[index], answer.approver, purpose)

@@ -93,7 +93,7 @@ class Critic(CheckedInput):
         if not self.rubric and self.person is None:
             raise ValueError("give a rubric for a model, or a person, or both")
         if self.on_exhausted == "ask" and (self.person is None or not self.rubric):
-            raise ValueError('on_exhausted = "ask" needs a rubric, which the model goes by, and a person')
+            raise ValueError('on_exhausted = "ask" needs a rubric for the model, and a person')
         total = fsum(dimension.weight for dimension in self.rubric.values())
         if self.rubric and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
             raise ValueError(f"the weights of the rubric sum to {total:g}, not to 1")
@@ -168,7 +168,7 @@ DEFAULT_INSTRUCTIONS = (
 def _with_unique_names(critics: tuple[Critic, ...]) -> tuple[Critic, ...]:
     names = [critic.name for critic in critics]
     if len(set(names)) < len(names):
-        raise ValueError("two critics have one name")
+        raise ValueError("two critics have the same name; rename one")
     return critics
 
 

@@ -98,7 +98,7 @@ class _CallOrder:
         if message.role == "tool":
             name = self._open.pop(message.call_id or "", None)
             if name is None:
-                raise ValueError(f"{place}: call_id {message.call_id!r} is that of no unanswered call right before it")
+                raise ValueError(f"{place}: call_id {message.call_id!r} belongs to no unanswered call right before it")
             return message if message.tool else message.with_tool(name)
         self.refuse_unanswered(place)
         for call in message.calls:
@@ -123,7 +123,7 @@ def _message_problem(message: GivenMessage) -> str:
     named += [message.call_id or "", message.tool or "tool"] if is_result else []
     answers = message.call_id is not None or message.tool is not None or message.is_error
     problems = {
-        "a system message gives orders; set trusted to true, or use `instructions`": (
+        "a system message gives instructions; set trusted to true, or use `instructions`": (
             role == "system" and not message.trusted
         ),
         f"a message with role {role} has no calls": bool(message.calls) and role != "assistant",

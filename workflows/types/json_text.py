@@ -21,7 +21,7 @@ def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key[:_SHOWN_CHARS]!r} stands there twice")
+            raise ValueError(f"the key {key[:_SHOWN_CHARS]!r} is used twice")
         found[key] = value
     return found
 

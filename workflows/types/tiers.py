@@ -39,7 +39,7 @@ def _model(name: str) -> str:
 
 def _without_duplicates(models: tuple[str, ...]) -> tuple[str, ...]:
     if twice := next((name for index, name in enumerate(models) if name in models[:index]), None):
-        raise ValueError(f"{twice!r} stands there twice; name each model once")
+        raise ValueError(f"{twice!r} is listed twice; name each model once")
     return models
 
 

@@ -30,7 +30,7 @@ def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -
     return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {hint}"
 
 
-CHANNELS_UNKNOWN = "the goal ended before its worker had told of its channels; nothing was sent"
+CHANNELS_UNKNOWN = "the goal ended before its worker had reported its channels; nothing was sent"
 
 
 def undelivered_without_setup(state: GoalState) -> tuple[Delivered, ...]:

@@ -61,9 +61,8 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
     what = "is now" if due is not None else "is added to the plan:"
-    message = (
-        f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown_json(given), MAX_LINE_CHARS)}"
-    )
+    shown = one_line(_shown_json(given), MAX_LINE_CHARS)
+    message = f"On the operator's instruction, step {replaced.id} {what} {skill}: {shown}"
     longest = max(pursuit.longest, sum(step.state == "open" for step in others))
     state = state.with_pursuit(steps=tuple(others), longest=longest, is_guided=True)
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
@@ -99,7 +98,7 @@ def _parse_override(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | st
         case dict():
             wanted = clean_json(given)
         case _:
-            raise ValueError("override_step: input: give the arguments as an object, or what it is to do as a text")
+            raise ValueError("override_step: input: give the arguments as an object, or the task as a text")
     if skill in available_agents(setup) and (problem := agent_arguments_problem(wanted)):
         raise ValueError(f"override_step: input: {problem}")
     if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:

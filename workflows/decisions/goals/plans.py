@@ -140,7 +140,7 @@ def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
 
 def _graph_problems(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:
     ids = [step.id for step in steps]
-    twice = [f"{each}: the id stands there twice, or is of a step that is over" for each in _repeated_ids(ids, over)]
+    twice = [f"{each}: the id is used twice, or belongs to a finished step" for each in _repeated_ids(ids, over)]
     known = {*ids, *over}
     missing = [
         f"{step.id}: depends on {need!r}, which is no step"

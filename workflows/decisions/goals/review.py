@@ -143,7 +143,7 @@ def _with_new_plan(state: GoalState, answer: str, setup: Setup) -> GoalState:
         after = with_steps(state, steps_in_reply(given), setup)
     except UnusableReply as error:
         return _with_plan_question(state, _invalid_plan_text(state, error))
-    changed = with_message_to_model(after, "[Plan given by the operator] It stands in place of yours.")
+    changed = with_message_to_model(after, "[Plan given by the operator] It replaces yours.")
     changed = changed.with_note("PlanAdjusted", by=OPERATOR, steps=steps_data(changed.pursuit.open_steps))
     is_judged = state.goal_config.plan_review == "policy"
     return with_plan_to_review(changed) if is_judged else _with_approved_plan(changed)

@@ -74,8 +74,8 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
     if (before := session.taken.get(message.message_id)) is not None:
         if before.digest != _message_digest(message):
             raise ValueError(
-                f"message_id {message.message_id!r} was sent with other words, which became turn {before.turn}; "
-                "what is new needs an id of its own"
+                f"message_id {message.message_id!r} was sent with another text, which became turn {before.turn}; "
+                "a new message needs an id of its own"
             )
         return
     if session.closing or state.is_over or state.aborted is not None:
@@ -87,7 +87,7 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
     if message.when_busy == "steer" and turn_to_guide(state):
         size = state.inbox_bytes + len(message.text.encode())
         if len(state.inbox) >= MAX_INBOX_ITEMS or size > MAX_INBOX_BYTES:
-            raise QueueFull("too much guidance waits for the turn under way already; wait until it is taken in")
+            raise QueueFull("too much guidance is waiting for the current turn; wait until the turn has read it")
         return
     size = sum(len(to_json(each.text)) for each in session.queue) + len(to_json(message.text))
     if len(session.queue) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUE_BYTES:

@@ -152,7 +152,7 @@ def stop_between_turns(state: SessionState) -> Stop | None:
 
 def idle_timeout_stop(state: SessionState) -> Stop:
     """Return the ending of a session after too long without a message."""
-    return "completed", f"nothing was said for {state.idle_timeout_s:g} s"
+    return "completed", f"no message came for {state.idle_timeout_s:g} s"
 
 
 def idle_seconds_left(state: SessionState, now: datetime) -> float | None:

@@ -17,7 +17,7 @@ from orga.workflows.types.questions import ApprovalDecision
 
 R = TypeVar("R", bound=ControlledRun[Any])
 
-TOO_LATE_TEXT = "the ending stands, and only what follows from it is still done; rewind or fork it to go on from there"
+TOO_LATE_TEXT = "the result is final; rewind or fork the run to continue from an earlier point"
 
 
 def first_argument(arguments: tuple[Any, ...]) -> Any:

@@ -190,7 +190,7 @@ class ResetWatch:
 
     async def _drop_unconfirmed(self, claim: _RewindClaim) -> None:
         self._run.doubts += 1
-        await self._run.event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for word of a rewind"))
+        await self._run.event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for news of a rewind"))
         self._run.doubts -= 1
         if self._reset_in != claim.task and claim.aborted is not None:
             self._run.change(interventions.with_abort, claim.aborted)

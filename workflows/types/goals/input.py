@@ -86,10 +86,10 @@ class GoalInput(CheckedInput):
     def _fits_a_pipeline(self) -> "GoalInput":
         if self.pipeline is None:
             if self.inputs is not None:
-                raise ValueError("inputs are of a pipeline: name one, or put them into the goal")
+                raise ValueError("inputs need a pipeline; name one, or put them into the goal")
             return self
         if self.skills is not None:
-            raise ValueError("skills: the steps of a pipeline are its agents'; leave skills out")
+            raise ValueError("skills: the agents of a pipeline carry out its steps; leave skills out")
         if (size := len(self.goal.encode("utf-8", "replace"))) > MAX_PIPELINE_GOAL_BYTES:
             raise ValueError(
                 f"goal: with a pipeline it must not be longer than {MAX_PIPELINE_GOAL_BYTES} bytes, it has {size}; "

@@ -159,11 +159,11 @@ class Pipeline(CheckedInput):
         if self.fixed_rounds is not None:
             for key in ("max_rounds", "threshold", "adaptive_break"):
                 if key in self.model_fields_set and getattr(self, key) is not None:
-                    raise ValueError(f"fixed_rounds runs all rounds whatever comes of them; leave out it or {key}")
+                    raise ValueError(f"fixed_rounds always runs all rounds; leave out fixed_rounds or {key}")
         elif self.adaptive_break is not None and self.adaptive_break.min_rounds > self.rounds:
-            raise ValueError(f"adaptive_break.min_rounds is more than max_rounds, {self.rounds}")
+            raise ValueError(f"adaptive_break.min_rounds is more than max_rounds, which is {self.rounds}")
         if len(self.inputs) > self.max_inputs:
-            raise ValueError(f"inputs: {len(self.inputs)} of them, over max_inputs, {self.max_inputs}")
+            raise ValueError(f"inputs: there are {len(self.inputs)}, and max_inputs is {self.max_inputs}")
         return self
 
     @property

@@ -19,7 +19,7 @@ MAX_MESSAGE_BYTES = 50_000
 
 MAX_MESSAGE_ID_CHARS = 100
 
-NO_MESSAGE_YET = "(a session, in which nothing was said yet)"
+NO_MESSAGE_YET = "(a session without messages so far)"
 """The task until the first message arrives. No model sees it."""
 
 

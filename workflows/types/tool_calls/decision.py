@@ -305,7 +305,7 @@ def _kind_problem(kind: ValueKind) -> str:
     if bool(kind.enum) == (kind.type is not None):
         return 'give either enum = [...], or type = "boolean", "integer" or "number"; free text decides nothing'
     if len(set(kind.enum)) < len(kind.enum):
-        return "enum: a word stands there twice; leave it out"
+        return "enum: a word is listed twice; leave one out"
     if kind.enum or kind.type == "boolean":
         return "minimum and maximum belong to numbers; leave them out" if has_bounds else ""
     return _bounds_problem(kind)

@@ -47,7 +47,7 @@ def pipeline_problem(state: GoalState, setup: Setup) -> str:
     if pipeline is None:
         return f"pipeline: the worker that prepared the goal is of a version without pipelines, so there is no {name!r}"
     if changed := _first_changed_step(state, pipeline):
-        return f"pipeline: {name!r} is another by now, {changed} is none of its steps as it was; start a goal anew"
+        return f"pipeline: {name!r} has changed, and {changed} is no longer one of its steps; start a new goal"
     return inputs_problem(name, state.inputs, pipeline)
 
 
