@@ -1,4 +1,4 @@
-"""The types of a manifest's arguments: their keys, their JSON Schema, and the check of a value."""
+"""The types of a manifest's arguments: keys, JSON Schema, and checks of values."""
 
 import ipaddress
 import math
@@ -23,21 +23,21 @@ _ILLEGAL_IN_HOST = re.compile(r"[^\x21-\x7e]|[%\\]")
 
 
 def checked_ip_address(value: str) -> str:
-    """Return an IPv4 or IPv6 address; one with leading zeros or a zone is none."""
+    """Return an IPv4 or IPv6 address. Leading zeros and zones are refused."""
     if "%" in value:
         raise ValueError("an address with a zone is refused")
     return str(_parse_or_refuse(ipaddress.ip_address, value, "is no IP address; write 192.0.2.1 or 2001:db8::1"))
 
 
 def checked_cidr(value: str) -> str:
-    """Return a network; bits beyond its prefix are an error."""
+    """Return a network. Bits beyond its prefix are refused."""
     if "/" not in value or "%" in value:
         raise ValueError("is no network; write 10.0.0.0/8")
     return str(_parse_or_refuse(ipaddress.ip_network, value, "is no network whose host bits are 0; write 10.0.0.0/8"))
 
 
 def checked_hostname(value: str) -> str:
-    """Return a host name in ASCII and lower case; no wildcard, and nothing that a resolver reads as a number."""
+    """Return a host name in ASCII and lower case. Wildcards, and names that resolvers read as numbers, are refused."""
     labels = value.split(".")
     if not all(_HOST_LABEL.fullmatch(label) for label in labels):
         raise ValueError("is no host name; write it as in www.example.org, letters beyond ASCII as xn--")
@@ -47,7 +47,7 @@ def checked_hostname(value: str) -> str:
 
 
 def checked_scope_target(value: str, scope: Iterable[str]) -> str:
-    """Return an address, a network or a host name that lies in the scope, if there is one."""
+    """Return an address, a network or a host name. If there is a scope, it has to be in it."""
     target = _checked_target(value)
     allowed = tuple(scope)
     if allowed and not any(_is_within(target, each) for each in allowed):
@@ -56,16 +56,16 @@ def checked_scope_target(value: str, scope: Iterable[str]) -> str:
 
 
 def checked_scope_entry(entry: str) -> str:
-    """Return an entry of a scope, which may be a wildcard for all names below one.
+    """Return an entry of a scope, which can be a wildcard for all names below a host.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The entry is invalid.
     """
     return _checked_target(entry.removeprefix("*.")) if entry.startswith("*.") else _checked_target(entry)
 
 
 def normalised_url(value: str, schemes: Iterable[str] = ()) -> str:
-    """Return an absolute URL in its normal spelling: the one that is checked is the one that is used."""
+    """Return an absolute URL in its normal spelling, so that the checked URL is the used one."""
     allowed = tuple(schemes) or ("http", "https")
     try:
         netloc, parsed = urlsplit(value).netloc, URL(value)
@@ -120,7 +120,7 @@ _LINE_SEPARATORS = "\u2028\u2029"
 
 
 def checked_text(value: str, argument: Argument) -> str:
-    """Return a text without control characters; line breaks and tabs only where the manifest lets them through."""
+    """Return a text without control characters. The manifest can allow line breaks and tabs."""
     let_through = _LINE_CHARACTERS + _LINE_SEPARATORS if argument.multiline else ""
     for character in value:
         is_control = unicodedata.category(character) in {"Cc", "Cs"} or character in _LINE_SEPARATORS
@@ -130,19 +130,19 @@ def checked_text(value: str, argument: Argument) -> str:
 
 
 def checked_integer(value: float) -> int:
-    """Return an integer; JSON writes 2 as 2.0, too."""
+    """Return an integer. JSON also writes 2 as 2.0."""
     return int(value)
 
 
 def checked_number(value: float) -> float:
-    """Return a number that is one."""
+    """Return a finite number."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("is no number")
     return value
 
 
 def checked_duration(value: str, argument: Argument) -> int:
-    """Return the seconds."""
+    """Return the duration in seconds."""
     found = _DURATION.fullmatch(value)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = hours * 3_600 + minutes * 60 + seconds
@@ -162,10 +162,10 @@ def checked_regex(value: str, argument: Argument) -> str:
 
 
 def is_like_flag(value: str) -> bool:
-    """Whether a program, or one that tidies its arguments, could take the value for a flag.
+    """Return whether a program could take the value for a flag, even after it has normalised its arguments.
 
-    Blanks, invisible characters and marks before the dash do not count, and whatever folds to a dash is one: some
-    systems map U+00AD or U+2212 to it (CVE-2024-4577).
+    Blanks, invisible characters and marks before the dash are ignored. Every character that folds to a dash counts as
+    one, because some systems map U+00AD or U+2212 to it (CVE-2024-4577).
     """
     for character in value:
         if _is_dash(character):
@@ -181,12 +181,12 @@ def _is_dash(character: str) -> bool:
 
 
 Value = str | int | float | bool | tuple[str | int | float | bool, ...]
-"""A checked value. A path is relative to where the command runs and begins with a dot."""
+"""A checked value. A path is relative to the command's folder and begins with a dot."""
 
 
 @dataclass(frozen=True)
 class PathContext:
-    """What paths are checked against, and where the command runs, relative to that."""
+    """The root for the check of paths, and the command's folder relative to it."""
 
     root: FileRoot
     cwd: PurePosixPath = field(default_factory=PurePosixPath)
@@ -194,16 +194,16 @@ class PathContext:
 
 @dataclass(frozen=True)
 class TypeRules:
-    """One type."""
+    """The rules of one type."""
 
     schema: Callable[[Argument], dict[str, Any]]
-    """JSON Schema, without what every type has."""
+    """Returns the JSON Schema without the parts that every type has."""
     read: Callable[[Any, Argument, PathContext], Value]
-    """Takes a value that fits the schema; raises ValueError or ToolError."""
+    """Checks a value that fits the schema. Raises ValueError or ToolError."""
     keys: frozenset[str]
-    """What a manifest may say of it, beside what every type knows."""
+    """The keys of this type in a manifest, in addition to those of every type."""
     hint: str = ""
-    """Told to the model behind the description."""
+    """A hint for the model after the description."""
 
 
 def _text_schema(argument: Argument, longest: int = 10_000) -> dict[str, Any]:
@@ -316,7 +316,7 @@ RULES_OF_TYPE: Mapping[str, TypeRules] = {
 
 
 def argument_schema(argument: Argument) -> dict[str, Any]:
-    """Return the JSON Schema of an argument, with its true JSON type."""
+    """Return the JSON Schema of an argument, with its real JSON type."""
     kind = RULES_OF_TYPE[argument.type]
     schema = kind.schema(argument)
     told = " ".join(part for part in (argument.description, f"({kind.hint})" if kind.hint else "") if part)
@@ -330,7 +330,7 @@ def argument_schema(argument: Argument) -> dict[str, Any]:
 
 
 def parameters_schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
-    """Return the JSON Schema of all arguments together; others are refused."""
+    """Return the JSON Schema of all arguments together. It refuses other arguments."""
     required = [name for name, argument in arguments.items() if argument.is_required]
     return {
         "type": "object",
@@ -341,14 +341,14 @@ def parameters_schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
 
 
 Values = Mapping[str, Value]
-"""By name; an optional argument that was not given is not there."""
+"""Values by name, without optional arguments that were not given."""
 
 
 def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], ground: PathContext) -> Values:
-    """Return the values.
+    """Check the given arguments and return their values.
 
     Raises:
-        ToolError: Kind InvalidArguments, every problem with the argument's name; of a path kind PathRefused.
+        ToolError: Kind InvalidArguments, or PathRefused for a path. The text has all problems with their arguments.
     """
     checked_integer: dict[str, Any] = {
         name: each.default for name, each in declared.items() if each.default is not None
@@ -369,19 +369,19 @@ def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], g
 
 
 def value_text(value: Value) -> str:
-    """Return how a value is written into a text."""
+    """Return the text of a value within another text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
 def value_texts(value: Value | None) -> list[str]:
-    """Return the texts of a list, or of the one value, or none."""
+    """Return the texts of a list or a single value, or nothing for a missing value."""
     if value is None:
         return []
     return [value_text(each) for each in value] if isinstance(value, tuple) else [value_text(value)]
 
 
 def invalid_argument_error(problem: str) -> ToolError:
-    """Return the error that tells the model what to mend."""
+    """Return the error that shows the model what to correct."""
     return ToolError(f"invalid arguments: {problem}", kind="InvalidArguments")

@@ -1,4 +1,4 @@
-"""From a manifest without flaws to its tool."""
+"""Builds the tool of a manifest that has no flaws."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from orga.activities.ports import Tool
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
 ENDING_GRACE_S = 5.0
-"""What a call gets beyond its own time limit, to be ended and to say so."""
+"""Seconds after a call's own time limit, in which it is ended and can report that."""
 
 
 def manifest_tool(
@@ -25,7 +25,7 @@ def manifest_tool(
     """Return the tool.
 
     Raises:
-        ValueError: Something that it needs is not here: a variable, a folder, a means of isolation.
+        ValueError: Something that it needs is missing: a variable, a folder, or isolation.
     """
     spec = manifest_spec(manifest)
     if manifest.command is not None:
@@ -35,12 +35,12 @@ def manifest_tool(
 
 
 def secret_variables(manifest: Manifest) -> list[str]:
-    """Return the variables that hold credentials by their very use: what a program is passed may be anything."""
+    """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
     return sorted(header_variables(manifest.http)) if manifest.http else []
 
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:
-    """Return what a model is offered; what is as usual is not set, since all that is set is written to histories."""
+    """Return the definition for models. Defaults stay unset, because all set fields are written to histories."""
     told: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
     own = {name: value for name, value in told.items() if value}
     given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}

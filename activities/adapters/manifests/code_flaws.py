@@ -13,32 +13,32 @@ ALL_OPERANDS = 99
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """Where a program reads code from, beside files."""
+    """The places, other than files, from which a program reads code."""
 
     flags: str = ""
-    """Letters whose value is code, attached or in the next element: `-c`, `-Ic`."""
+    """Letters of flags whose value is code, attached or in the next element: `-c`, `-Ic`."""
     valued: str = ""
-    """Letters with another value."""
+    """Letters of flags with another value."""
     long: tuple[str, ...] = ()
-    """Longer options whose value is code."""
+    """Long options whose value is code."""
     operands: tuple[int, ...] = ()
-    """Places of operands that are code, where no flag brought code; `ALL` behind one for all that follow."""
+    """Places of operands that are code if no flag has code. `ALL` after a place means all that follow."""
     files: str = ""
-    """Letters whose value names a file of code, or a module: neither an operand nor the input is any then."""
+    """Letters of flags whose value names a code file or a module. Then neither an operand nor the input is code."""
     leading: bool = False
-    """Whether flags mean so only before the first operand."""
+    """True if flags count only before the first operand."""
     input_beside_operands: bool = False
-    """Whether its operands name no code, so that its input is code beside them."""
+    """True if operands are no code, so that the input is code even with operands."""
     only_with: str = ""
-    """Letters without which no operand is code: the code of a shell's `-c` is its first operand, flags between."""
+    """Letters of flags that make an operand code: a shell's `-c` takes its first operand, after other flags."""
     stdin: bool = False
-    """Whether its input is code where neither a flag nor an operand is."""
+    """True if the input is code when neither a flag nor an operand is."""
     fed_by: str = ""
-    """Letters that make its input code, whatever stands beside them."""
+    """Letters of flags that always make the input code."""
     parting: tuple[tuple[str, int], ...] = ()
-    """Longer options with so many values that are neither code nor operands."""
+    """Long options with the number of their values, which are neither code nor operands."""
     subcommands: tuple[str, ...] = ()
-    """First operands behind which the others are counted."""
+    """First operands after which the other operands are counted."""
 
 
 _SHELL = CodeInputs(
@@ -176,7 +176,7 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     "zip": CodeInputs(long=("-TT", "--unzip-command")),
     "sort": CodeInputs(long=("--compress-program",)),
 }
-"""By the program's name, a version left off."""
+"""Code inputs by the program's name without a version."""
 
 RUNS_ANOTHER: dict[str, tuple[int, str]] = {
     "env": (0, "uC"),
@@ -194,13 +194,13 @@ RUNS_ANOTHER: dict[str, tuple[int, str]] = {
         (ALL_OPERANDS, ""),
     ),
 }
-"""Programs that run another one: how many operands of their own stand before it, and the flags with a value."""
+"""Programs that run another one: the number of their own operands before it, and their flags with a value."""
 
 RUNNERS_FROM_INPUT = frozenset({"xargs", "parallel"})
-"""Those that make arguments of their input."""
+"""Programs that turn their input into arguments."""
 
 VARIABLES_ARE_CODE = frozenset({"make", "gmake"})
-"""Their `NAME=value` is expanded as code is."""
+"""Programs that expand `NAME=value` like code."""
 
 
 _VERSION = re.compile(r"[-.\d]+$")
@@ -209,7 +209,7 @@ _STDIN_NAMES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def code_flaws(command: CommandSection) -> Iterator[Flaw]:
-    """Yield each placeholder within what a program takes for code, in its arguments or in its input."""
+    """Yield a flaw for each placeholder within code, in a program's arguments or its input."""
     argv = [element for part in command.argv for element in part.argv]
     found: dict[str, str] = {}
     reads_input = False
@@ -234,7 +234,7 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
 
 
 def _program_positions(argv: Sequence[str]) -> list[int]:
-    """Return where programs stand: the first element, and any behind it that is run, or has options of its own."""
+    """Return the places of programs: the first element, and later ones that are run or have their own options."""
     runs_another = bool(argv) and _program_name(argv[0]) in RUNS_ANOTHER
 
     def is_program(at: int) -> bool:
@@ -254,7 +254,7 @@ def _placeholder_names(template: str) -> list[str]:
 
 
 def _code_texts(rest: Sequence[str], code: CodeInputs, name: str) -> tuple[list[str], bool]:
-    """Return the texts that are code, and whether the program's input is."""
+    """Return the texts that are code, and whether the program's input is code."""
     texts: list[str] = []
     operands: list[str] = []
     parting = dict(code.parting)
@@ -303,7 +303,7 @@ def _code_operands(operands: Sequence[str], code: CodeInputs) -> list[str]:
 
 
 def _cluster_flags(element: str, code: CodeInputs) -> str:
-    """Return the flags of a cluster, up to the one that takes the rest for its value."""
+    """Return the flags of a cluster, up to the one that takes the rest as its value."""
     for place, letter in enumerate(element[1:], 1):
         if letter in code.flags + code.files + code.valued:
             return element[1 : place + 1]
@@ -311,7 +311,7 @@ def _cluster_flags(element: str, code: CodeInputs) -> str:
 
 
 def _nested_program(rest: Sequence[str], own: int, valued: str) -> str:
-    """Return the element that names the program which is run; a search names it behind `-exec` or its like."""
+    """Return the element with the program that is run. `find` and similar programs have it after `-exec`."""
     operands: list[str] = []
     before = ""
     for element in rest:

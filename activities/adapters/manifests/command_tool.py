@@ -1,4 +1,4 @@
-"""A command of a manifest as a tool. Each element of the template becomes one element of the argument vector."""
+"""Makes a manifest's command a tool. Each element of the template becomes one element of the argument vector."""
 
 import asyncio
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def build_argv(command: CommandSection, declared: Mapping[str, Argument], values
     """Return the program and its arguments.
 
     Raises:
-        ToolError: Kind InvalidArguments: a value that could become a flag, or more than a program can be passed.
+        ToolError: Kind InvalidArguments. A value could become a flag, or the arguments are too long for a program.
     """
     _refuse_flags(command, declared, values)
     argv = [element for part in command.argv if _is_included(part, values) for element in _part_elements(part, values)]
@@ -67,7 +67,7 @@ def _part_elements(part: ArgvPart, values: Values) -> list[str]:
 
 
 def _single_text(values: Values, slot: TemplatePlaceholder) -> str:
-    """Return the only text of a value; a manifest with another is refused when it is read."""
+    """Return the only text of a value. A manifest that could have several here is refused when it is read."""
     (text,) = value_texts(values[slot.name])
     return text
 
@@ -92,10 +92,10 @@ class CommandTool:
     """Runs the program of a manifest with the arguments of a call."""
 
     def __init__(self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets) -> None:
-        """Take what a call needs, of a manifest with a command.
+        """Prepare calls of a manifest with a command.
 
         Raises:
-            ValueError: A folder that is outside the root, isolation that cannot be had here.
+            ValueError: A folder is outside the root, or isolation is not possible here.
         """
         assert manifest.command is not None
         check_isolation(manifest.command.sandbox.isolation)
@@ -110,11 +110,11 @@ class CommandTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """As the manifest says."""
+        """The definition in the manifest."""
         return self._spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return what the program wrote, parsed.
+        """Return the program's parsed output.
 
         Raises:
             ToolError: Kind InvalidArguments, PathRefused, CommandFailed, TimeLimit, BadOutput or OutputMismatch.
@@ -147,7 +147,7 @@ class CommandTool:
         )
 
     def _folder(self) -> Path:
-        """Return the folder; the way there is looked at once more, since a link may have taken its place."""
+        """Return the folder. Its path is checked again, because a link may have replaced it."""
         place = self._ground.root.locate(str(self._ground.cwd))
         folder = self._ground.root.path / place
         if not folder.is_dir():
@@ -155,7 +155,7 @@ class CommandTool:
         return folder
 
     def _output_or_failure(self, program: str, finished: CommandResult) -> str:
-        """Return the output, or raise what the program ended with."""
+        """Return the output, or raise the program's failure."""
         stdout = self._decoded_output(finished.stdout, is_cut=finished.truncated)
         stderr = self._decoded_output(finished.stderr, is_cut=finished.truncated)
         if finished.exit_code != 0 or finished.timed_out or finished.limit:

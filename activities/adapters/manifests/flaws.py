@@ -1,4 +1,4 @@
-"""Finds all that is wrong with a manifest whose keys and types are right: arguments, placeholders and requests."""
+"""Finds all errors of a manifest with valid keys and types: in arguments, placeholders and requests."""
 
 import json
 import re
@@ -36,26 +36,26 @@ from orga.workflows.types.text import LinearPattern, known_names_hint
 TemplatePlace = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
 
 LIST_PLACES: frozenset[TemplatePlace] = frozenset({"argv", "query", "json", "form"})
-"""Where a list may stand, as all of a text."""
+"""Places where a text can be a list, if the placeholder is the whole text."""
 
 OPTIONAL_PLACES: frozenset[TemplatePlace] = frozenset({"query", "header", "json", "form"})
-"""Where a text whose argument has no value is left out."""
+"""Places where a text is left out if its argument has no value."""
 
 
 @dataclass(frozen=True)
 class TemplateUse:
-    """One text that may hold placeholders."""
+    """One text that may contain placeholders."""
 
     key: tuple[str, ...]
-    """Of the text, in the file."""
+    """The text's key in the file."""
     where: TemplatePlace
     source: str
     when: str = ""
-    """The argument without which the text is left out."""
+    """The argument that the text depends on. Without it the text is left out."""
 
 
 def template_uses(manifest: Manifest) -> Iterator[TemplateUse]:
-    """Yield every text in which a placeholder can stand."""
+    """Yield every text that can contain a placeholder."""
     if manifest.command:
         for part in manifest.command.argv:
             yield from (TemplateUse(("command", "argv"), "argv", source, part.when) for source in part.argv)
@@ -141,7 +141,7 @@ def http_flaws(http: Http) -> Iterator[Flaw]:
         yield from _url_flaws(http)
         yield from _header_flaws(http)
     except ValueError:
-        pass  # a broken placeholder is told where placeholders are looked at
+        pass  # the check of placeholders reports a broken one
     bodies = [key for key in ("json_body", "form", "text") if getattr(http, key) is not None]
     if len(bodies) > 1:
         yield Flaw(("http",), "a request has one body", "keep one of json, form and text")
@@ -252,7 +252,7 @@ def _value_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
 
 
 def _value_problem(argument: Argument, value: object) -> str:
-    """Return why a value is none of the argument, or ""; whether a path exists is a matter of the call."""
+    """Return why a value is not allowed for the argument, or "". Only a call checks that a path exists."""
     try:
         if errors := argument_errors(argument_schema(argument), value):
             return "; ".join(errors)
@@ -293,7 +293,7 @@ def _command_flaws(command: CommandSection) -> Iterator[Flaw]:
         has_slot = any(template_placeholders(parse_template(program)))
         yield from code_flaws(command)
     except ValueError:
-        return  # is told where placeholders are looked at
+        return  # the check of placeholders reports it
     if first.when or has_slot:
         yield Flaw(key, "the program depends on an argument", "name one program, the first element")
     if not program or program.startswith("-") or ("/" in program and not program.startswith("/")):

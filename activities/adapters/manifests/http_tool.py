@@ -1,4 +1,4 @@
-"""An HTTP request of a manifest as a tool. Values are encoded, so that none can change the request around it."""
+"""Makes a manifest's HTTP request a tool. Values are encoded, so that none can change the rest of the request."""
 
 import asyncio
 import json
@@ -60,13 +60,13 @@ _PLACEHOLDER_MARK = "\0"
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What is sent. Its representation shows no header."""
+    """A request to send. Its `repr` shows no header."""
 
     method: str
     url: URL
     headers: Mapping[str, str]
     secret_headers: Mapping[str, str]
-    """Those with a secret in them: they go to the host of `url` only."""
+    """Headers with a secret. Only the host of `url` gets them."""
     content: bytes
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> HttpR
     """Return the request.
 
     Raises:
-        ToolError: Kind InvalidArguments: a value that could lead elsewhere.
+        ToolError: Kind InvalidArguments. A value could lead elsewhere.
     """
     content_type, content = _request_body(http, values)
     plain, secret = _request_headers(http, values, secrets)
@@ -100,12 +100,12 @@ def _request_url(http: Http, values: Values) -> URL:
 
 
 def _url_text(template: Template, values: Values) -> str:
-    """Return the URL; the part before the first placeholder, which names the host, is the manifest's alone."""
+    """Return the URL. Only the manifest decides about the host, which is before the first placeholder."""
     path, question, query = _split_at_query(template)
     located = fill_template(path, lambda slot: _path_value(slot, values))
     shape = fill_template(
         path, lambda slot: _PLACEHOLDER_MARK
-    )  # a value has no slash any more: both have the same parts
+    )  # encoded values have no slash, so both have the same parts
     for own, part in zip(_path_parts(shape), _path_parts(located), strict=True):
         if _PLACEHOLDER_MARK in own and (part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))):
             raise invalid_argument_error("a part of the URL's path would be empty, `.` or `..`; write another value")
@@ -113,7 +113,7 @@ def _url_text(template: Template, values: Values) -> str:
 
 
 def _split_at_query(template: Template) -> tuple[Template, str, Template]:
-    """Return what is before and after the first question mark that the manifest wrote."""
+    """Return the parts before and after the manifest's own first question mark."""
     for index, part in enumerate(template):
         if isinstance(part, str) and "?" in part:
             before, _, after = part.partition("?")
@@ -126,7 +126,7 @@ def _path_parts(url: str) -> list[str]:
 
 
 def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
-    """Return a value within a path. Some servers decode before they split, so `..` is refused in any spelling."""
+    """Return a value for a path. Some servers decode before they split, so `..` is refused in any spelling."""
     value = value_text(values[slot.name])
     if any(_is_dot_segment(part) for reading in _decoded_spellings(value) for part in _SEPARATOR.split(reading)):
         raise invalid_argument_error(f"{slot.name}: `.` and `..` are refused as parts of a path")
@@ -134,19 +134,19 @@ def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
 
 
 def _decoded_spellings(text: str) -> Iterator[str]:
-    """Yield the text as it is, and as servers read it that decode it, once or again."""
+    """Yield the text unchanged, and decoded once and more often, as some servers read it."""
     for _ in range(_MAX_DECODINGS):
         yield text
         text = unquote(text)
 
 
 def _is_dot_segment(part: str) -> bool:
-    """Return whether a part means this folder or the one above; some servers cut what follows a semicolon."""
+    """Return whether a part means this folder or the one above. Some servers ignore text after a semicolon."""
     return part.partition(";")[0] in (".", "..")
 
 
 def _filled_pairs(templates: Mapping[str, str], values: Values) -> list[tuple[str, str]]:
-    """Return names with values; what has none is left out, a list is repeated."""
+    """Return names with values. A name without a value is left out, and a list repeats its name."""
     pairs: list[tuple[str, str]] = []
     for name, source in templates.items():
         template = parse_template(source)
@@ -193,11 +193,11 @@ def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
 
 
 class _MissingValue:
-    """Stands for a value that was not given."""
+    """Marks a value that was not given."""
 
 
 def _filled_json(part: Any, values: Values) -> Any:
-    """Return a part of the body with the values in it; what was not given is left out of objects and lists."""
+    """Return a part of the body with its values. Missing values are left out of objects and lists."""
     if isinstance(part, str):
         template = parse_template(part)
         only = only_placeholder(template)
@@ -218,12 +218,12 @@ _SAFE_METHODS = ("GET", "HEAD")
 
 
 class HttpTool:
-    """Sends the request of a manifest with the arguments of a call, to public addresses and allowed hosts only."""
+    """Sends a manifest's request with the arguments of a call, but only to public addresses and allowed hosts."""
 
     def __init__(
         self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets, network: PublicBackend
     ) -> None:
-        """Take what a call needs, of a manifest with a request."""
+        """Prepare calls of a manifest with a request."""
         assert manifest.http is not None
         self._manifest = manifest
         self._http = manifest.http
@@ -234,15 +234,15 @@ class HttpTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """As the manifest says."""
+        """The definition in the manifest."""
         return self._spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the body, parsed.
+        """Return the parsed body.
 
         Raises:
-            ToolError: Kind InvalidArguments, AddressRefused, Http404 and its kin, ConnectionFailed, TimeLimit,
-                BadOutput or OutputMismatch; each says whether the request had its effect all the same.
+            ToolError: Kind InvalidArguments, AddressRefused, Http404 and similar, ConnectionFailed, TimeLimit,
+                BadOutput or OutputMismatch. It states if the request may have had its effect.
         """
         values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
         request = build_request(self._http, values, self._secrets)
@@ -259,7 +259,7 @@ class HttpTool:
                 client.timeout = limit_s
                 return await self._read(client, request, context, way)
         except ToolError as error:
-            if way.asked > 1 and error.acted == "no":  # what redirected it may have done it
+            if way.asked > 1 and error.acted == "no":  # the server that redirected it may have carried it out
                 error.acted = "maybe"
             raise
         except (TimeoutError, TimeoutException):
@@ -274,7 +274,7 @@ class HttpTool:
     async def _read(
         self, client: AsyncClient, request: HttpRequest, context: ToolContext, way: "_RequestProgress"
     ) -> str:
-        """Follow redirects of what changes nothing; each new address is checked when it is connected to."""
+        """Follow redirects of requests that change nothing. Each new address is checked when it is connected to."""
 
         def sent(url: URL) -> AbstractAsyncContextManager[Response]:
             way.asked += 1
@@ -308,7 +308,7 @@ class HttpTool:
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
-            if not response.is_success:  # the status says enough
+            if not response.is_success:  # the status is enough
                 raise _status_error(response, acted, f", and what it said cannot be read: {error}") from None
             error.acted = acted
             raise
@@ -329,17 +329,17 @@ class HttpTool:
 
 
 class _RequestProgress:
-    """How far a request came, through all its redirects."""
+    """The progress of a request through all its redirects."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.has_begun = False
-        """Something of it was sent: until then no server can have done anything."""
+        """True after a part of the request was sent. Before that, no server can have done anything."""
         self.last_words = ""
         """The beginning of an answer."""
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
-        """Hear of each step that the network takes."""
+        """Record a step of the network."""
         self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
 
 

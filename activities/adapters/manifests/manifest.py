@@ -1,4 +1,4 @@
-"""A tool as a TOML file declares it: one command or one HTTP request, and its arguments."""
+"""A tool declared in a TOML file: one command or one HTTP request, and its arguments."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, cast
@@ -18,56 +18,56 @@ Number = StrictInt | StrictFloat
 
 
 class Argument(CheckedInput):
-    """`[arguments.NAME]`. Which keys a type knows beside the first four is said where the type is (`kinds.py`)."""
+    """`[arguments.NAME]`. `argument_types.py` lists the keys of each type in addition to the first four."""
 
     type: ArgumentType
     description: str = ""
     required: StrictBool | None = None
-    """None: required unless there is a default."""
+    """True if a call has to give it. None means: required unless there is a default."""
     default: Any = None
     allowed: tuple[Any, ...] | None = None
-    """The only values there are."""
+    """The only allowed values."""
     pattern: str | None = None
-    """RE2; the whole value has to match."""
+    """A pattern of RE2 that the whole value has to match."""
     min: Number | None = None
-    """Of a number; of a text its characters, of an array its items, of a duration its seconds."""
+    """The least number, characters of a text, items of an array, or seconds of a duration."""
     max: Number | None = None
     schemes: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
-    """Networks and hosts that a target has to be in: `10.0.0.0/8`, `example.org`, `*.example.org`."""
+    """Networks and hosts that a target has to be within: `10.0.0.0/8`, `example.org`, `*.example.org`."""
     must_exist: StrictBool = False
     multiline: StrictBool = False
-    """Line breaks and tabs are let through."""
+    """Allow line breaks and tabs."""
     allow_dash: StrictBool = False
-    """A value may begin with a dash: the author has made sure that the program takes it for no flag."""
+    """Allow a dash at the start. The author has to make sure that the program does not take it for a flag."""
     items: "Argument | None" = Field(default=None)
 
     def without_default(self) -> Self:
-        """Return the argument with nothing to fall back on."""
+        """Return the argument without a default."""
         return replace_fields(self, {"default": None})
 
     def without_values(self) -> Self:
-        """Return the argument that takes any value of its type, and has none of its own."""
+        """Return the argument without a default and with all values of its type allowed."""
         return replace_fields(self, {"allowed": None, "default": None})
 
     def without_existence(self) -> Self:
-        """Return the argument whose path need not exist."""
+        """Return the argument with a path that need not exist."""
         return replace_fields(self, {"must_exist": False})
 
     @property
     def is_required(self) -> bool:
-        """Whether a call has to give it."""
+        """True if a call has to give it."""
         return self.default is None if self.required is None else self.required
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether a call may leave it without any value."""
+        """True if it can have no value in a call."""
         return not self.is_required and self.default is None
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """One of them; `key` is where in the file."""
+    """An error in a manifest. `key` is its place in the file."""
 
     key: tuple[str, ...]
     problem: str
@@ -81,10 +81,10 @@ Json = dict[str, Any] | list[Any]
 
 
 class ArgvPart(CheckedInput):
-    """Elements that stand or are left out together; a bare text of a manifest is a part of one."""
+    """Elements that are used or left out together. A plain text in a manifest is a part with one element."""
 
     when: str = ""
-    """The argument that has to have a value; a boolean has to be true. Empty: always."""
+    """The argument that needs a value, or has to be true if it is a boolean. Empty means always."""
     argv: tuple[str, ...] = Field(min_length=1)
 
 
@@ -100,17 +100,17 @@ class CommandSection(CheckedInput):
     """`[command]`: a program, started without a shell."""
 
     argv: tuple[Annotated[ArgvPart, BeforeValidator(_argv_part)], ...]
-    """The program, by bare name or absolute path, and its arguments: one text is one element, whatever is put in."""
+    """The program, by bare name or absolute path, and its arguments. One text stays one element with any value."""
     stdin: str = ""
     cwd: str = "."
-    """Under the root."""
+    """The command's folder, below the root."""
     env: dict[Variable, str] = {}
     env_from: tuple[Variable, ...] = ()
-    """Variables of the worker's environment that are passed on; hidden from whatever the program says."""
+    """Variables of the worker's environment that the program gets. Their values are hidden in its output."""
     retry_codes: tuple[int, ...] = ()
     """Exit codes after which the same call may succeed later."""
     refusal_codes: tuple[int, ...] = ()
-    """Exit codes that say: nothing was done. After any other, what an irreversible command did is unknown."""
+    """Exit codes that mean: nothing was done. After another one, the effect of an irreversible command is unknown."""
     sandbox: Sandbox = Sandbox()
     max_output_bytes: int = Field(default=200_000, ge=1_000, le=5_000_000)
 
@@ -120,38 +120,38 @@ class Http(CheckedInput):
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     url: str
-    """Values are put into its path and query, encoded; or all of it is one argument of type `url`."""
+    """Encoded values are inserted into path and query. Or the whole URL is one argument of type `url`."""
     query: dict[str, str] = {}
     headers: dict[HeaderName, str] = {}
-    """`{secret:VARIABLE}` is a variable of the worker's environment."""
+    """Headers. `{secret:VARIABLE}` is a variable of the worker's environment."""
     json_body: Json | None = Field(default=None, alias="json")
-    """A text that is one placeholder becomes the value with its JSON type."""
+    """The body. A text that is only a placeholder becomes the value with its JSON type."""
     form: dict[str, str] | None = None
     text: str | None = None
     max_body_bytes: int = Field(default=1_000_000, ge=1_000, le=5_000_000)
 
 
 class Output(CheckedInput):
-    """`[output]`: what becomes of what came back."""
+    """`[output]`: how the output is parsed and checked."""
 
     parser: Literal["text", "json", "lines", "regex"] = "text"
     pattern: str | None = None
-    """Of `regex`, RE2: each match is an object of its named groups, or a text where it names none."""
+    """A pattern of RE2 for `regex`. Each match is an object of its named groups, or a text without such groups."""
     json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
-    """JSON Schema of what the parser makes."""
+    """JSON Schema of the parsed output."""
     strict: StrictBool = False
-    """What does not fit the schema is an error, not a warning."""
+    """Make a misfit with the schema an error instead of a warning."""
 
 
 class Manifest(CheckedInput):
-    """The whole file."""
+    """A manifest file."""
 
     name: str = Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_-]{0,63}$")
     description: str = Field(min_length=1, max_length=4_000)
     effect: Effect = "irreversible"
     timeout_s: float = Field(default=30.0, ge=0.1, le=3_600)
     approval: StrictBool = False
-    """A person has to say yes to each call, where no policy decides otherwise."""
+    """A person has to approve each call, unless a policy decides otherwise."""
     verified: StrictBool = False
     tags: tuple[str, ...] = ()
     arguments: dict[ArgumentName, Argument] = {}
@@ -159,4 +159,4 @@ class Manifest(CheckedInput):
     http: Http | None = None
     output: Output = Output()
     options: ToolOptions = ToolOptions()
-    """As `[tools.options.NAME]`, without what stands at the top of a manifest."""
+    """The same keys as `[tools.options.NAME]`, without those at the top of a manifest."""

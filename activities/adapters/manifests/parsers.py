@@ -1,4 +1,4 @@
-"""What came back, written for the model: parsed and held against its schema, or the end of it behind an error."""
+"""Renders output for the model: parsed and checked against its schema, or only its end after an error."""
 
 import json
 from collections.abc import Callable
@@ -13,14 +13,14 @@ MAX_MATCHES = 1_000
 NO_OUTPUT = "(no output)"
 
 _TAIL_CHARS = 2_500
-"""An error's text is cut at its end by the activity, and the end of an output says what failed."""
+"""Characters. The activity cuts the end of an error's text, but the end of the output shows what failed."""
 
 
 def parsed_output(text: str, output: Output) -> str:
-    """Return the text for the model: as it is, or the JSON of what the parser made of it.
+    """Return the text for the model: unchanged, or as the parser's JSON.
 
     Raises:
-        ToolError: Kind BadOutput: it cannot be parsed; OutputMismatch: it does not fit a strict schema.
+        ToolError: Kind BadOutput if it cannot be parsed, OutputMismatch if it does not fit a strict schema.
     """
     value = _PARSERS[output.parser](text, output)
     told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -34,16 +34,16 @@ def parsed_output(text: str, output: Output) -> str:
 
 
 def error_tail(said: str) -> str:
-    """Return the end of what was said, to stand behind an error."""
+    """Return the end of the output, as the end of an error's text."""
     said = said.strip()
     return f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"
 
 
 def output_pattern(pattern: str) -> Any:
-    """Return a pattern that is matched in linear time, since who wrote the output is a stranger.
+    """Return a pattern that matches in linear time, because anybody can have written the output.
 
     Raises:
-        ValueError: It is none of RE2.
+        ValueError: It is no pattern of RE2.
     """
     return compiled_pattern(f"(?m){pattern}")
 

@@ -1,4 +1,4 @@
-"""Variables of the worker's environment that a tool is given, and how they are kept out of what it returns."""
+"""Variables of the worker's environment for a tool, which are hidden in its results."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from orga.activities.text.secrets import KnownSecrets
 
 
 def header_variables(http: Http) -> set[str]:
-    """Return the variables that its headers name.
+    """Return the variables that a request's headers name.
 
     Raises:
         ValueError: A placeholder is broken.
@@ -25,13 +25,13 @@ def header_variables(http: Http) -> set[str]:
 
 @dataclass(frozen=True)
 class ManifestSecrets:
-    """Values by variable. Its representation shows none."""
+    """Values by variable. The `repr` shows none."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @classmethod
     def of(cls, variables: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
-        """Take the variables.
+        """Read the variables.
 
         Raises:
             ValueError: One is not set.
@@ -43,5 +43,5 @@ class ManifestSecrets:
 
     @cached_property
     def known(self) -> KnownSecrets:
-        """What hides them."""
+        """The same values as secrets that can be hidden in texts."""
         return KnownSecrets.of(self.values.values())

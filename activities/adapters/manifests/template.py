@@ -1,4 +1,4 @@
-"""Texts of a manifest with places for arguments: `{name}`, `{secret:VARIABLE}`; `{{` and `}}` are braces."""
+"""Texts of a manifest with placeholders: `{name}`, `{secret:VARIABLE}`. `{{` and `}}` are braces."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)")
 
 @dataclass(frozen=True)
 class TemplatePlaceholder:
-    """A place for a value."""
+    """A placeholder for a value."""
 
     name: str
     is_secret: bool = False
-    """The name is that of a variable of the worker's environment."""
+    """True if the name is a variable of the worker's environment."""
 
 
 Template = tuple[str | TemplatePlaceholder, ...]
@@ -23,10 +23,10 @@ Template = tuple[str | TemplatePlaceholder, ...]
 
 @lru_cache(maxsize=1_000)
 def parse_template(source: str) -> Template:
-    """Return literal texts and slots in order.
+    """Return literal texts and placeholders in order.
 
     Raises:
-        ValueError: A brace that belongs to nothing, or a name that is none.
+        ValueError: A brace has no partner, or a name is invalid.
     """
     parts: list[str | TemplatePlaceholder] = []
     at = 0
@@ -38,18 +38,18 @@ def parse_template(source: str) -> Template:
 
 
 def template_placeholders(template: Template) -> Iterator[TemplatePlaceholder]:
-    """Yield the slots."""
+    """Yield the placeholders."""
     return (part for part in template if isinstance(part, TemplatePlaceholder))
 
 
 def only_placeholder(template: Template) -> TemplatePlaceholder | None:
-    """Return the slot of a template that is nothing else."""
+    """Return the placeholder of a template that has nothing else, or None."""
     only = template[0] if len(template) == 1 else None
     return only if isinstance(only, TemplatePlaceholder) else None
 
 
 def fill_template(template: Template, fill: Callable[[TemplatePlaceholder], str]) -> str:
-    """Return the text; a value is never looked at for slots again."""
+    """Return the text with values. Placeholders within values are never filled."""
     return "".join(part if isinstance(part, str) else fill(part) for part in template)
 
 

@@ -1,48 +1,48 @@
-"""What a server may send: an answer to each request, and a little that nobody asked for. Who sends more is left."""
+"""Limits what a server may send: an answer to each request, and a little more. A server that exceeds it is left."""
 
 import time
 
 ANSWER_BYTES = 17_000_000
-"""For a request of ours: the largest message, and progress notes before it."""
+"""Bytes for a request of ours: the largest message, and progress notes before it."""
 
 UNSOLICITED_BYTES = 2_000_000
-"""Notifications and requests of a server at once, within its answers, too."""
+"""Bytes of a server's notifications and requests, also within its answers."""
 
 UNSOLICITED_OVERHEAD_BYTES = 1_000
-"""What the smallest of them counts: each takes a fraction of a millisecond."""
+"""The least bytes that one of them counts, because each takes a fraction of a millisecond."""
 
 UNSOLICITED_BYTES_PER_S = 50_000
 
 MAX_BYTES = 2 * ANSWER_BYTES
-"""Unused room of many small answers is not kept."""
+"""The most bytes that many small answers can save up."""
 
 SMALL_MESSAGE_BYTES = 100_000
-"""A larger message is read in a thread."""
+"""Bytes. A larger message is parsed in a thread."""
 
 MAX_PARTS = 100_000
-"""Of a message: lists, objects and commas. More of them hold up all that the worker does while they are read."""
+"""Lists, objects and commas of a message. More would block the whole worker while they are parsed."""
 
 
 class ByteBudgetExceeded(Exception):
-    """A server sent more than was asked for."""
+    """A server sent more than we asked for."""
 
 
 class ByteBudget:
-    """Bytes that may still come."""
+    """The bytes that a server may still send."""
 
     def __init__(self) -> None:
         self._left = float(UNSOLICITED_BYTES)
         self._at = time.monotonic()
 
     def grant(self) -> None:
-        """Make room for an answer."""
+        """Add the bytes for an answer."""
         self._left = min(self._left + ANSWER_BYTES, MAX_BYTES)
 
     def spend(self, size: int) -> None:
-        """Take what came.
+        """Subtract received bytes.
 
         Raises:
-            SentTooMuch: There is no room for it.
+            ByteBudgetExceeded: The server sent too much.
         """
         now = time.monotonic()
         if self._left < UNSOLICITED_BYTES:
@@ -53,9 +53,9 @@ class ByteBudget:
             raise ByteBudgetExceeded("it sends far more than it is asked for")
 
     def spend_unasked(self, size: int) -> None:
-        """Take a message that answers nothing, of a budget for these alone.
+        """Subtract a message that answers nothing from the separate budget for these.
 
         Raises:
-            SentTooMuch: There is no room for it.
+            ByteBudgetExceeded: The server sent too much.
         """
         self.spend(max(size, UNSOLICITED_OVERHEAD_BYTES))

@@ -1,4 +1,4 @@
-"""The connection to one MCP server: lists its tools, page by page, and calls them."""
+"""The connection to one MCP server. It lists the server's tools page by page, and calls them."""
 
 import asyncio
 import logging
@@ -32,11 +32,11 @@ from orga.activities.ports import ToolError
 MAX_TOOLS = 1_000
 MAX_PAGES = 100
 MAX_BYTES = 16_000_000
-"""Of all pages: a page can be as large as one message."""
+"""Bytes of all pages together. A page can be as large as one message."""
 
 
 async def list_server_tools(session: ClientSession) -> tuple[list[Tool], dict[str, str]]:
-    """Return the tools in the server's order, and why others are left out; what is over the bounds is not asked for."""
+    """Return the tools in the server's order, and why others are left out. Pages above the limits are not requested."""
     tools: list[Tool] = []
     left_out: dict[str, str] = {}
     size, cursor, asked = 0, None, set[str | None]()
@@ -52,29 +52,29 @@ async def list_server_tools(session: ClientSession) -> tuple[list[Tool], dict[st
 
 
 FRESH_S = 30.0
-"""Age from which a list of tools is asked for anew before a call."""
+"""Seconds after which the list of tools is requested again before a call."""
 
 _logger = logging.getLogger(__name__)
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 
 
 class McpConnection:
-    """A server's tools as last listed, and the session in which they are called."""
+    """A server's last list of tools, and the session for calls."""
 
     def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
-        """Prepare; `taken` are names that its tools cannot have."""
+        """Prepare the connection. `taken` are names that its tools cannot have."""
         self.settings = settings
         self.keeper = SessionKeeper(settings, self._list, self._handle_message)
         self.known: ToolDefinitions | None = None
-        """As last listed; None until it was connected once."""
+        """The last list of tools, or None before the first connection."""
         self._taken = taken
         self._listing = asyncio.Lock()
         self._listed_at = -math.inf
         self._changes = 0
-        """How often the server has said that its list is another."""
+        """The number of the server's notices about a changed list."""
 
     async def current(self) -> ToolDefinitions:
-        """Return the tools as the server lists them now, or did a moment ago.
+        """Return the server's current list of tools, which may be a moment old.
 
         Raises:
             ToolError: There is no connection.
@@ -86,7 +86,7 @@ class McpConnection:
             return self.known
 
     async def call(self, request: CallToolRequestParams, on_progress: ProgressFnT) -> CallToolResult:
-        """Carry out one call; cancelling it cancels the request at the server.
+        """Carry out one call. Cancelling it also cancels the request at the server.
 
         Raises:
             ToolError: No connection, no result, or an error of the protocol.
@@ -115,7 +115,7 @@ class McpConnection:
             self.keeper.give_up(connection_error_text(error))
             return unavailable_error(self.settings.name, self.keeper.why)
         if self.settings.server.url:
-            self.keeper.doubt()  # over HTTP one request fails for itself, and others may be answered yet
+            self.keeper.doubt()  # over HTTP one request can fail alone, and others may still be answered
         else:
             self.keeper.give_up(connection_error_text(error))
         why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.hidden(connection_error_text(error))

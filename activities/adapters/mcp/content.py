@@ -1,4 +1,4 @@
-"""A tool's result as text: what is no text is named, not dumped."""
+"""Converts a tool's result to text. Other content is named instead of dumped."""
 
 import json
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from mcp_types import (
 from pydantic_core import to_json
 
 MAX_BLOCKS = 1_000
-"""Of one result; the rest is counted."""
+"""Blocks of one result. The rest is only counted."""
 
 EMPTY_RESULT = "(nothing)"
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return all that the result says: its blocks, in order, and its structured content unless a block says it."""
+    """Return the result's blocks, in order, and its structured content unless a block repeats it."""
     blocks = result.content[:MAX_BLOCKS]
     parts = [_block_text(block) for block in blocks]
     if len(result.content) > MAX_BLOCKS:
@@ -60,7 +60,7 @@ def _decoded_size(base64: str) -> int:
 
 
 def _repeats_structured(structured: Any, blocks: Sequence[ContentBlock]) -> bool:
-    """Return whether the text blocks hold the structured content: servers repeat it for clients that know text only."""
+    """Return whether text blocks repeat the structured content, as servers do for clients that only know text."""
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     parsed = [_parsed_json(text) for text in texts]
     values = [structured, *_wrapped_values(structured)]
@@ -68,7 +68,7 @@ def _repeats_structured(structured: Any, blocks: Sequence[ContentBlock]) -> bool
 
 
 def _wrapped_values(structured: Any) -> list[Any]:
-    """Return the plain value that a server made an object of: `{"result": "text"}`."""
+    """Return the plain value that a server wrapped in an object: `{"result": "text"}`."""
     values = list(cast("dict[str, Any]", structured).values()) if isinstance(structured, dict) else []
     return values if len(values) == 1 else []
 

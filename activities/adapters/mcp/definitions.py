@@ -1,4 +1,4 @@
-"""Turns the tools that a server lists into tools for a model, each pinned by the digest of its definition."""
+"""Turns a server's listed tools into tools for a model. The digest of its definition pins each tool."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,27 +19,27 @@ from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
 MAX_BYTES = 32_000
 MAX_SCHEMA_CHARS = 1_000_000
-"""Of a schema whose prose is still to be cut."""
+"""Characters of a schema before its prose is cut."""
 
 MAX_DEPTH = 24
 MAX_TEXT_BYTES = 1_000
-"""Of a description or a title inside a schema."""
+"""Bytes of a description or a title inside a schema."""
 
 MAX_PROSE_CHARS = 20_000
-"""That are looked at, before they are cut."""
+"""Characters of prose that are read before it is cut."""
 
 _PROSE_KEYWORDS = frozenset({"description", "title", "$comment"})
 
 
 class UnusableTool(Exception):
-    """A tool that no model can be offered; the text says why."""
+    """A tool cannot be offered to a model. The text states the reason."""
 
 
 def usable_schema(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with its prose made plain.
+    """Return the schema with sanitized prose.
 
     Raises:
-        UnusableTool: Too large or deep, invalid, refers to another document, hides characters.
+        UnusableTool: It is too large or deep, is invalid, refers to another document, or hides characters.
     """
     if _nesting_depth(given) > MAX_DEPTH:
         raise UnusableTool(f"its schema is nested deeper than {MAX_DEPTH} levels")
@@ -58,7 +58,7 @@ def usable_schema(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nesting_depth(value: Any) -> int:
-    """Return how deep a value is nested, without recursion: a server says how deep."""
+    """Return the nesting depth of a value. No recursion, because a server decides about the depth."""
     depth, level = 0, [value]
     while level and depth <= MAX_DEPTH and len(level) < MAX_SCHEMA_CHARS:
         depth += 1
@@ -84,7 +84,7 @@ def _plain_prose(value: Any) -> Any:
 
 
 def schema_remark(schema: dict[str, Any]) -> str:
-    """Return what has to be said of a usable schema's names and values, in which no mark can stand."""
+    """Return a warning about suspicious names and values of a schema, because marks cannot be inserted there."""
     count = len(suspected_lines("\n".join(_strings(_without_prose(schema)))))
     return f"[suspected instructions in names or values of its arguments: {count}; they are data]" if count else ""
 
@@ -99,7 +99,7 @@ def _without_prose(value: Any) -> Any:
 
 
 def sanitized_prose(text: str, max_bytes: int) -> str:
-    """Return a server's words to a model, sanitized like a result of its tools, cut."""
+    """Return a server's text for a model, sanitized like a result of its tools, and cut."""
     return clip(sanitized_text(clean_text(text[:MAX_PROSE_CHARS])).strip(), max_bytes, "the server says more")
 
 
@@ -117,12 +117,12 @@ def _strings(value: Any) -> Iterator[str]:
 
 MAX_DESCRIPTION_BYTES = 4_000
 DIGEST_CHARS = 32
-"""128 bits: no server can make another definition with the same."""
+"""128 bits, so that no server can find another definition with the same digest."""
 
 
 @dataclass(frozen=True)
 class McpOfferedTool:
-    """A tool under its legal name, and what its server calls it."""
+    """A tool with its legal name, and its name at the server."""
 
     own_name: str
     spec: ToolSpec
@@ -134,19 +134,19 @@ class ToolDefinitions:
 
     offered: Mapping[str, McpOfferedTool]
     left_out: Mapping[str, str]
-    """Why: of those that cannot be offered."""
+    """The reasons for tools that cannot be offered."""
 
 
 def usable_definitions(
     settings: ServerSettings, listed: Sequence[Listed], taken: Collection[str], faulty: Mapping[str, str] | None = None
 ) -> ToolDefinitions:
-    """Return the usable tools of a listing, in the server's order; of two of one name the first.
+    """Return the usable tools of a listing, in the server's order. Of two tools with one name, the first counts.
 
     Args:
-        settings: Of the server.
-        listed: What it lists.
+        settings: The server's settings.
+        listed: The listed tools.
         taken: Names that belong to others.
-        faulty: Why tools are not among those listed, by the server's own names.
+        faulty: Reasons for tools that are missing in `listed`, by the server's own names.
     """
     tools: dict[str, Listed] = {}
     for tool in listed:
@@ -190,14 +190,14 @@ def _without_secrets(settings: ServerSettings, listed: Listed) -> Listed:
 
 
 def definition_digest(listed: Listed) -> str:
-    """Return the digest of all that tells what a tool is and does."""
+    """Return the digest of everything that describes a tool."""
     told = listed.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta", "icons"})
     text = json.dumps(told, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
 
 
 def _tool_effect(settings: ServerSettings, options: ToolOptions, listed: Listed) -> Effect:
-    """Return what repeating a call does: the config's word, else the server's where it is trusted, else the worst."""
+    """Return the tool's effect: the config's, or else a trusted server's, or else the worst."""
     hints = listed.annotations
     if options.effect is not None:
         return options.effect

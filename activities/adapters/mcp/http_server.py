@@ -1,4 +1,4 @@
-"""An MCP server over streamable HTTP. Each request fails for itself: in the SDK one lost request ends them all."""
+"""An MCP server over streamable HTTP. A failed request does not affect others: in the SDK alone it ends them all."""
 
 import asyncio
 import json
@@ -26,22 +26,22 @@ MAX_BODY_BYTES = 16_000_000
 
 CONNECT_S = 10.0
 SILENCE_S = 600.0
-"""Between two pieces of an answer; calls have limits of their own."""
+"""Seconds between two pieces of an answer. Calls have their own limits."""
 
 NOTICE_S = 5.0
-"""For a notification to be taken: until then nothing else is sent."""
+"""Seconds until a notification must be accepted. Until then nothing else is sent."""
 
 STREAM_PAUSE_S = 1.0
-"""Between two times that the server's own stream is opened: the server says when, and may say at once, for ever."""
+"""Seconds between two openings of the server's own stream. A server could ask for endless immediate ones."""
 
 NOT_SENT = -32098
-"""Code of the error that stands for a request that found no server, or a session that is over."""
+"""Code of the error for a request that found no server, or a session that is over."""
 
 _OWN_MARK = secrets.token_hex(16)
-"""In each error that is made here: no server can send it, and so pretend that a call was not carried out."""
+"""A mark in each error of this module. No server knows it, so none can pretend that a call was not carried out."""
 
 _REFUSED_MARK = f"{_OWN_MARK} refused"
-"""In one that stands for a status that says: nothing was done."""
+"""The mark of an error for a status that means: nothing was done."""
 
 _SESSION_HEADER = "mcp-session-id"
 
@@ -50,7 +50,7 @@ _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encod
 
 @asynccontextmanager
 async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) -> AsyncGenerator[TransportStreams]:
-    """Connect to a server; redirects to another origin are not followed. `on_end` hears why it has to be left."""
+    """Connect to a server without following redirects to another origin. `on_end` gets the reason to leave it."""
     url = settings.server.url or ""
     timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
     headers = {"accept-encoding": "identity"} | dict(settings.headers)
@@ -60,7 +60,7 @@ async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) 
 
 
 class _BoundedClient(httpx2.AsyncClient):
-    """Answers a request that fails with an error for it alone, and bounds what is read at once."""
+    """Answers a failed request with an error for only this request, and limits what is read."""
 
     _opened_at = -math.inf
 
@@ -68,7 +68,7 @@ class _BoundedClient(httpx2.AsyncClient):
         super().__init__(**options)
         self.on_end = on_end
         self.unasked = ByteBudget()
-        """Of all its streams."""
+        """The budget of all its streams."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
@@ -92,19 +92,19 @@ class _BoundedClient(httpx2.AsyncClient):
 
 
 def was_not_sent(error: MCPError) -> bool:
-    """Return whether a call surely never reached the server's tools."""
+    """Return whether a call certainly never reached the server's tools."""
     return error.code == NOT_SENT and error.data == _OWN_MARK
 
 
 def was_refused(error: MCPError) -> bool:
-    """Return whether a call was turned away by an HTTP status that says so."""
+    """Return whether an HTTP status refused the call."""
     return error.data == _REFUSED_MARK
 
 
 def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Return the answer to a call; where its status is that of a failure, the status says what it did, not its body.
+    """Return the answer to a call. After a failure, the status shows the effect, and not the body.
 
-    A proxy may say 502 in JSON, too.
+    A proxy may also send a 502 with JSON.
     """
     status, error = response.status_code, _error_object(response) if response.is_error else {}
     if not response.is_error or error.get("data") in (_OWN_MARK, _REFUSED_MARK):
@@ -118,7 +118,7 @@ def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> htt
 async def _bounded_response(
     request: httpx2.Request, response: httpx2.Response, client: _BoundedClient
 ) -> httpx2.Response:
-    """Return the response with its body read, unless it is a stream of events, whose events are bounded each."""
+    """Return the response with its body read, unless it is an event stream, whose events have their own limit."""
     kind = response.headers.get("content-type", "").lower()
     if response.is_redirect:
         return response
@@ -136,7 +136,7 @@ async def _bounded_response(
 
 
 async def _read_body(response: httpx2.Response) -> tuple[bytes, str]:
-    """Return the body, or why it is of no use."""
+    """Return the body, and the reason if it is unusable."""
     body = bytearray()
     try:
         async for piece in response.aiter_bytes():
@@ -156,10 +156,10 @@ _END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
 def _split_events(held: bytes, piece: bytes) -> list[bytes]:
-    """Return the events that a piece completes, and at last what is left of it.
+    """Return the events that a piece completes, and last the rest.
 
     Raises:
-        SentTooMuch: An event is larger than any message.
+        ByteBudgetExceeded: An event is larger than any message.
     """
     if len(held) > MAX_BODY_BYTES:
         raise ByteBudgetExceeded(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
@@ -175,12 +175,12 @@ async def _readable_body(body: bytes) -> bytes:
     try:
         _, body = await asyncio.to_thread(parse_message, body)
     except RecursionError:
-        return body  # the SDK says so, as an error of the request
+        return body  # the SDK reports this as an error of the request
     return body
 
 
 async def _event_stream(request: httpx2.Request, response: httpx2.Response, client: _BoundedClient) -> httpx2.Response:
-    """Return a stream of events within the budget of what it answers; compressed, nobody could say how long it is."""
+    """Return an event stream with the budget of its request. A compressed one is refused: its size is unknown."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         await response.aclose()
         return _error_response(request, INTERNAL_ERROR, "its events are compressed, which nobody asked for")
@@ -192,7 +192,7 @@ async def _event_stream(request: httpx2.Request, response: httpx2.Response, clie
 
 
 class _BudgetedStream(httpx2.AsyncByteStream):
-    """The stream of a response, event by event as the SDK can read them; it breaks off at the end of its budget."""
+    """The events of a response in a form that the SDK can read. It ends when its budget is used up."""
 
     def __init__(self, response: httpx2.Response, budget: ByteBudget, client: _BoundedClient) -> None:
         self._inner = cast("httpx2.AsyncByteStream", response.stream)
@@ -212,7 +212,7 @@ class _BudgetedStream(httpx2.AsyncByteStream):
                 raise httpx2.ReadError(str(error)) from None
             except RecursionError:
                 raise httpx2.ReadError("it sent a message that is nested too deep") from None
-            await asyncio.sleep(0)  # a stream that is always ready would never let others have their turn
+            await asyncio.sleep(0)  # a stream that is always ready would never let other tasks run
         yield held
 
     async def _checked_event(self, event: bytes) -> bytes:
@@ -238,7 +238,7 @@ def _error_response(request: httpx2.Request, code: int, why: str, status: int = 
 
 
 def _is_unknown_method(response: httpx2.Response) -> bool:
-    """Return whether a 404 is that of a request whose method nobody knows, in a session that goes on."""
+    """Return whether a 404 means an unknown method in a session that goes on."""
     return _error_object(response).get("code") == METHOD_NOT_FOUND
 
 
@@ -255,7 +255,7 @@ def _error_object(response: httpx2.Response) -> dict[str, Any]:
 
 
 def _is_notification(request: httpx2.Request) -> bool:
-    """Return whether nothing is answered to what is sent."""
+    """Return whether a request is a notification, which has no answer."""
     message = _request_message(request)
     return bool(message) and "id" not in message
 

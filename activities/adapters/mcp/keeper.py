@@ -1,4 +1,4 @@
-"""Keeps a server's session open, and reconnects with a growing delay. The SDK needs one task to open and close it."""
+"""Keeps a server's session open, and reconnects with a growing delay. The SDK wants one task for open and close."""
 
 import asyncio
 import logging
@@ -25,26 +25,26 @@ MAX_DELAY_S = 60.0
 
 
 def reconnect_delay_s(failures: int) -> float:
-    """Return the pause after so many failures in a row: none after a connection that had been of use."""
+    """Return the delay after so many consecutive failures. After a useful connection there is none."""
     return min(FIRST_DELAY_S * 2 ** (min(failures, 20) - 1), MAX_DELAY_S) if failures else 0.0
 
 
 CLOSE_S = 5.0
-"""What a connection gets to end in."""
+"""Seconds for the end of a connection."""
 
 STOP_S = CLOSE_S + 2.0
 
 WAIT_S = 8.0
-"""How long a call waits for a connection that is being made."""
+"""Seconds that a call waits for a new connection."""
 
 PROOF_S = 5.0
-"""What a server gets to show that it lives, after a call that it did not answer in time."""
+"""Seconds in which a server has to answer a check after it did not answer a call in time."""
 
 LONG_PAUSE_S = 1.0
-"""A pause before the next connection from which calls fail at once."""
+"""Seconds. During a longer delay before the next connection, calls fail at once."""
 
 STABLE_S = 60.0
-"""A connection that lasted as long is no failure when it ends."""
+"""Seconds. The end of a connection that lasted so long does not count as a failure."""
 
 _logger = logging.getLogger(__name__)
 _CLIENT_INFO = Implementation(name="orga", version=version("orga"))
@@ -56,17 +56,17 @@ class SessionKeeper:
     def __init__(
         self, settings: ServerSettings, check: Callable[[ClientSession], Awaitable[object]], hear: MessageHandlerFnT
     ) -> None:
-        """Prepare.
+        """Prepare the keeper.
 
         Args:
-            settings: Of the server.
-            check: Called with a new session before anybody gets it, and again where it is in doubt; raises when the
-                session is of no use.
-            hear: Hears the server's notifications.
+            settings: The server's settings.
+            check: Called with a new session before anybody gets it, and with a doubtful one. It raises an error if the
+                session is useless.
+            hear: Called with the server's notifications.
         """
         self.why = "it was not started"
         self.has_served = False
-        """Set once a call was answered."""
+        """True after a call was answered."""
         self._settings = settings
         self._check = check
         self._hear = hear
@@ -84,7 +84,7 @@ class SessionKeeper:
         self._task = asyncio.create_task(self._keep_connected(), name=f"mcp-{self._settings.name}")
 
     async def stop(self) -> None:
-        """Close, within a few seconds whatever the server does."""
+        """Close the session within a few seconds, whatever the server does."""
         self._stopping.set()
         self._wake.set()
         if self._scope and not self._session:
@@ -95,7 +95,7 @@ class SessionKeeper:
             await asyncio.wait((self._task,), timeout=1)
 
     async def settled(self, within_s: float) -> None:
-        """Wait until a connection that is being made is there, or has failed."""
+        """Wait until a new connection is ready or has failed."""
         try:
             await asyncio.wait_for(self._settled.wait(), within_s)
         except TimeoutError:
@@ -123,17 +123,17 @@ class SessionKeeper:
             self._wake.set()
 
     def doubt(self) -> None:
-        """Ask the server for a sign of life, once no call waits for it: it did not answer one in time."""
+        """Check that the server is alive, as soon as no call waits for it. It did not answer a call in time."""
         self._is_in_doubt = True
         self._wake.set()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the session is of no use any more; `why` says the reason."""
+        """True if the session has become useless. `why` is the reason."""
         return self._is_lost
 
     def give_up(self, why: str) -> None:
-        """Note that the session is of no use any more; the first reason counts."""
+        """Mark the session as useless. The first reason counts."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -166,7 +166,7 @@ class SessionKeeper:
             return
 
     async def _connect_once(self) -> bool:
-        """Connect, keep the session until something ends it, which `why` then says; return whether there was one."""
+        """Connect, and keep the session until it ends. `why` has the reason. Return whether there was a session."""
         self.why = "it is being connected to"
         limit_s = self._settings.server.connect_timeout_s
         was_open = False
@@ -212,14 +212,14 @@ class SessionKeeper:
         with anyio.move_on_after(PROOF_S):
             try:
                 await self._check(session)
-            except Exception as error:  # whatever a server makes of it; the session is left in time
+            except Exception as error:  # a server can cause any error, and the session has to be left in time
                 self.give_up(connection_error_text(error))
             return
         self.give_up("it does not answer")
 
 
 def connection_error_text(error: BaseException) -> str:
-    """Return an error, of a group the first, as one line."""
+    """Return an error, or the first one of a group, as one line."""
     if isinstance(error, BaseExceptionGroup):
         return connection_error_text(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     line = " ".join(str(error).split())[:300]

@@ -1,7 +1,7 @@
-"""Results of servers that do not keep to the protocol: a faulty tool or block costs nothing but itself.
+"""Repairs results of servers that break the protocol, so that a faulty tool or block affects nothing else.
 
-The SDK refuses a list of tools for one of them, and a result for one of its blocks. So what it would refuse is mended
-or left out before it looks.
+The SDK refuses a whole list because of one tool, and a whole result because of one block. So such parts are repaired or
+left out before the SDK reads them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from orga.workflows.types.json_text import has_more_parts
 from orga.workflows.types.text import clean_json
 
 OMITTED_META = "orga/left-out"
-"""Key of a list's `_meta`: the tools that the SDK would have refused, by name, each with the reason."""
+"""Key of a list's `_meta`: the reasons for refused tools, by name."""
 
 MAX_TOOLS = 1_000
 MAX_NAME_BYTES = 200
@@ -47,22 +47,22 @@ Json = dict[str, Any]
 
 
 def make_lenient(session: ClientSession) -> None:
-    """Have a session read what it would refuse. It takes no dispatcher from the client that makes it."""
+    """Make a session lenient. The client that creates it cannot pass it a dispatcher."""
     session._dispatcher = cast("Dispatcher[Any]", _LenientDispatcher(session, session._dispatcher))  # pyright: ignore
 
 
 class _LenientDispatcher:
-    """A session's dispatcher, with results as the session can read them."""
+    """A session's dispatcher that returns results in a form that the session can read."""
 
     def __init__(self, session: ClientSession, inner: Dispatcher[Any]) -> None:
         self._session, self._inner = session, inner
 
     def __getattr__(self, name: str) -> Any:
-        """Leave everything else to the dispatcher."""
+        """Delegate everything else to the dispatcher."""
         return getattr(self._inner, name)
 
     async def send_raw_request(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> Json:
-        """Send a request and return its result."""
+        """Send a request and return its repaired result."""
         result = await self._inner.send_raw_request(method, params, opts)
         if method not in _RESULT_MODELS:
             return result
@@ -71,19 +71,19 @@ class _LenientDispatcher:
 
 
 def repaired_result(method: str, version: str, result: Json) -> Json:
-    """Return a result as the protocol wants it, as far as it can be; what has no fault stays as it is."""
+    """Return a result that fits the protocol, as far as possible. A valid result stays unchanged."""
     if method == "tools/list":
         return _with_usable_tools(version, result)
     return result if _first_problem(method, version, result) is None else _with_usable_blocks(version, result)
 
 
 def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
-    """Return the tools that are missing from a list because of their faults."""
+    """Return the reasons for tools that were left out of a list, by name."""
     return cast("dict[str, str]", (listed.meta or {})[OMITTED_META]) if OMITTED_META in (listed.meta or {}) else {}
 
 
 def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
-    """Return the first place that the SDK refuses, and why; None if it takes the result."""
+    """Return the first place that the SDK refuses, and the reason, or None if it accepts the result."""
     try:
         protocol.validate_server_result(method, version, result)
         _RESULT_MODELS[method].model_validate(result, by_name=False)
@@ -116,7 +116,7 @@ def _with_usable_tools(version: str, result: Json) -> Json:
 
 
 def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
-    """Return a tool without those of its optional fields that nobody can read, or why it cannot be offered."""
+    """Return a tool without unreadable optional fields, or the reason why it cannot be offered."""
     if not _is_object(tool):
         return "its definition is no object"
     tool = tool | {"inputSchema": _arguments_schema(tool.get("inputSchema"))}
@@ -139,7 +139,7 @@ def _has_schema(tool: Any) -> bool:
 
 
 def _arguments_schema(given: Any) -> Any:
-    """Return the schema of arguments of which a server says nothing, or `null`, as servers in Go do."""
+    """Return the schema of arguments. A missing one, or `null` as servers in Go send, becomes an empty object."""
     if given is None:
         return {"type": "object"}
     if not _is_object(given):
@@ -166,7 +166,7 @@ def _with_usable_blocks(version: str, result: Json) -> Json:
 
 
 def _usable_block(version: str, result: Json, block: Any) -> Json:
-    """Return a block, or its text, or what stands for one that nobody knows."""
+    """Return a block, or its text, or a note for an unknown kind."""
     if _is_object(block) and _first_problem("tools/call", version, result | {"content": [block]}) is None:
         return block
     if not _is_object(block):
@@ -196,17 +196,17 @@ _ANSWER_START = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18}|"[\w.-]{1,100}")\s*,'
     rb'(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"(?:result|error)"'
 )
-"""The beginning of an answer, by which its request is known though the rest is no JSON."""
+"""The beginning of an answer. It identifies the request even if the rest is no JSON."""
 
 _UNREADABLE = ErrorData(code=PARSE_ERROR, message="its answer cannot be read")
 
 
 async def read_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
-    """Return what `readable` does, while the worker goes on.
+    """Return the result of `parse_message` without blocking the worker.
 
     Raises:
-        RecursionError: It is nested too deep.
-        SentTooMuch: It has too many parts.
+        RecursionError: The message is nested too deep.
+        ByteBudgetExceeded: The message has too many parts.
     """
     if has_more_parts(line, MAX_PARTS):
         raise ByteBudgetExceeded(f"it sent a message of more than {MAX_PARTS:,} parts")
@@ -214,15 +214,15 @@ async def read_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
 
 
 def is_answer(message: JSONRPCMessage | None) -> bool:
-    """Return whether it answers a request of ours."""
+    """Return whether a message answers a request of ours."""
     return isinstance(message, (JSONRPCResponse, JSONRPCError))
 
 
 def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
-    """Return the message and the line as the SDK can read it; None for a line that is no message, as a banner.
+    """Return the message, and its line in a form that the SDK can read. A line that is no message has None.
 
     Raises:
-        RecursionError: It is nested so deep that nobody can say which request it answers.
+        RecursionError: It is nested so deep that its request is unknown.
     """
     line = line.removeprefix(codecs.BOM_UTF8)
     try:
@@ -233,7 +233,7 @@ def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
 
 
 def _repaired_message(line: bytes) -> JSONRPCMessage | None:
-    """Return a message of which bytes or halves of characters are replaced that the reader refuses; or an error."""
+    """Return a message with invalid bytes and halves of characters replaced, or an error message."""
     try:
         given: Any = json.loads(line.decode(errors="replace"), strict=False)
     except ValueError:
@@ -248,7 +248,7 @@ def _repaired_message(line: bytes) -> JSONRPCMessage | None:
 
 
 def _error_for(request: Any) -> JSONRPCError | None:
-    """Return what stands for an answer that cannot be read, by its id."""
+    """Return the error message for an unreadable answer, if its id is valid."""
     if isinstance(request, bool) or not isinstance(request, (int, str)):
         return None
     return JSONRPCError(jsonrpc="2.0", id=request, error=_UNREADABLE)

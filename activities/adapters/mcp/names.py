@@ -1,4 +1,4 @@
-"""Names of MCP tools as models and histories know them: legal, unique, and the same on every worker."""
+"""Names of MCP tools for models and histories: legal, unique, and the same on every worker."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -6,7 +6,7 @@ from hashlib import sha256
 
 MAX_CHARS = 64
 SEPARATOR = "_"
-"""Between a server's name, which has none, and its tool's: so tools of two servers never share a name."""
+"""Between the names of server and tool. Server names have none, so tools of two servers never share a name."""
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_CHARS = 8
@@ -15,11 +15,11 @@ _HASH_CHARS = 8
 def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> dict[str, str]:
     """Return the legal name of each tool of a server: `SERVER_tool`.
 
-    A name that had to be changed or cut ends in a hash of what it was, so it depends on no other tool and no order.
+    A changed or cut name ends in a hash of the original, so it does not depend on other tools or their order.
 
     Args:
         server: Name of the server, without a separator.
-        tools: The server's own names; one that comes twice counts once.
+        tools: The server's own names. A repeated one counts once.
         taken: Names that belong to others.
     """
     wanted = {tool: f"{server}{SEPARATOR}{tool}" for tool in tools}
@@ -30,13 +30,13 @@ def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> di
 
 
 def meant_server(tool: str, servers: Iterable[str]) -> str | None:
-    """Return the server that a name or a glob of tools means, if it means one alone."""
+    """Return the server that a name or a glob of tools means, if it means exactly one."""
     prefix, separator, _ = tool.partition(SEPARATOR)
     return prefix if separator and prefix in servers else None
 
 
 def is_server_tool(tool: str, servers: Iterable[str]) -> bool:
-    """Return whether a name or a glob of tools means those of one server."""
+    """Return whether a name or a glob of tools means tools of one server."""
     return meant_server(tool, servers) is not None
 
 

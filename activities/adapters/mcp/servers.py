@@ -1,4 +1,4 @@
-"""All MCP servers of a worker, and their tools. Tools come and go while the worker runs; no server can delay it."""
+"""All MCP servers of a worker, and their tools. Tools come and go while the worker runs. No server can delay it."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from orga.activities.ports import AbsentTool, Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
-"""Where a server that knows it finds the key that all attempts of a call share."""
+"""Key of a request's `_meta` for servers that know it: the key that all attempts of a call share."""
 
 _MAX_NOTE_BYTES = 200
 
@@ -33,18 +33,18 @@ class McpTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What is known of it without its server."""
+        """The definition without its server's answer."""
         return ToolSpec(name=self._name, options=self._settings.options(self._name), digest=self._digest)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Carry out one call, if the definition is still the one that the run was offered."""
+        """Carry out one call, if the definition is still the same as the run was offered."""
         try:
             return ToolOutput(content=await self._call_with_retry(arguments, context))
         except ToolError as error:
             raise self._settings.secrets.left_out_of(error) from None
 
     async def _call_with_retry(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        """Call, and once more where the first call met a session that was over and never left."""
+        """Call the tool. Repeat it once if the session was over and the first call was never sent."""
         try:
             return await self._call_once(arguments, context)
         except ToolError as error:
@@ -79,18 +79,18 @@ class McpTool:
 
 
 START_S = 5.0
-"""How long a worker's start, or a run's, waits for servers; those that take longer come in later."""
+"""Seconds that the start of a worker or a run waits for servers. Slower ones join later."""
 
 
 class McpServers:
-    """A source of tools. Enter it where the worker runs."""
+    """A source of tools. Enter it in the worker's event loop."""
 
     def __init__(self, settings: Sequence[ServerSettings], taken: Collection[str]) -> None:
-        """Prepare; `taken` are the names that the worker's own tools and activities have."""
+        """Prepare the servers. `taken` are the names of the worker's own tools and activities."""
         self._connections = {each.name: McpConnection(each, taken) for each in settings}
 
     async def __aenter__(self) -> "McpServers":
-        """Connect to all servers, and wait a little for them."""
+        """Connect to all servers, and wait a short time for them."""
         for connection in self._connections.values():
             connection.keeper.start()
         await asyncio.gather(*(each.keeper.settled(START_S) for each in self._connections.values()))
@@ -99,18 +99,18 @@ class McpServers:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close them all."""
+        """Close all connections."""
         await asyncio.gather(*(each.keeper.stop() for each in self._connections.values()))
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
-        """Return the tools of all servers, up to date for those that names or globs in `wanted` mean."""
+        """Return the tools of all servers. The lists of servers that `wanted` means are up to date."""
         meant = {meant_server(name, self._connections) for name in wanted}
         await asyncio.gather(*(_refresh_connection(each) for name, each in self._connections.items() if name in meant))
         known = [each.known for each in self._connections.values() if each.known]
         return {name: offered.spec for each in known for name, offered in each.offered.items()}
 
     def absent(self, name: str) -> AbsentTool | None:
-        """Return why a tool is not there, or None when no server would have it."""
+        """Return why a tool is absent, or None if no server would have it."""
         server = meant_server(name, self._connections)
         if server is None:
             return None
@@ -122,12 +122,12 @@ class McpServers:
         )
 
     def tool(self, name: str, digest: str) -> Tool | None:
-        """Return the tool that a run was offered with this digest, or None when no server would have it."""
+        """Return the tool that a run was offered with this digest, or None if no server would have it."""
         server = meant_server(name, self._connections)
         return McpTool(self._connections[server], name, digest) if server else None
 
     def options(self, name: str) -> ToolOptions | None:
-        """Return the options that calls of the tool have here."""
+        """Return the options of the tool's calls on this worker."""
         server = meant_server(name, self._connections)
         return self._connections[server].settings.options(name) if server else None
 
@@ -138,4 +138,4 @@ async def _refresh_connection(connection: McpConnection) -> None:
             await connection.keeper.settled(START_S)
             await connection.current()
     except (ToolError, TimeoutError):
-        return  # what was known before is offered, or nothing: a call will say that the server is unavailable
+        return  # the known tools are offered, if any. A call will report that the server is unavailable.

@@ -1,4 +1,4 @@
-"""A server's settings with what the worker's environment adds: its variables, its headers, its secrets."""
+"""A server's settings, completed from the worker's environment: variables, headers, secrets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,24 +12,24 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-"""What a program gets that is passed nothing."""
+"""Variables that every program gets."""
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """One server. Its representation shows no value of the environment."""
+    """One server. Its `repr` shows no value of the environment."""
 
     name: str
     server: McpServer
     tool_options: Mapping[str, ToolOptions] = field(default_factory=dict[str, ToolOptions])
-    """`[tools.options]` of its tools."""
+    """`[tools.options]` for its tools."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secrets: KnownSecrets = NO_SECRETS
-    """What was passed on by name: none of it may reach a history."""
+    """The values that the settings pass on by name. None may reach a history."""
 
     def options(self, tool: str) -> ToolOptions:
-        """Return the options of a tool: the server's, and over them its own."""
+        """Return the options of a tool: the server's, overridden by its own."""
         own = self.tool_options.get(tool)
         options = self.server.options.with_timeout(self.server.options.timeout_s or self.server.timeout_s)
         return options.with_overrides(own) if own else options
@@ -41,8 +41,8 @@ def server_settings(
     """Return the settings of all servers.
 
     Raises:
-        ValueError: A variable that is not set, a secret for an unencrypted connection, an option that no tool of a
-            server can have.
+        ValueError: A variable is not set, a secret would be sent unencrypted, or an option does not apply to a
+            server's tool.
     """
     return [
         _one_server_settings(name, server, _options_of_server(name, options), env) for name, server in servers.items()
@@ -91,7 +91,7 @@ def _check_options(place: str, options: ToolOptions) -> None:
 
 
 def secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
-    """Return the variables that hold credentials by their very use; what a program is passed may be anything."""
+    """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
     headers = {variable for server in servers.values() for variable in server.headers_from.values()}
     return headers | {server.bearer_from for server in servers.values() if server.bearer_from}
 
@@ -99,6 +99,6 @@ def secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
 def own_options(
     options: Mapping[str, ToolOptions], servers: Iterable[str], static: Iterable[str]
 ) -> dict[str, ToolOptions]:
-    """Return the options that are not those of some server's tools; a name that the worker itself has is its own."""
+    """Return the options that belong to no server's tool. A tool of the worker itself is never a server's."""
     known, names = set(static), set(servers)
     return {tool: each for tool, each in options.items() if tool in known or not meant_server(tool, names)}

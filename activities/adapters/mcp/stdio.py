@@ -1,6 +1,6 @@
-"""An MCP server as a child process: JSON lines over its standard streams, in a process group that ends with it.
+"""Runs an MCP server as a child process: JSON lines over its standard streams, in a process group that ends with it.
 
-The SDK's own transport neither bounds a line nor hears of a server's death before the next call.
+The SDK's own transport does not limit a line, and notices the end of a server only at the next call.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.process_group import signal_group
 
 MAX_MESSAGE_BYTES = 16_000_000
-"""Of one line; a server that sends a longer one is given up."""
+"""Bytes of one line. A server that sends a longer one is given up."""
 
 MAX_UNANSWERED = 1_000
-"""Requests of a server, each of which is refused; one that asks on and does not read the answers is given up."""
+"""Unread refusals of a server's requests. A server that goes on without reading them is given up."""
 
 CLOSE_S = 1.0
-"""From the end of its input to SIGTERM, and from there to SIGKILL."""
+"""Seconds from the end of its input to SIGTERM, and from SIGTERM to SIGKILL."""
 
 _STDERR_LINES = 5
 _STDERR_WAIT_S = 0.2
-"""Until all that an ended server wrote has been read; a child of its own may hold the stream open."""
+"""Seconds to read the last output of an ended server. Its own child may keep the stream open."""
 
 _MAX_STDERR_BYTES = 300
 _POLL_S = 0.02
@@ -46,7 +46,7 @@ class StdioServer:
     """A running server."""
 
     def __init__(self, settings: ServerSettings, on_end: Callable[[str], None]) -> None:
-        """Prepare to start it; `on_end` hears why it has ended."""
+        """Prepare the start. `on_end` gets the reason why the server has ended."""
         self._settings = settings
         self._on_end = on_end
         self._last_words: deque[str] = deque(maxlen=_STDERR_LINES)
@@ -56,10 +56,10 @@ class StdioServer:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[StdioStreams]:
-        """Start the server; end its whole process group afterwards.
+        """Start the server, and end its whole process group afterwards.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The server cannot be started.
         """
         process = await self._start()
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -91,14 +91,14 @@ class StdioServer:
         )
 
     async def _read(self, process: Process, received: ReceivedStream, errors: asyncio.Task[None]) -> None:
-        """Hand over what is a message; a banner is none."""
+        """Pass on messages, and ignore other lines such as a banner."""
         assert process.stdout
         why = "it closed its output"
         try:
             async with received:
                 while line := await process.stdout.readline():
                     if (message := await self._checked_message(line)) is None:
-                        await asyncio.sleep(0)  # or a flood of them would be all that the worker reads
+                        await asyncio.sleep(0)  # otherwise a flood of them would block the worker
                         continue
                     self._unanswered += isinstance(message, JSONRPCRequest)
                     if self._unanswered > MAX_UNANSWERED:
@@ -118,7 +118,7 @@ class StdioServer:
             self._on_end(": ".join(filter(None, (why, self._stderr_tail()))))
 
     async def _checked_message(self, line: bytes) -> JSONRPCMessage | None:
-        """Return the message; where it is too much the server is left before those who wait for it hear of an end."""
+        """Return the message. If it is too much, the server is given up before waiting callers see the end."""
         try:
             self._budget.spend(len(line))
             message, _ = await read_message(line)
@@ -140,7 +140,7 @@ class StdioServer:
                     process.stdin.write(text.encode() + b"\n")
                     await process.stdin.drain()
                 except OSError:
-                    return  # the reader tells that the server is gone
+                    return  # the reader reports that the server is gone
                 self._unanswered -= isinstance(message.message, (JSONRPCResponse, JSONRPCError))
 
     async def _read_stderr(self, process: Process) -> None:
@@ -154,7 +154,7 @@ class StdioServer:
 
 
 async def _end_process(process: Process) -> None:
-    """End the server as the protocol says: its input ends, then SIGTERM, then SIGKILL, to the whole group."""
+    """End the server as the protocol requires: close its input, then SIGTERM, then SIGKILL, to the whole group."""
     assert process.stdin
     process.stdin.close()
     if not await _has_exited(process, CLOSE_S):
@@ -163,11 +163,11 @@ async def _end_process(process: Process) -> None:
     signal_group(process.pid, signal.SIGKILL)
     await _has_exited(process, CLOSE_S)
     transport = cast("asyncio.SubprocessTransport", process._transport)  # pyright: ignore
-    transport.close()  # else it warns when it is collected, where somebody else holds the pipes
+    transport.close()  # otherwise it logs a warning when it is collected while others hold the pipes
 
 
 async def _has_exited(process: Process, within_s: float) -> bool:
-    """Return whether it has exited; `Process.wait` would wait for whoever else holds its pipes."""
+    """Return whether it has exited. `Process.wait` would also wait for others that hold its pipes."""
     deadline = anyio.current_time() + within_s
     while process.returncode is None and anyio.current_time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""Anthropic's Messages protocol: its requests, and its streamed replies."""
+"""Anthropic's Messages protocol: requests and streamed replies."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ _CACHE_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
 
 
 _CONTINUE_TEXT = "[Go on.]"
-"""For one that ends with the assistant: most models take that for a prefill, which they refuse."""
+"""Ends a conversation whose last message is the assistant's. Most models treat that as a prefill and refuse it."""
 
 
 def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return the body of a streamed message, with its two prompt-cache breakpoints.
 
-    One closes what is the same in every call (tools and system), one the conversation so far.
+    One is after the part that is equal in every call (tools and system), and one after the conversation so far.
     """
     system = _system_blocks(request)
     tools = [_tool_definition(spec) for spec in request.tools]
@@ -58,13 +58,13 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
 
 
 def _system_blocks(request: ModelRequest) -> list[dict[str, Any]]:
-    """Return every system text: those in the conversation have no other place here."""
+    """Return all system texts. The protocol has no other place for those within the conversation."""
     later = (message.text for message in request.messages if message.role == "system")
     return [block for text in (*request.system, *later) for block in _text_blocks(text)]
 
 
 def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-    """Return `tools` and `tool_choice`. A conversation with calls is refused without any tool, so it names them."""
+    """Return `tools` and `tool_choice`. A conversation with calls is refused without tools, so its tools are named."""
     if tools:
         return {"tools": tools, "tool_choice": {"type": dialect.tool_choice(request)}}
     called = dict.fromkeys(wire_name(call.name) for message in request.messages for call in message.calls)
@@ -80,7 +80,7 @@ def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _messages(messages: Iterable[Message], dialect: Dialect) -> list[dict[str, Any]]:
-    """Return the turns, alternating, begun and ended by the user; what is blank is refused, so gone."""
+    """Return alternating turns that begin and end with the user. Blank texts are left out, because they are refused."""
     spoken = [message for message in messages if message.role != "system"]
     turns: list[dict[str, Any]] = []
     for role, turn in groupby(with_results_first(spoken), key=_wire_role):
@@ -94,7 +94,7 @@ def _messages(messages: Iterable[Message], dialect: Dialect) -> list[dict[str, A
 
 
 def _add_turn(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:
-    """Add a turn, to the one before it when a turn without content stood between them."""
+    """Add a turn. It joins the last one if both have the same role, because a turn between them had no content."""
     if turns and turns[-1]["role"] == role:
         turns[-1]["content"].extend(content)
     else:
@@ -114,7 +114,7 @@ def _message_content(message: Message, dialect: Dialect) -> list[dict[str, Any]]
 
 
 def _part_blocks(part: Part, dialect: Dialect) -> list[dict[str, Any]]:
-    """Return what goes back of a part: nothing of what is not for this model."""
+    """Return the blocks of a part that are sent back. A part for another model has none."""
     match part:
         case TextPart():
             return _text_blocks(part.text)
@@ -144,7 +144,7 @@ def _mark_cache(blocks: list[dict[str, Any]]) -> None:
 
 
 API_VERSION = "2023-06-01"
-"""The last one that takes a temperature; later ones refuse it from every model, at any value."""
+"""The last version that accepts a temperature. Later ones refuse it for every model and any value."""
 
 
 class MessageReader:
@@ -166,7 +166,7 @@ class MessageReader:
         self._usage: dict[str, Any] = {}
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Take one event; see `StreamReader`."""
+        """Read one event; see `StreamReader`."""
         kind = frame.get("type")
         if kind == "error" or frame.get("error"):
             raise self._failures.in_stream(frame)
@@ -201,7 +201,7 @@ class MessageReader:
         return as_count(self._usage.get(name))
 
     def _read_envelope(self, fields: dict[str, Any]) -> None:
-        """Take model, stop reason and usage; the counts of a later event are totals and replace earlier ones."""
+        """Read model, stop reason and usage. The counts of a later event are totals and replace earlier ones."""
         self._model = as_text(fields.get("model")) or self._model
         self._finish = as_text(fields.get("stop_reason")) or self._finish
         counts = as_object(fields.get("usage"))
@@ -253,7 +253,7 @@ class AnthropicMessages:
     may_be_missing: bool = False
 
     def dialect(self, model: str) -> Dialect:
-        """Return one dialect for all, until a model refuses it, as those before Claude 4.5 refuse a schema."""
+        """Return one dialect for all models. A model may refuse it, as those before Claude 4.5 refuse a schema."""
         return Dialect(sure_schema=True, strict_schema=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What one model accepts of a request, learned from its refusals."""
+"""The parts of a request that a model accepts, learned from its refusals."""
 
 import re
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
 
 MAX_LESSONS = 5
-"""Refusals that one call may learn from before it fails, those of single tools apart."""
+"""Refusals that one call may learn from before it fails. Refusals of single tools do not count."""
 
 BYTES_PER_TOKEN = 3.3
-"""As the loop estimates, where a provider counts nothing."""
+"""The loop's estimate for providers that count nothing."""
 
 MIN_OUTPUT_TOKENS = 512
-"""Tokens of an output limit below which a reply is of no use: the conversation has to give way instead."""
+"""The least useful output limit in tokens. Below it the conversation has to become shorter instead."""
 
 _WINDOW_MARGIN = 1.05
-"""Later messages may hold more tokens in a byte than those that were counted."""
+"""A margin, because later messages may have more tokens per byte than the counted ones."""
 
 _REFUSED = re.compile(
     r"unsupported|n[o']t support|deprecated|only the default|may only be set|permitted|unrecogni[sz]ed|unknown"
@@ -42,7 +42,7 @@ _SCHEMA = re.compile(
     r"|guided|grammar",
     re.IGNORECASE,
 )
-"""However it is put: what is wrong may be the field, its type, or a keyword of this schema."""
+"""Refusals of a schema in any wording. The cause may be the field, its type, or a keyword of this schema."""
 _CEILING = re.compile(
     r"(?:> ?|<= ?|at most |up to |not exceed |lower than |less than or equal to |\[\d+, ?|limit of |\(inclusive\) to )"
     r"[`'\"]?(\d+)( \(exclusive)?",
@@ -65,7 +65,7 @@ _ALTERNATION = re.compile(
     r"|turn comes immediately after",  # Gemini
     re.IGNORECASE,
 )
-"""How chat templates and servers refuse two messages of one side in a row."""
+"""Refusals of two consecutive messages of one role, by chat templates and servers."""
 
 
 @dataclass(frozen=True)
@@ -76,43 +76,43 @@ class Dialect:
     temperature: bool = True
     stream_options: bool = True
     tool_choice_field: bool = True
-    """Whether `tool_choice` is sent where the model may choose; some servers refuse it even then."""
+    """True if `tool_choice` is sent when the model is free to choose. Some servers refuse it even then."""
     forced_tools: bool = True
-    """Whether a call can be demanded; where it can't, `any` is sent as `auto`, and the loop sees who didn't call."""
+    """True if a call can be forced. Otherwise `any` is sent as `auto`, and the loop notices a reply without a call."""
     thinking: bool = True
-    """Whether earlier thinking goes back. Claude refuses it when anything before it has changed, as compaction does."""
+    """True if earlier thinking is sent back. Claude refuses it if anything before it has changed, as by compaction."""
     encrypted_reasoning: bool = True
-    """Whether the model can be asked to hand over its reasoning for the next request."""
+    """True if the model can return encrypted reasoning for the next request."""
     response_format: bool = True
-    """Whether a schema for the whole reply is taken; where not, the answer is a forced tool call."""
+    """True if a schema for the whole reply is accepted. Otherwise the answer is a forced tool call."""
     sure_schema: bool = False
-    """Whether that schema is enforced on answers alone: other servers ignore it, or hold tool calls to it as well."""
+    """True if that schema is enforced on answers only. Other servers ignore it, or apply it to tool calls too."""
     strict_schema: bool = False
-    """Whether no other schema is taken there than one of closed objects and few keywords."""
+    """True if that schema must consist of closed objects and few keywords."""
     answer_tool: bool = True
-    """Whether that tool is taken where no other is offered; where not, the schema is told in words."""
+    """True if the answer's tool is accepted without other tools. Otherwise the instructions contain the schema."""
     plain_tools: frozenset[str] = frozenset()
-    """Digests of tools that are sent with a plain schema, since the model refused them otherwise."""
+    """Digests of tools that are sent with a plain schema, because the model refused their own."""
     left_out: frozenset[str] = frozenset()
-    """Digests of tools that the model takes in no shape."""
+    """Digests of tools that the model refuses in every shape."""
     max_tools: int | None = None
     system_role: bool = True
-    """Whether a system message is taken; if not, the instructions begin the first message of the user."""
+    """True if a system message is accepted. Otherwise the instructions begin the user's first message."""
     alternating: bool = False
-    """Whether messages of user and assistant have to alternate."""
+    """True if messages of user and assistant have to alternate."""
     max_output_tokens: int | None = None
-    """The model's own ceiling, where it is below what is asked for."""
+    """The model's own limit, if it is below the requested one."""
     window: int | None = None
-    """Tokens for input and output together, where a refusal stated them."""
+    """Tokens for input and output together, if a refusal stated them."""
     tokens_per_byte: float = 1 / BYTES_PER_TOKEN
-    """Of what is sent, as the model counted it when it stated its window."""
+    """Tokens per sent byte, as the model counted them when it stated its window."""
 
     def tool_choice(self, request: ModelRequest) -> ToolChoice:
         """Return the tool choice to send."""
         return request.tool_choice if self.forced_tools or request.tool_choice != "any" else "auto"
 
     def output_tokens(self, request: ModelRequest) -> int:
-        """Return the output limit to send: within the model's ceiling and what the input leaves of its window."""
+        """Return the output limit to send, within the model's own limit and the rest of its window after the input."""
         limit = request.max_output_tokens
         if self.max_output_tokens is not None:
             limit = min(limit, self.max_output_tokens)
@@ -121,22 +121,22 @@ class Dialect:
         return limit
 
     def input_tokens(self, request: ModelRequest) -> int:
-        """Return the tokens that the model may count in what is sent."""
+        """Return an estimate of the tokens that the model counts for a request."""
         return ceil(request_bytes(request) * self.tokens_per_byte)
 
 
 def request_bytes(request: ModelRequest) -> int:
-    """Return the size of what a model is sent: instructions, messages, tools."""
+    """Return the bytes that are sent to a model: instructions, messages, tools."""
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
     messages = [message.parts for message in request.messages]
     return len(to_json((request.system, messages, tools, request.output_schema)))
 
 
 def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
-    """Return what to try instead, or None when the refusal names nothing that can be left out or lowered.
+    """Return the dialect to try next, or None if the refusal names nothing that can be left out or lowered.
 
-    A value out of range is not left out: the run asked for it and should hear of it. The output limit alone is
-    lowered, to what the model has room for.
+    A value out of range is not left out, because the run asked for it and should see the error. Only the output limit
+    is lowered, to the model's room.
     """
     text = f"{refusal.error.code} {refusal.error.message}"
     if refusal.kind == "ContextOverflow":
@@ -144,15 +144,15 @@ def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -
     if refusal.kind == "InvalidRequest":
         found = (lesson(dialect, request, text) for lesson in _LESSONS)
         return next((lesson for lesson in found if lesson is not None), None)
-    # a chat template that fails is a server error to some servers
+    # some servers report a failed chat template as a server error
     return _roles_lesson(dialect, request, text) if refusal.status >= 500 else None
 
 
 def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
-    """Lower the output limit to what the input leaves; None where it leaves too little, or was all that counted."""
+    """Lower the output limit to the room after the input. Return None if that is too little, or does not help."""
     asked, size = dialect.output_tokens(request), request_bytes(request)
     found = stated_tokens(refusal.error.message, asked)
-    if found.window is None:  # which of both was too much is not stated
+    if found.window is None:  # the refusal does not state if input or output was too much
         lower = asked // 4
         may_help = lower >= MIN_OUTPUT_TOKENS and not refusal.in_stream
         return replace(dialect, max_output_tokens=lower) if may_help else None

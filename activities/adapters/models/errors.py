@@ -1,4 +1,4 @@
-"""Turns a provider's failure into a `ModelError`: its kind, whether and when to retry, and its text without secrets."""
+"""Turns a provider's failure into a `ModelError`: kind, whether and when to retry, and text without secrets."""
 
 import json
 import math
@@ -27,14 +27,14 @@ _SECRETS = re.compile(
 
 
 def redacted_text(text: str, secret: str = "") -> str:
-    """Return `text` without `secret` and without whatever looks like a credential, in at most 300 characters."""
+    """Return `text` without `secret` and anything that looks like a credential, in at most 300 characters."""
     text = KnownSecrets.of([secret], least=1).hidden(text)
     line = " ".join(_SECRETS.sub(REDACTED, text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"
 
 
 MAX_WAIT_S = 7 * 86_400.0
-"""A wish beyond a week is taken for nonsense."""
+"""Seconds. A delay of more than a week is ignored as nonsense."""
 
 _UNITS = (
     ("ms", 0.001, r"ms|msecs?|milliseconds?|毫秒"),
@@ -57,7 +57,7 @@ WAIT_SENTENCES = (
     ("OpenRouter", r"retry[-_ ]after(?:[-_ ]seconds)?[\"']?\s*[:=]\s*"),
     ("Zhipu, DashScope", r"请(?:在|等待|于)?"),  # 请在 30 秒后重试
 )
-"""Provider, and a regular expression for the text before the duration; letter case is ignored."""
+"""Provider, and a regular expression for the text before the duration. Letter case is ignored."""
 
 WAIT_KEYS = {
     "retrydelay": 1.0,  # Google: RetryInfo among error.details, "21s"
@@ -70,36 +70,36 @@ WAIT_KEYS = {
     "retryafterms": 0.001,
     "retry_after_millis": 0.001,
 }
-"""Keys of an error's JSON, in lower case, that hold a wait: a number of so many seconds, or a duration."""
+"""Keys of an error's JSON, in lower case, with their unit in seconds. The value is a number or a duration as text."""
 
 _SENTENCE = re.compile(
     rf"(?:{'|'.join(before for _, before in WAIT_SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})",
     re.IGNORECASE,
 )
 _MAX_PARTS = 500
-"""Of an error's JSON that are gone through."""
+"""Parts of an error's JSON that are searched."""
 
 
 def retry_after_s(
     headers: Mapping[str, str], now: datetime, *, rate_limited: bool, in_body: float | None = None
 ) -> float | None:
-    """Return the wait, or None when none is stated in a form that makes sense.
+    """Return the delay that the provider asks for, or None if it states none that makes sense.
 
-    A direct wish in the headers comes first, then that of the body, then the limits' reset times. Those are read
-    only when a limit was hit: providers send them with every answer.
+    An explicit delay in the headers comes first, then one in the body, then the reset times of limits. These count only
+    if a limit was reached, because providers send them with every answer.
 
     Args:
-        headers: Names in lower case, or a case-insensitive mapping.
-        now: What absolute times are measured against.
-        rate_limited: Whether the answer was 429.
-        in_body: What `stated_wait` found in the body.
+        headers: Headers with names in lower case, or a case-insensitive mapping.
+        now: The time to which absolute times are compared.
+        rate_limited: True for an answer with status 429.
+        in_body: The delay that `stated_wait` found in the body.
     """
     direct = next((wait for wait in _header_waits(headers, now) if wait is not None), in_body)
     return _reset_s(headers, now) if direct is None and rate_limited else direct
 
 
 def stated_wait(error: object, message: str) -> float | None:
-    """Return the wait that the JSON of an error states, else the one that its message does."""
+    """Return the delay that an error's JSON states, or else the one in its message."""
     sentence = _SENTENCE.search(message)
     return _first_known(*_waits_in(error), _sane_wait(_duration(sentence[1])) if sentence else None)
 
@@ -117,7 +117,7 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the longest reset of the exhausted limits, or of all limits if none is marked as exhausted.
 
     `x-ratelimit-reset-tokens` (OpenAI, Groq, Azure, Cerebras), `anthropic-ratelimit-tokens-reset`, `x-ratelimit-reset`
-    (OpenRouter) and `ratelimit-reset` each have a header of their own for what remains; `ratelimit` (IETF) holds both.
+    (OpenRouter) and `ratelimit-reset` each have another header for the rest; `ratelimit` (IETF) contains both.
     """
     resets: list[tuple[float, bool]] = []
     for name in headers:
@@ -136,7 +136,7 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _ietf_limits(text: str) -> Iterator[tuple[float, bool]]:
-    """Yield wait and exhaustion of `"name";r=0;t=30, …` and of the older `limit=10, remaining=0, reset=30`."""
+    """Yield delay and exhaustion of `"name";r=0;t=30, …` and of the older `limit=10, remaining=0, reset=30`."""
     policies = text.split(",") if ";" in text else [text]
     for policy in policies:
         fields = dict(re.findall(r"\b(\w+)\s*=\s*(\d+)", policy))
@@ -146,7 +146,7 @@ def _ietf_limits(text: str) -> Iterator[tuple[float, bool]]:
 
 
 def _waits_in(error: object) -> Iterator[float | None]:
-    """Yield the waits under the known keys, outermost first."""
+    """Yield the delays under the known keys, the outermost first."""
     waiting: list[object] = [error]
     for part in waiting:
         if isinstance(part, dict):
@@ -218,7 +218,7 @@ def _seconds_to_epoch(text: str | None, now: datetime) -> float | None:
 
 
 MAX_MESSAGE_CHARS = 4_000
-"""Of what an error says; a server may send megabytes, and each is searched for what it means."""
+"""Characters of an error's text. A server may send megabytes, and every text is searched for its meaning."""
 
 _UNPAID_CODES = frozenset({"insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached"})
 
@@ -227,7 +227,7 @@ _UNPAID = re.compile(
     r"|insufficient (?:credits|balance)",
     re.IGNORECASE,
 )
-"""Anthropic says it with 400, routers with 403."""
+"""An empty account. Anthropic sends this with status 400, routers with 403."""
 
 _FILTERED_CODES = frozenset(
     {
@@ -255,7 +255,7 @@ _FILTERED = re.compile(
     r"|PROHIBITED_CONTENT|不安全或敏感|敏感(?:内容|词|信息)",  # Gemini, Zhipu
     re.IGNORECASE,
 )
-"""How content filters refuse a request. The sources are public issues and the providers' documentation."""
+"""Refusals by content filters. The sources are public issues and the providers' documentation."""
 
 _STATUS_OF_CODE = {
     "invalid_request_error": 400,
@@ -285,32 +285,32 @@ _STATUS_OF_CODE = {
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The parts of an error that decisions need. `headers` are those it holds, of a provider behind a router."""
+    """The parts of an error that decisions need. `headers` are those of a provider that a router passes on."""
 
     message: str
     code: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     wait_s: float | None = None
-    """That the body states, in a field or in a sentence."""
+    """The delay that the body states, in a field or in a sentence."""
 
     @property
     def is_overflow(self) -> bool:
-        """Whether the conversation was too long for the model."""
+        """True if the conversation was too long for the model."""
         return is_overflow(self.message, self.code)
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether the account has nothing left, which OpenAI answers with 429: no wait of a run cures it."""
+        """True if the account is empty. OpenAI answers it with 429, although waiting does not help."""
         return self.code in _UNPAID_CODES or _UNPAID.search(self.message) is not None
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a content filter refused something in the request."""
+        """True if a content filter refused something in the request."""
         return self.code.lower() in _FILTERED_CODES or _FILTERED.search(self.message) is not None
 
     @property
     def status(self) -> int:
-        """The HTTP status that an error inside a stream stands for; 500 when it doesn't say."""
+        """The HTTP status that matches an error inside a stream, or 500 if the error does not show it."""
         if len(self.code) == 3 and self.code.isdecimal() and 400 <= int(self.code) <= 599:
             return int(self.code)
         return _STATUS_OF_CODE.get(self.code, 500)
@@ -326,7 +326,7 @@ def parse_error_body(text: str) -> ErrorBody:
 
 
 def parse_error_value(value: object) -> ErrorBody:
-    """Read an error object, or an object that holds one under `error`."""
+    """Read an error object, or an object with one under `error`."""
     outer = as_object(value)
     error = as_object(outer.get("error")) or outer
     metadata = as_object(error.get("metadata"))
@@ -346,7 +346,7 @@ def _error_message(error: dict[str, Any]) -> str:
 
 
 def _error_code(error: dict[str, Any]) -> str:
-    """Return the most telling of `code` and `type`: a code that isn't known says less than a type that is."""
+    """Return the most useful of `code` and `type`. A known type is better than an unknown code."""
     names = [str(error[key]) for key in ("code", "type") if error.get(key) not in (None, "")]
     return next((name for name in names if name in _STATUS_OF_CODE or name.isdecimal()), next(iter(names), ""))
 
@@ -367,31 +367,31 @@ _KIND_OF_STATUS = {
 
 
 class Refusal(ModelError):
-    """An error that the provider answered with. `error` holds its whole text, which may hold secrets: never show it."""
+    """An error that the provider answered. `error` has the whole text, which may contain secrets: never show it."""
 
     def __init__(self, kind: str, message: str, error: ErrorBody, *, retryable: bool, wait: float | None) -> None:
         super().__init__(kind, message, retryable=retryable, retry_after_s=wait if retryable else None)
         self.error = error
         self.status = error.status
         self.in_stream = False
-        """Whether it came inside an answer of status 200."""
+        """True if the error came inside an answer with status 200."""
 
 
 class ProviderFailures:
-    """The failures of one provider; its key is kept out of every text."""
+    """Builds the failures of one provider. No text contains its key."""
 
     def __init__(self, provider: str, secret: str = "") -> None:
         self._provider = provider
         self._secret = secret
 
     def answered(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
-        """Return the failure that an HTTP answer other than 2xx stands for; `x-should-retry` has the last word."""
+        """Return the failure for an HTTP status other than 2xx. The header `x-should-retry` overrides our own rule."""
         refusal = self._refusal(f"answered {status}", status, headers, parse_error_body(body))
         refusal.status = status
         return refusal
 
     def in_stream(self, value: object) -> Refusal:
-        """Return the failure that an error inside an answer of status 200 stands for."""
+        """Return the failure for an error inside an answer with status 200."""
         error = parse_error_value(value)
         refusal = self._refusal("broke off its reply", error.status, {}, error)
         refusal.in_stream = True
@@ -405,19 +405,19 @@ class ProviderFailures:
         return Refusal(kind, self._text(f"{how}: {error.message}"), error, retryable=retryable, wait=wait)
 
     def bad_stream(self, reason: str) -> ModelError:
-        """Return the failure of a reply that can't be read to its end."""
+        """Return the failure for a reply that cannot be read to its end."""
         return self._error("BadStream", f"sent a broken reply: {reason}", retryable=True)
 
     def too_large(self, reason: str) -> ModelError:
-        """Return the failure of an answer past every bound."""
+        """Return the failure for an answer above the size limits."""
         return self._error("ReplyTooLarge", f"sent too large a reply: {reason}", retryable=False)
 
     def transport(self, error: http.HTTPError | http.InvalidURL, *, reading: bool) -> ModelError:
-        """Return the failure that an exception of the HTTP library stands for.
+        """Return the failure for an exception of the HTTP library.
 
         Args:
-            error: What was raised.
-            reading: Whether the answer had begun.
+            error: The exception.
+            reading: True if the answer had begun.
         """
         cause = f"{type(error).__name__} {error}".strip()
         if isinstance(error, http.TimeoutException):
@@ -436,7 +436,7 @@ class ProviderFailures:
 
 
 def _classified(status: int, error: ErrorBody) -> tuple[str, bool]:
-    """Return kind and retryability of a status, a too long context and an empty account told apart."""
+    """Return a failure's kind and whether it is retryable. A too long context and an empty account have own kinds."""
     if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False
     if status in {400, 403, 429} and error.is_unpaid:

@@ -1,4 +1,4 @@
-"""One streamed POST to a provider: server-sent events as JSON objects, and failures as `ModelError`s."""
+"""Sends one streamed POST to a provider, yields its server-sent events as JSON objects, and raises `ModelError`."""
 
 import asyncio
 import json
@@ -21,23 +21,23 @@ from orga.workflows.types.text import clean_json
 
 @dataclass(frozen=True)
 class ProviderEndpoint:
-    """One provider's address. The key stands in no `repr`."""
+    """One provider's address. Its `repr` does not contain the key."""
 
     provider: str
     base_url: str
-    """Without a trailing slash; the protocol's path is appended."""
+    """The address without a trailing slash. The protocol's path is appended."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secret: str = field(default="", repr=False)
-    """The key among `headers`, to be kept out of error texts."""
+    """The key that `headers` contain, so that error texts can hide it."""
 
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def trace_headers(url: str) -> dict[str, str]:
-    """Note the server of the current span and return the headers that carry it on; none where there is no telemetry.
+    """Record the server in the current span and return the headers that continue the trace, if there is telemetry.
 
-    Only the ids of trace and span go out, no baggage: who set that did not mean it for a model provider.
+    Only the ids of trace and span are sent. Baggage is not meant for a model provider.
     """
     span = get_current_span()
     if not span.is_recording():
@@ -52,10 +52,10 @@ def trace_headers(url: str) -> dict[str, str]:
 
 MAX_EVENT_BYTES = 8_000_000
 MAX_STREAM_BYTES = 64_000_000
-"""Framing costs some 200 bytes a token, so this is far above any reply that is kept."""
+"""Bytes. Framing needs some 200 bytes per token, so this is far above any reply that is kept."""
 
 MAX_SILENT_LINES = 1_000_000
-"""Lines without data, as blank ones and comments: nothing but those would keep a processor busy for a minute."""
+"""Lines without data, such as blank ones and comments. An endless number would keep a processor busy."""
 
 
 class SseTooLarge(Exception):
@@ -63,9 +63,9 @@ class SseTooLarge(Exception):
 
 
 class SseDecoder:
-    """Turns chunks of an event stream into the data of its events; `event`, `id` and comments are passed over.
+    """Turns chunks of an event stream into the data of its events. It ignores `event`, `id` and comments.
 
-    Lines are decoded whole, so a character that is split between chunks stays one character.
+    Whole lines are decoded, so a character that is split between chunks stays one character.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SseDecoder:
         """Return the data of the events that `chunk` completes.
 
         Raises:
-            SseTooLarge: When a bound is passed.
+            SseTooLarge: A limit is exceeded.
         """
         self._stream_bytes += len(chunk)
         if self._stream_bytes > self._max_stream:
@@ -107,7 +107,7 @@ class SseDecoder:
         return events
 
     def finish(self) -> list[str]:
-        """Return the event that a server left without its closing blank line."""
+        """Return the last event of a server that did not send the closing blank line."""
         return [*self._end_of_line(), *self._dispatch()] if self._line else self._dispatch()
 
     def _lines(self, chunk: bytes) -> list[bytes]:
@@ -135,10 +135,10 @@ class SseDecoder:
 
 
 END_FRAME: Final[dict[str, Any]] = {"type": "end"}
-"""The frame that stands for `[DONE]`, and for the end of a reply that came as one JSON document."""
+"""The frame for `[DONE]`, and for the end of a reply that is one JSON document."""
 
 _LAST_EVENT_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
-"""Types of frames after which a protocol sends nothing more."""
+"""Types of a protocol's last frame."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -160,12 +160,12 @@ class ProviderHttp:
         await self._client.aclose()
 
     async def frames(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """Send `body` and yield each JSON frame of the answer, up to and with the one that marks its end.
+        """Send `body` and yield each JSON frame of the answer, including the one that marks its end.
 
-        To be closed by the caller (`aclosing`), which closes the connection when the reply isn't read to its end.
+        The caller has to close the generator (`aclosing`), which closes the connection before the reply's end.
 
         Raises:
-            ModelError: For every failure of the provider and of the connection.
+            ModelError: Any failure of the provider or the connection.
         """
         async with self._open(path, body) as response:
             with self._as_model_errors(reading=True):
@@ -178,10 +178,10 @@ class ProviderHttp:
                                 return
 
     async def look(self, path: str) -> None:
-        """Ask for something that costs nothing.
+        """Send a request that costs nothing.
 
         Raises:
-            ModelError: Nobody answers, or the key is refused. Any other answer is one.
+            ModelError: The server does not answer, refuses the key, or answers 5xx. Other answers are accepted.
         """
         with self._as_model_errors(reading=False):
             request = self._client.build_request("GET", self._base_url + path)
@@ -211,12 +211,12 @@ class ProviderHttp:
             try:
                 async with aclosing(decompressed_chunks(response)) as chunks:
                     text = (await _read_rest(chunks, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
-            except http.HTTPError:  # the status says enough
+            except http.HTTPError:  # the status is enough
                 text = ""
         return self.failures.answered(response.status_code, response.headers, text or response.reason_phrase)
 
     def _frames_in(self, data: str) -> list[dict[str, Any]]:
-        """Return the objects of one event. Empty ones, `null` and other single values are keep-alives."""
+        """Return the objects of one event. Empty events, `null` and other single values are keep-alives."""
         text = data.strip()
         if text == "[DONE]":
             return [END_FRAME]
@@ -243,9 +243,9 @@ def _refuse_constant(name: str) -> None:
 
 
 async def _event_data(response: http.Response) -> AsyncGenerator[str]:
-    """Yield the data of each event; of an answer that does not stream its whole body, then `[DONE]`.
+    """Yield the data of each event. An answer that does not stream yields its whole body and then `[DONE]`.
 
-    The first character decides, not the content type: servers send either under any type, or under none.
+    The first character decides which it is, because servers send both with any content type or none.
     """
     async with aclosing(decompressed_chunks(response)) as chunks:
         start = bytearray()
@@ -268,10 +268,10 @@ async def _event_data(response: http.Response) -> AsyncGenerator[str]:
 
 
 async def _read_rest(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"", *, cut: bool = False) -> bytes:
-    """Return the rest of a body; `cut` drops what is beyond the limit.
+    """Return the rest of a body. `cut` drops everything above the limit.
 
     Raises:
-        SseTooLarge: It is larger, and not to be cut.
+        SseTooLarge: The body is above the limit and `cut` is not set.
     """
     body = bytearray(start)
     while len(body) <= limit and (chunk := await anext(chunks, None)) is not None:
@@ -282,9 +282,9 @@ async def _read_rest(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"
 
 
 async def _drain(events: AsyncIterator[str]) -> None:
-    """Read to the end of an answer whose last event is in, so that its connection can be used again.
+    """Read an answer to its end after the last event, so that its connection can be used again.
 
-    A server that keeps it open costs a moment, then the connection.
+    If the server keeps it open, the connection is closed after a moment.
     """
     try:
         async with asyncio.timeout(_DRAIN_S):

@@ -1,10 +1,10 @@
-"""Lenient reads of a provider's JSON: what has another type than expected counts as absent."""
+"""Lenient reads of a provider's JSON: a value of an unexpected type counts as absent."""
 
 from typing import Any, cast
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return `value` when it is an object, else an empty one."""
+    """Return `value` if it is an object, or else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -15,12 +15,12 @@ def as_objects(value: object) -> list[dict[str, Any]]:
 
 
 def as_text(value: object) -> str:
-    """Return `value` when it is a string, else an empty one."""
+    """Return `value` if it is a string, or else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def as_count(value: object) -> int:
-    """Return `value` as a number of tokens: 0 unless it is a finite, positive number."""
+    """Return `value` as a number of tokens, or 0 unless it is a finite, positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     return int(value) if 0 < value < 1e15 else 0

@@ -1,8 +1,8 @@
-"""What servers that speak OpenAI's protocol want back beside text and calls.
+"""Fields that servers with OpenAI's protocol expect back in addition to text and calls.
 
-`reasoning_content` (DeepSeek, Moonshot): what was thought before calls; without it the next request is refused.
-`extra_content` (Gemini): of a call, with the signature of the thought behind it.
-`phase` (OpenAI, Responses): what a text is, `commentary` or `final_answer`; newer models do worse without it.
+`reasoning_content` (DeepSeek, Moonshot): the thinking before calls. Without it the next request is refused.
+`extra_content` (Gemini): a field of a call, with the signature of its thought.
+`phase` (OpenAI, Responses): the role of a text, `commentary` or `final_answer`. Newer models get worse without it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,13 +12,13 @@ from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import Block, OpaquePart, Part, ThinkingPart, ToolCall
 
 REASONING_FIELD, EXTRA_FIELD = "reasoning_content", "extra_content"
-"""The fields, and the formats of their parts."""
+"""The names of the fields, and of the formats of their parts."""
 
 PHASE_BLOCK = "message.phase"
-"""The format of the part before such a text."""
+"""The format of the part before a text with a phase."""
 
 MAX_CHARS = 1_000_000
-"""Of a thought: it goes back whole or not at all."""
+"""Characters of a thought. A longer one is not sent back at all."""
 
 
 class StreamedThought:
@@ -30,7 +30,7 @@ class StreamedThought:
         self._room = MAX_CHARS
 
     def add(self, piece: str) -> dict[str, Any] | None:
-        """Add a piece; return the block that begins with it, which is whole once the thought is closed."""
+        """Add a piece. Return the block if one begins with it. It is complete when the thought is closed."""
         is_first = bool(piece) and not self._pieces
         self._room -= len(piece)
         if piece and self._room >= 0:
@@ -41,7 +41,7 @@ class StreamedThought:
         return self._block
 
     def close(self, *, is_wanted: bool) -> None:
-        """Put its text together; one that nobody wants back, or that is too long, leaves nothing."""
+        """Join the pieces of the text. A thought that is not wanted, or too long, becomes empty."""
         if is_wanted and self._room >= 0 and self._block:
             self._block["text"] = "".join(self._pieces)
         else:
@@ -49,18 +49,18 @@ class StreamedThought:
 
 
 def extra_block(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return what a call brings beside itself, as a block that stands before it."""
+    """Return the extra content of a call as a block, which precedes the call."""
     return {"type": EXTRA_FIELD, EXTRA_FIELD: extra}
 
 
 def thought_before_calls(message: Message) -> dict[str, Any]:
-    """Return the field of a message that calls, if there is anything for it."""
+    """Return the field with the thinking of a message with calls, or nothing."""
     texts = [part.text for part in message.blocks if isinstance(part, ThinkingPart) and part.format == REASONING_FIELD]
     return {REASONING_FIELD: "".join(texts)} if texts and message.calls else {}
 
 
 def calls_with_extras(parts: Iterable[Part]) -> Iterator[tuple[ToolCall, dict[str, Any]]]:
-    """Yield each call with the fields that stand right before it."""
+    """Yield each call with the fields of the block right before it."""
     before: Block | None = None
     for part in parts:
         if isinstance(part, ToolCall):

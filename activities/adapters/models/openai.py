@@ -1,4 +1,4 @@
-"""The Chat Completions protocol of OpenAI, OpenRouter, Ollama and every compatible server: its requests."""
+"""Requests of the Chat Completions protocol, for OpenAI, OpenRouter, Ollama and all compatible servers."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -23,13 +23,13 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
 _ThinkingFields = Callable[[Message], dict[str, Any]]
-"""The fields of an assistant's message that bring back what was thought."""
+"""Returns the fields of an assistant's message that contain its earlier thinking."""
 
 _ACKNOWLEDGEMENT = "[Noted.]"
-"""Of the assistant, where its turn has to come between results and guidance."""
+"""Text of the assistant, if its turn has to come between results and guidance."""
 
 _MAX_STOPS = 4
-"""More are refused."""
+"""Servers refuse more stop sequences."""
 
 
 def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def system_text(request: ModelRequest) -> str:
-    """Return all instructions as one text: chat templates of many models refuse a second system message."""
+    """Return all instructions as one text, because many chat templates refuse a second system message."""
     later = (message.text for message in request.messages if message.role == "system")
     return BETWEEN_TEXTS.join(text for text in (*request.system, *later) if text.strip())
 
@@ -86,9 +86,9 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
 
 
 def _alternating_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages so that user and assistant take turns, begun by the user; results follow their calls.
+    """Return messages in which user and assistant alternate. The user begins, and results follow their calls.
 
-    Texts of one side are joined. A short assistant message separates results from the user message that follows.
+    Consecutive texts of one role are joined. A short assistant message separates results from the next user message.
     """
     found: list[dict[str, Any]] = []
     for role, side in groupby(messages, key=lambda message: message["role"]):
@@ -102,7 +102,7 @@ def _alternating_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _merged_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages of one side as one."""
+    """Return consecutive messages of one role as one."""
     joined = {key: value for turn in turns for key, value in turn.items()}
     joined["content"] = BETWEEN_TEXTS.join(filter(None, (turn["content"] for turn in turns))) or None
     calls = [call for turn in turns for call in turn.get("tool_calls", ())]
@@ -110,7 +110,7 @@ def _merged_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _message(message: Message, thinking: _ThinkingFields | None) -> Iterable[dict[str, Any]]:
-    """Yield the message, or nothing for an assistant turn in which nothing was said or called."""
+    """Yield the message, or nothing for an assistant turn without text and calls."""
     if message.role == "tool":
         yield {"role": "tool", "tool_call_id": wire_id(message.call_id), "content": message.text}
     elif message.role != "assistant":
@@ -135,13 +135,13 @@ def _thought_fields(message: Message) -> dict[str, Any]:
 
 
 def _call_entry(call: ToolCall) -> dict[str, Any]:
-    """Return the call; malformed arguments become `{}`, since some servers parse them and refuse the request."""
+    """Return the call. Malformed arguments become `{}`, because some servers parse them and refuse the request."""
     function_definition = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
     return {"id": wire_id(call.call_id), "type": "function", "function": function_definition}
 
 
 def function_definition(spec: ToolSpec) -> dict[str, Any]:
-    """Return the definition of a tool, as both protocols of OpenAI hold it."""
+    """Return the definition of a tool for both protocols of OpenAI."""
     made: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
     return made | {"description": spec.description} if spec.description else made
 
@@ -155,12 +155,12 @@ def _mark_cache(last: list[dict[str, Any]]) -> None:
 
 
 _REASONING_MODELS = re.compile(r"o\d|gpt-[5-9]")
-"""OpenAI's own names of models that refuse `max_tokens`; routers translate it themselves."""
+"""OpenAI's own names of models that refuse `max_tokens`. Routers translate the field themselves."""
 
 
 @dataclass(frozen=True)
 class OpenAIChat:
-    """A `Wire`. `provider` tells OpenRouter's additions and prices apart."""
+    """A `Wire`. `provider` decides about OpenRouter's additions and about prices."""
 
     provider: str
     path: str = "/chat/completions"
@@ -168,7 +168,7 @@ class OpenAIChat:
     may_be_missing: bool = False
 
     def dialect(self, model: str) -> Dialect:
-        """Return OpenAI's newer name of the output limit for the models that take no other."""
+        """Return a dialect with OpenAI's newer name of the output limit for models that accept no other."""
         return Dialect(
             tokens_field="max_completion_tokens" if _REASONING_MODELS.match(model) else "max_tokens",
             sure_schema=self.provider == "openai" or (self.provider == "openrouter" and model.startswith("openai/")),

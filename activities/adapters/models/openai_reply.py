@@ -19,11 +19,11 @@ from orga.workflows.types.usage import Usage
 _TEXTS = ("text", "summary")
 
 MAX_CHARS = 1_000_000
-"""Of all details, as many as a reply has room for; they go back whole or not at all."""
+"""Characters of all details together, as many as a reply can have. Longer details are not sent back at all."""
 
 
 class ReasoningDetails:
-    """Details in order; the pieces of one (same type, same index, side by side) are joined."""
+    """Details in order. Consecutive pieces of one detail (same type, same index) are joined."""
 
     def __init__(self) -> None:
         self._details: list[dict[str, Any]] = []
@@ -31,7 +31,7 @@ class ReasoningDetails:
         self._room = MAX_CHARS
 
     def add(self, piece: dict[str, Any]) -> dict[str, Any] | None:
-        """Add a detail or a piece of the last one; return what has begun with it, which grows until all are closed."""
+        """Add a detail or a piece of the last one. Return a detail if one begins. It grows until all are closed."""
         self._room -= sum(len(value) for value in piece.values() if isinstance(value, str)) + 1
         if self._room < 0:
             return None
@@ -49,7 +49,7 @@ class ReasoningDetails:
         return self._details[-1] if is_new else None
 
     def close(self) -> None:
-        """Put the details' texts together; where there are too many, nothing is left of any."""
+        """Join the pieces of the details. If they are too long, all become empty."""
         for (index, key), pieces in self._texts.items():
             self._details[index][key] = "".join(pieces)
         for detail in self._details if self._room < 0 else ():
@@ -101,7 +101,7 @@ _ENDINGS: dict[str, ReplyEnding] = {
 
 
 def reply_ending(reason: str) -> ReplyEnding:
-    """Return what `reason` stands for; Gemini writes one with its detail, `function_call_filter: DETAIL`."""
+    """Return the meaning of `reason`. Gemini writes one with a detail: `function_call_filter: DETAIL`."""
     return _ENDINGS.get(reason.partition(":")[0].strip().lower(), "unknown")
 
 
@@ -117,10 +117,10 @@ class _CallDelta:
 
 
 def add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_streamed: bool = True) -> OpenCall | None:
-    """Add one entry of `tool_calls` to the reply, and return its call; None where it would be one too many.
+    """Add one entry of `tool_calls` to the reply. Return its call, or None if there are too many.
 
-    Arguments may be text or, against the protocol, an object. Of a reply that is not streamed each entry is a call
-    of its own.
+    Arguments may be text or, against the protocol, an object. In a reply that is not streamed, each entry is a separate
+    call.
     """
     delta = _call_delta(entry)
     call = _continued_call(assembly.calls, delta) if is_streamed else None
@@ -149,7 +149,7 @@ def _call_delta(entry: dict[str, Any]) -> _CallDelta:
 
 
 def _continued_call(calls: list[OpenCall], delta: _CallDelta) -> OpenCall | None:
-    """Return the call that goes on with `delta`; None where it begins one."""
+    """Return the call that `delta` continues, or None if it begins a new one."""
     if delta.index is not None:
         matching = [call for call in calls if call.index == delta.index]
     elif delta.call_id:
@@ -162,9 +162,9 @@ def _continued_call(calls: list[OpenCall], delta: _CallDelta) -> OpenCall | None
 
 
 def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
-    """Tell whether a delta under the number of `call` is another call: some servers number every call 0.
+    """Return whether a delta with the number of `call` begins another call: some servers number every call 0.
 
-    Names may come in pieces, or again with every piece of the arguments; those may begin with `{}` as a placeholder.
+    Names may come in pieces, or again with every piece of the arguments. Arguments may begin with the placeholder `{}`.
     """
     if not delta.name or not call.name:
         return False
@@ -196,7 +196,7 @@ class ChatReader:
         self._usage: dict[str, Any] = {}
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Take one chunk; see `StreamReader`."""
+        """Read one chunk; see `StreamReader`."""
         if frame is END_FRAME:
             self._ended = True
             return False
@@ -222,9 +222,9 @@ class ChatReader:
         return self._assembly.reply(finish, _chat_usage(self._usage), self._model, self._cost)
 
     def _finish_reason(self) -> FinishReason:
-        """Return why the reply ended. Without a reason that is known, calls count only when they are written out.
+        """Return why the reply ended. Without a known reason, only calls with complete arguments count.
 
-        Some servers never send one, or make one up; a call that was cut behind its name would run without arguments.
+        Some servers send no reason, or invent one. A call that was cut after its name would run without arguments.
         """
         found = reply_ending(self._finish)
         if found == "failed":
@@ -280,7 +280,7 @@ def _content(content: object) -> str:
 
 
 def _chat_usage(counts: dict[str, Any]) -> Usage:
-    """Return the counts; Gemini and xAI leave thinking out of `completion_tokens` and count it in the total alone."""
+    """Return the counts. Gemini and xAI leave thinking out of `completion_tokens`, and count it only in the total."""
     details = as_object(counts.get("prompt_tokens_details"))
     sent = as_count(counts.get("prompt_tokens"))
     written = max(as_count(counts.get("completion_tokens")), as_count(counts.get("total_tokens")) - sent)

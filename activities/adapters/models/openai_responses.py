@@ -1,7 +1,7 @@
-"""OpenAI's Responses protocol, without anything kept at the provider: what it needs to know again goes back each time.
+"""OpenAI's Responses protocol. The provider stores nothing, so each request sends everything again.
 
-Reasoning arrives encrypted, as an item of its own before the calls that it led to. It goes back as it came, in its
-place. Only `response.output_item.done` holds such an item whole.
+Reasoning arrives encrypted, as a separate item before the calls that it led to. It is sent back unchanged, in its
+place. Only `response.output_item.done` contains such an item completely.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, TextPart, ToolCall
 
 REASONING = "reasoning"
-"""The format of the part that holds an item of reasoning."""
+"""The format of a part with an item of reasoning."""
 
 _MIN_OUTPUT_TOKENS = 16
-"""Less is refused."""
+"""OpenAI refuses less."""
 
 
 @dataclass(frozen=True)
 class OpenAIResponses:
-    """A `Wire`. `provider` decides which prices count."""
+    """A `Wire`. `provider` decides about prices."""
 
     provider: str
     path: str = "/responses"
@@ -43,11 +43,11 @@ class OpenAIResponses:
     may_be_missing: bool = True
 
     def dialect(self, model: str) -> Dialect:
-        """Return one dialect for all."""
+        """Return one dialect for all models."""
         return Dialect(sure_schema=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the JSON to send. There is no place for stop sequences."""
+        """Return the JSON to send. The protocol has no stop sequences."""
         body: dict[str, Any] = {
             "model": request.model,
             "input": [
@@ -83,7 +83,7 @@ class OpenAIResponses:
 
 
 def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
-    """Return the items of one message; reasoning that led to nothing is left out, since it is refused."""
+    """Return the items of one message. Reasoning that led to nothing is left out, because it is refused."""
     if message.role == "system":
         return []
     if message.role == "tool":
@@ -124,7 +124,7 @@ class _OutputItem:
 
 
 class ResponseReader:
-    """Reads the events of one response, or a whole response where a server doesn't stream."""
+    """Reads the events of one response, or a whole response if a server does not stream."""
 
     def __init__(
         self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
@@ -140,7 +140,7 @@ class ResponseReader:
         self._refused = False
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Take one event; see `StreamReader`."""
+        """Read one event; see `StreamReader`."""
         if frame is END_FRAME:
             self._ended = True
             return False
@@ -205,7 +205,7 @@ class ResponseReader:
         return "stop"
 
     def _read_whole_response(self, response: dict[str, Any]) -> bool:
-        """Take the whole response; its output only where no event has brought a text or a call."""
+        """Read the whole response. Its output counts only if no event contained a text or a call."""
         self._response = response
         self._status = as_text(response.get("status")) or "completed"
         if not self._assembly.calls and not any(item.has_text for item in self._items.values()):
@@ -216,9 +216,9 @@ class ResponseReader:
     def _find_or_begin_item(
         self, frame: dict[str, Any], item: dict[str, Any], *, is_begun: bool = False
     ) -> _OutputItem:
-        """Return the item of an event; it begins with the first of its events.
+        """Return the item of an event. An item begins with its first event.
 
-        Servers number items, name them, or both; some number all of them 0, some change the name on the way.
+        Servers number items, name them, or both. Some number all of them 0, and some change the name in between.
         """
         names = [frame.get("output_index"), frame.get("item_id"), item.get("id")]
         keys = [name for name in names if isinstance(name, (int, str))] or [as_text(item.get("type"))]
@@ -246,7 +246,7 @@ class ResponseReader:
         return begun
 
     def _complete_item(self, begun: _OutputItem, item: dict[str, Any]) -> None:
-        """Take the whole item, which holds what its events may have left out."""
+        """Read the complete item, which contains what its events may have left out."""
         if begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id

@@ -1,7 +1,7 @@
-"""Refusals of what does not fit a model's window: their wordings, and the numbers in them, as tables of data.
+"""Refusals of requests that do not fit a model's window: tables of their wordings and of the numbers in them.
 
-Servers count the output limit together with what they are sent. So one wording has two causes: an output limit that
-is too high, and a conversation that is too long. The numbers show which one it is.
+Servers count the output limit together with the input. So one wording has two causes: a too high output limit, or a
+too long conversation. The numbers show which one it is.
 """
 
 import re
@@ -50,7 +50,7 @@ OVERFLOW_WORDINGS = (
     ("several", r"context (?:length|window) (?:of|is) .{0,20}tokens.{0,40}(?:requested|exceed|resulted)"),
     ("several", r"(?:prompt|request|input) (?:has|contains) .{0,20}too many tokens|too many (?:input )?tokens in"),
 )  # fmt: skip
-"""Provider and regular expression; letter case is ignored. The sources are the providers' documentation, public issues,
+"""Provider and regular expression. Letter case is ignored. The sources are the providers' documentation, public issues,
 and the tables of other clients."""
 
 OVERFLOW_CODES = frozenset(
@@ -112,7 +112,7 @@ _NUMBERS = (
     ("LM Studio", rf"keep the first (?P<input>{_N}) tokens.{{0,120}}length of only (?P<window>{_N})"),
     ("several", rf"context (?:length|window|size|limit) (?:is |of |is only |of only )?\(?(?P<window>{_N})"),
 )
-"""Provider and regular expression for the numbers; the first match counts. `total`: input and output together."""
+"""Provider and regular expression for the numbers. The first match counts. `total`: input and output together."""
 
 _OVERFLOW = re.compile("|".join(f"(?:{pattern})" for _, pattern in OVERFLOW_WORDINGS), re.IGNORECASE)
 _PATTERNS = tuple(re.compile(pattern, re.IGNORECASE) for _, pattern in _NUMBERS)
@@ -120,7 +120,7 @@ _RATE_LIMIT = re.compile(
     r"rate.?limit|too many requests|please wait|per (?:minute|hour|day)|per-model limit|quota", re.IGNORECASE
 )
 _REQUEST_OVER_RATE = re.compile(r"request too large for .{0,200}tokens per min", re.IGNORECASE)
-"""A single request above a limit per minute: no wait helps, a smaller request does."""
+"""A single request above a limit per minute. Waiting does not help, but a smaller request does."""
 
 
 def is_overflow(message: str, code: str = "") -> bool:
@@ -132,21 +132,21 @@ def is_overflow(message: str, code: str = "") -> bool:
 
 @dataclass(frozen=True)
 class StatedTokens:
-    """The numbers of a refusal, in tokens. None: it does not state them."""
+    """The numbers of a refusal, in tokens. None means that it does not state one."""
 
     window: int | None = None
     used: int | None = None
-    """By what was sent, without the output limit."""
+    """Tokens of the input, without the output limit."""
     is_exact: bool = True
-    """False where `used` is no more than a lower bound."""
+    """False if `used` is only a lower bound."""
 
 
 def stated_tokens(message: str, output_limit: int) -> StatedTokens:
     """Return the numbers of a refusal.
 
     Args:
-        message: Its text.
-        output_limit: What was asked for, which a total may hold.
+        message: Text of the refusal.
+        output_limit: The requested output limit, which a total may include.
     """
     found = next((match for pattern in _PATTERNS if (match := pattern.search(message))), None)
     if found is None:

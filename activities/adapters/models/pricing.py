@@ -1,4 +1,4 @@
-"""What a model call cost: what the config states, else the price list that genai-prices ships; nothing is fetched."""
+"""Calculates the cost of a model call: by the config, or else by the price list in genai-prices. Nothing is fetched."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from orga.workflows.types.providers import PROVIDERS, Provider
 from orga.workflows.types.usage import ModelPrice, Usage
 
 _ASSUMED_PRICE = ModelPrice(input=15, output=75)
-"""Of a model that no list knows, whose bill did not come: that of the dearest, so that a limit in dollars binds."""
+"""The price of an unknown model without a bill: that of the most expensive one, so that a dollar limit works."""
 
 _MAX_BILLED_USD = 1e6
-"""US dollars for one call; more is nonsense."""
+"""US dollars for one call. More is nonsense."""
 
 
 def is_priced(name: str) -> bool:
-    """Return whether the cost of `provider:model` will be known without anybody stating it."""
+    """Return whether the cost of `provider:model` is known without a price in the config."""
     provider, _, model = name.strip().partition(":")
     if provider in PROVIDERS and (PROVIDERS[provider].bills_replies or not PROVIDERS[provider].is_remote):
         return True
@@ -25,7 +25,7 @@ def is_priced(name: str) -> bool:
 
 @dataclass(frozen=True)
 class PricedProvider:
-    """A provider whose replies cost what the config says."""
+    """A provider with prices from the config."""
 
     provider: ModelProvider
     price: ModelPrice
@@ -39,7 +39,7 @@ class PricedProvider:
 def reply_cost_usd(
     provider: str, model: str, usage: Usage, *, billed: object = None, cache_write_tokens: int = 0
 ) -> float | None:
-    """Return what the provider billed, if it reports that, else the list price of what was used."""
+    """Return the bill that the provider reports, or else the list price of the usage."""
     if not _provider(provider).bills_replies:
         return cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
     if isinstance(billed, (int, float)) and 0 <= billed < _MAX_BILLED_USD:
@@ -49,10 +49,10 @@ def reply_cost_usd(
 
 
 def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:
-    """Return the cost in US dollars, or None when no price is known."""
+    """Return the cost in US dollars, or None if no price is known."""
     if not _provider(provider).has_list_prices:
         return None
-    import genai_prices  # a list of hundreds, for the first call that costs anything
+    import genai_prices  # imported here because its list is large and many processes never need it
 
     tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
@@ -62,10 +62,10 @@ def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int
     )
     try:
         return float(genai_prices.calc_price(tokens, model, provider_id=provider).total_price)
-    except Exception:  # an unknown model is a LookupError; whatever else, a reply is worth more than its price
+    except Exception:  # an unknown model raises LookupError, and no other error may cost us the reply
         return None
 
 
 def _provider(name: str) -> Provider:
-    """Return the facts about a provider; a scripted one has no prices."""
+    """Return the facts about a provider. A scripted one has no prices."""
     return PROVIDERS.get(name) or Provider(name)

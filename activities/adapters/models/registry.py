@@ -1,4 +1,4 @@
-"""From `provider:model` names to providers."""
+"""Finds the provider of a `provider:model` name."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ from orga.workflows.types.usage import ModelPrice
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 
 REACHABILITY_TIMEOUT_S = 5.0
-"""For `unreachable`."""
+"""Timeout of `unreachable`."""
 
 
 class ModelRegistry:
-    """The providers of one worker, each made when it is first asked for and kept."""
+    """The providers of one worker. Each is created when it is first needed, and kept."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class ModelRegistry:
         *,
         prices: Mapping[str, ModelPrice] | None = None,
     ) -> None:
-        """Take the environment and the config.
+        """Keep the environment and the config.
 
         Args:
-            env: Keys, base URLs and default models.
-            base_urls: By provider; they win over the environment's.
-            transport: In place of the network, for tests.
-            prices: By `provider:model`.
+            env: The environment, with keys, base URLs and default models.
+            base_urls: Addresses by provider. They win over the environment's.
+            transport: Replaces the network, for tests.
+            prices: Prices by `provider:model`.
         """
         self._env = env
         self._base_urls = base_urls or {}
@@ -72,19 +72,19 @@ class ModelRegistry:
         return PricedProvider(found, price) if price else found, model
 
     def check(self, name: str) -> None:
-        """Raise where `resolve` would."""
+        """Raise the error of `resolve`, if any."""
         self.resolve(name)
 
     def is_priced(self, name: str) -> bool:
-        """Return whether the cost of the model's replies will be known."""
+        """Return whether the price of the model is known."""
         provider, _, model = name.strip().partition(":")
         return f"{provider}:{model.strip()}" in self._prices or is_priced(name)
 
     async def unreachable(self, name: str) -> str:
-        """Return why the model's provider cannot be asked now, or ""; nothing is generated, nothing is paid.
+        """Return why the model's provider cannot be asked now, or "". It generates nothing and costs nothing.
 
         Raises:
-            ModelNotConfigured: As `resolve` does.
+            ModelNotConfigured: See `resolve`.
         """
         self.resolve(name)
         provider = self._remote.get(name.strip().partition(":")[0])
@@ -100,7 +100,7 @@ class ModelRegistry:
         return ""
 
     async def close(self) -> None:
-        """Close every connection; a provider that is asked for later is made anew."""
+        """Close all connections. A provider that is needed later is created again."""
         remote, self._remote = self._remote, {}
         for provider in remote.values():
             await provider.close()
@@ -119,7 +119,7 @@ class ModelRegistry:
 
 
 def _wires(provider: str) -> tuple[Wire, Wire | None]:
-    """Return the protocol that a provider is asked by, and the one to go over to where it points there."""
+    """Return a provider's protocol, and the one to change to if the provider points to it."""
     if provider == "anthropic":
         return AnthropicMessages(), None
     chat, responses = OpenAIChat(provider), OpenAIResponses(provider)
@@ -137,7 +137,7 @@ def _streaming_provider(
 
 
 def _build_embedded_provider(provider: str, model: str) -> ModelProvider:
-    """Return a provider without an address; imported here, since the local model's libraries are an extra."""
+    """Return a provider without an address. It is imported here, because the local model's libraries are an extra."""
     if provider == "local":
         from orga.activities.adapters.offline.local_model import LocalProvider
 

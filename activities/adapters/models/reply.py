@@ -1,4 +1,4 @@
-"""Assembles a reply from its pieces, within a bound for the whole."""
+"""Assembles a reply from its pieces, within a limit for the whole."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ _TEXT_FIELDS = {
     "reasoning.summary": "summary",
     "reasoning_content": "text",
 }
-"""Where thinking has its text, by type."""
+"""The key of a thinking block's text, by type."""
 
 
 def block_part(block: dict[str, Any]) -> Block:
-    """Return the block as a part; `wire_block` makes the same block of it."""
+    """Return the block as a part. `wire_block` returns the same block for it."""
     data = dict(block)
     kind = data.get("type")
     if not isinstance(kind, str) or not kind:
@@ -43,7 +43,7 @@ def block_part(block: dict[str, Any]) -> Block:
 
 
 def wire_block(part: Block) -> dict[str, Any]:
-    """Return the block that the part was made of."""
+    """Return the block from which the part was made."""
     if not part.format:
         return dict(part.data)
     text = {_TEXT_FIELDS.get(part.format, "text"): part.text} if isinstance(part, ThinkingPart) else {}
@@ -51,7 +51,7 @@ def wire_block(part: Block) -> dict[str, Any]:
 
 
 class ObjectText:
-    """The text of an object so far. Whether it is valid JSON is not asked."""
+    """The text of an object so far. It need not be valid JSON."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -61,11 +61,11 @@ class ObjectText:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the object has begun and is closed."""
+        """True if the object has begun and is closed."""
         return self._began and not self._depth
 
     def add(self, pieces: Iterable[str]) -> None:
-        """Read on."""
+        """Add pieces of text."""
         for piece in pieces:
             for char in piece:
                 if self._in_string:
@@ -89,7 +89,7 @@ MAX_ID_CHARS = 200
 MAX_MALFORMED_CHARS = 10_000
 
 _MAX_REPEATED = 8
-"""JSON values that the arguments of one call are searched for."""
+"""The most JSON values that are read in the arguments of one call."""
 
 _DECODER = JSONDecoder()
 
@@ -99,7 +99,7 @@ class OpenCall:
     """A call that is still streaming in."""
 
     index: int | None = None
-    """The provider's own number for it."""
+    """The provider's own number of the call."""
     call_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
@@ -107,16 +107,16 @@ class OpenCall:
     _chars_read: int = 0
 
     def is_whole(self) -> bool:
-        """Tell whether its arguments are written out: an object that is closed."""
+        """Return whether its arguments are complete, which means a closed object."""
         self._text.add(self.arguments[self._chars_read :])
         self._chars_read = len(self.arguments)
         return self._text.is_whole
 
 
 def finished_calls(calls: Iterable[OpenCall], earlier: Iterable[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of a reply, each under an id that neither it nor the conversation has used before.
+    """Return the calls of a reply, each with an id that is unique in the reply and the conversation.
 
-    A missing, repeated or overlong id is replaced by the first free of `call_1`, `call_2`, ...
+    The first free id of `call_1`, `call_2`, ... replaces a missing, repeated or overlong id.
     """
     calls = list(calls)
     taken = {call.call_id for message in earlier for call in message.calls}
@@ -133,7 +133,7 @@ def finished_calls(calls: Iterable[OpenCall], earlier: Iterable[Message]) -> tup
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    """Return the call with its arguments parsed; no text at all means no arguments."""
+    """Return the call with its arguments parsed. An empty text means no arguments."""
     fields: dict[str, Any] = {"call_id": call_id, "name": clean_text(name)[:MAX_NAME_CHARS]}
     text = clean_text(arguments)
     parsed = _parsed_object(text) if text.strip() else {}
@@ -147,10 +147,10 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
 
 
 def _repeated_object(text: str) -> dict[str, Any] | None:
-    """Return the one object of a text that also holds placeholders (`{}`, `[]`, `null`), or holds that object twice.
+    """Return the only object of a text that also has placeholders (`{}`, `[]`, `null`), or repeats that object.
 
-    Some servers open a call with a placeholder before they send the real object, others repeat the whole object. A
-    text with different objects is refused: nobody can know which of them the model meant.
+    Some servers begin a call with a placeholder before the real object, and others repeat the whole object. A text with
+    different objects is refused, because nobody can know which of them the model meant.
     """
     found: dict[str, str] = {}
     rest = text.strip()
@@ -170,9 +170,9 @@ def _repeated_object(text: str) -> dict[str, Any] | None:
 
 
 def _parsed_object(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object that can be written again: a number as large as 1e999 reads as infinity, which can't.
+    """Parse a JSON object that can be written again. A number such as 1e999 becomes infinity, which cannot be written.
 
-    One with a key twice is none: the last would be judged and carried out, and a person may have read the first.
+    A repeated key is refused: the last value would be judged and used, but a person may have read the first.
     """
     try:
         parsed = from_json(text, allow_inf_nan=False)
@@ -184,19 +184,19 @@ def _parsed_object(text: str) -> dict[str, Any] | None:
 
 
 MAX_REPLY_BYTES = 1_000_000
-"""Of text, arguments and blocks as JSON: half of what Temporal takes as one payload."""
+"""Bytes of text, arguments and blocks as JSON: half of Temporal's payload limit."""
 
 MAX_OPEN_CALLS = 256
-"""Of one reply while it streams in; many times what is taken in of it."""
+"""Calls of one reply while it streams in: many times the number that is accepted."""
 
 MAX_PARTS = 1_000
-"""Texts, calls and blocks that follow each other in one reply."""
+"""Texts, calls and blocks of one reply."""
 
 _WITHHELD_REASONS: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
 
 
 class ReplyAssembly:
-    """Pieces of one reply. When it is `full` the rest is dropped, and the reply counts as cut by length."""
+    """Pieces of one reply. After it is `full` the rest is dropped, and the reply counts as cut by length."""
 
     def __init__(self, request: ModelRequest, on_text: Callable[[str], None]) -> None:
         self.calls: list[OpenCall] = []
@@ -209,11 +209,11 @@ class ReplyAssembly:
         self._room = MAX_REPLY_BYTES
 
     def begin_text(self) -> None:
-        """Let the next text be a part of its own."""
+        """Make the next text a new part."""
         self._text = None
 
     def add_text(self, piece: str) -> None:
-        """Add visible text to the latest one; half a character waits for its other half."""
+        """Add visible text to the latest one. Half a character waits for its other half."""
         piece = self._half + piece
         self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
         text = self.fitting(clean_text(piece.removesuffix(self._half)))
@@ -227,7 +227,7 @@ class ReplyAssembly:
             self._on_text(text)
 
     def open_call(self, call: OpenCall) -> bool:
-        """Begin a call; False where there are more than any reply may have, so that the rest is dropped."""
+        """Begin a call. Return False if there are too many, so that the rest is dropped."""
         self.full = self.full or len(self.calls) >= MAX_OPEN_CALLS
         if not self.full:
             self.calls.append(call)
@@ -235,7 +235,7 @@ class ReplyAssembly:
         return not self.full
 
     def add_block(self, block: dict[str, Any], before: OpenCall | None = None) -> None:
-        """Let a block stand here, or before a call, that goes back as it came; it may grow until the reply is whole."""
+        """Add a block that is sent back unchanged, here or before a call. It may grow until the reply is complete."""
         self._add(block)
         if before is not None:
             place = next(place for place, part in enumerate(self._parts) if part is before)
@@ -250,7 +250,7 @@ class ReplyAssembly:
         call.arguments.append(self.fitting(piece))
 
     def _fitting_block(self, block: dict[str, Any]) -> Iterator[Part]:
-        """Yield the block; one that doesn't fit is dropped whole."""
+        """Yield the block. A block that does not fit is dropped completely."""
         block = clean_json(block)
         size = len(to_json(block))
         self.full = self.full or size > self._room
@@ -259,7 +259,7 @@ class ReplyAssembly:
             yield block_part(block)
 
     def fitting(self, piece: str) -> str:
-        """Return the part of `piece` that there is room for, and take that room."""
+        """Return the part of `piece` that fits, and use up its room."""
         kept = piece
         while (size := _json_bytes(kept)) > self._room:
             kept = kept[: len(kept) * self._room // size]
@@ -280,13 +280,13 @@ class ReplyAssembly:
     def reply(
         self, finish: FinishReason, counted: Usage, model: str, cost_of: Callable[[Usage], float | None]
     ) -> Reply:
-        """Return the reply; only what differs from the defaults is set, for that is what the history stores.
+        """Return the reply. Only fields that differ from the defaults are set, because history stores the set fields.
 
         Args:
-            finish: Why it ended.
-            counted: What the provider counted; where it counted nothing, an estimate takes its place.
-            model: The one that answered.
-            cost_of: Returns what so many tokens cost, None where no price is known.
+            finish: The reason why it ended.
+            counted: The provider's counts. An estimate replaces missing counts.
+            model: The model that answered.
+            cost_of: Returns the cost of a usage, or None if no price is known.
         """
         parts = tuple(self._finished_parts())
         usage = self._usage(counted, parts)
@@ -302,7 +302,7 @@ class ReplyAssembly:
         return Reply(**set_fields) if cost_usd is None else Reply(**set_fields, cost_usd=cost_usd)
 
     def _usage(self, counted: Usage, parts: Parts) -> Usage:
-        """Return what was counted, with an estimate for a side that was not: budgets have to bind all the same."""
+        """Return the counts, with an estimate for input or output that was not counted, so that budgets work."""
         sent = counted.input_tokens or ceil(request_bytes(self._request) / BYTES_PER_TOKEN)
         text_part = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
         if (sent, text_part) == (counted.input_tokens, counted.output_tokens):
@@ -311,7 +311,7 @@ class ReplyAssembly:
 
 
 def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int) -> Usage:
-    """Return the usage with its zeros left unset."""
+    """Return the usage without setting zeros."""
     counts: dict[str, Any] = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -321,7 +321,7 @@ def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int
 
 
 def _consistent_finish(finish: FinishReason, *, has_calls: bool) -> FinishReason:
-    """Return the reason that agrees with the calls; a reply that was cut or withheld stays so."""
+    """Return a reason that is consistent with the calls. A cut or withheld reply keeps its reason."""
     if finish in _WITHHELD_REASONS:
         return finish
     return "tool_calls" if has_calls else "stop"

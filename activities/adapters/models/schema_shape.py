@@ -1,6 +1,6 @@
-"""What providers want of a JSON Schema: an object at its top; for strict enforcement a small vocabulary.
+"""Reshapes a JSON Schema for providers: an object at its top, and a small vocabulary for strict enforcement.
 
-Schemas of tools come from anybody. They are reshaped to what every provider takes; the arguments are always checked
+Anybody can write the schema of a tool. It is reshaped to what every provider accepts. The arguments are always checked
 against the tool's own schema.
 """
 
@@ -12,13 +12,13 @@ from typing import Any, cast
 from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 
 _REFUSED_AT_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
-"""Refused there by OpenAI, Anthropic or both, beside `type: object` too."""
+"""Keywords that OpenAI, Anthropic or both refuse at the top, even together with `type: object`."""
 
 _STRICT_KEYWORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "const"}
     | {"$ref", "$defs", "title", "description"}
 )
-"""Keywords that OpenAI's strict mode takes from all its models."""
+"""Keywords that OpenAI's strict mode accepts for all its models."""
 
 _SCHEMA_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _SCHEMA_KEYWORDS = frozenset(
@@ -29,28 +29,28 @@ _SCHEMA_KEYWORDS = frozenset(
 
 _BRANCHES = ("allOf", "anyOf", "oneOf", "then", "else")
 _MAX_BRANCHES = 200
-"""Schemas that are read for one value; references can lead in circles."""
+"""Schemas that are read for one value, because references can form a circle."""
 
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-"""Names of properties that Anthropic takes."""
+"""Names of properties that Anthropic accepts."""
 
 _MAX_PLAIN_PARTS = 500
-"""Of a schema that is made plain: one that refers to itself has no end."""
+"""Parts of a plain schema. A schema that refers to itself would have no end."""
 
 MAX_PLAIN_CHARS = 1_000
-"""Of a description: OpenAI takes 1,024."""
+"""Characters of a description. OpenAI accepts 1,024."""
 
 _DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
-"""Keywords that hold values, not schemas."""
+"""Keywords whose value is no schema."""
 
 
 def fits_as_root(schema: dict[str, Any]) -> bool:
-    """Return whether a provider takes the schema as it is."""
+    """Return whether a provider accepts the schema unchanged."""
     return schema.get("type") == "object" and not _REFUSED_AT_ROOT & schema.keys()
 
 
 def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the schema, as the one property of an object where it can't be a root itself."""
+    """Return the schema, or an object with the schema as its only property if it cannot be a root."""
     if fits_as_root(schema):
         return schema
     inner = with_moved_references(schema, f"#/properties/{name}")
@@ -58,7 +58,7 @@ def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def with_moved_references(schema: Any, pointer: str) -> Any:
-    """Return a schema that stands at `pointer` of another, its references to itself turned there."""
+    """Return a schema that is moved to `pointer` of another one, with its own references adapted."""
     if isinstance(schema, list):
         return [with_moved_references(item, pointer) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -73,7 +73,7 @@ def with_moved_references(schema: Any, pointer: str) -> Any:
 
 
 def is_strict(schema: Any) -> bool:
-    """Return whether OpenAI's strict mode takes the schema: closed objects, all properties required, known keywords."""
+    """Return whether OpenAI's strict mode accepts a schema: closed objects, all properties required, known keywords."""
     if not isinstance(schema, dict):
         return True
     known = cast("dict[str, Any]", schema)
@@ -87,10 +87,10 @@ def is_strict(schema: Any) -> bool:
 
 
 def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of arguments with nothing at its top that providers refuse there.
+    """Return the schema of arguments without keywords at its top that providers refuse there.
 
-    The properties of alternatives and references become properties of the one object; those that every alternative
-    requires stay required.
+    The properties of alternatives and references become properties of one object. Those that every alternative requires
+    stay required.
     """
     if schema.get("type", "object") == "object" and not _REFUSED_AT_ROOT & schema.keys():
         return schema
@@ -102,7 +102,7 @@ def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def portable_names(schema: dict[str, Any]) -> dict[str, str]:
-    """Return new names for the properties whose own names some provider refuses: `$filter`, `page[size]`."""
+    """Return new names for properties whose own names some provider refuses: `$filter`, `page[size]`."""
     names: set[str] = set()
     _with_changed_schemas(schema, lambda each: names.update(as_object(each.get("properties"))) or each)
     found: dict[str, str] = {}
@@ -114,7 +114,7 @@ def portable_names(schema: dict[str, Any]) -> dict[str, str]:
 
 
 def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the schema with other names of its properties."""
+    """Return the schema with renamed properties."""
 
     def renamed_list(listed: object) -> list[str]:
         return [names.get(name, name) for name in _texts(listed)]
@@ -138,25 +138,25 @@ def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
-    """Return a value with its keys renamed, wherever `schema` has a property of that name.
+    """Return a value with renamed keys, wherever `schema` has a property of that name.
 
     Args:
-        value: Arguments of a call.
-        schema: The tool's own.
-        names: From the tool's own names to others.
-        back: Rename from the others to the tool's own.
+        value: The arguments of a call.
+        schema: The tool's own schema.
+        names: The new names by the tool's own names.
+        back: Rename from the new names to the tool's own.
     """
     changes = {new: own for own, new in names.items()} if back else names
     return _with_keys(value, [schema], schema, changes, back=back)
 
 
 def plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a simpler schema, in the few keywords that every provider takes: types, properties, enums."""
+    """Return a simpler schema with the few keywords that every provider accepts: types, properties, enums."""
     return _plain_part([schema], schema, iter(range(_MAX_PLAIN_PARTS))) | {"type": "object"}
 
 
 def _with_changed_schemas(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return the schema with each schema in it changed, the innermost first."""
+    """Return the schema after a change of each schema in it, the innermost first."""
     if isinstance(schema, list):
         return [_with_changed_schemas(each, change) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -171,7 +171,7 @@ def _with_changed_schemas(schema: Any, change: Callable[[dict[str, Any]], dict[s
 
 
 def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schemas and all that they hold or refer to for the same value."""
+    """Return the schemas and all schemas for the same value that they contain or refer to."""
     waiting, found = list(schemas), dict[int, dict[str, Any]]()
     for each in waiting:
         part = as_object(each)
@@ -184,7 +184,7 @@ def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, An
 
 
 def _referred_schema(schema: dict[str, Any], root: dict[str, Any]) -> object:
-    """Return the schema that `$ref` means, None where it leads nowhere within `root`."""
+    """Return the schema that `$ref` means, or None if it is not within `root`."""
     pointer = as_text(schema.get("$ref"))
     if not pointer.startswith("#"):
         return None
@@ -215,7 +215,7 @@ def _with_requirements(schema: dict[str, Any], root: dict[str, Any], properties:
 
 
 def _required_names(schema: object, root: dict[str, Any], known: dict[int, frozenset[str]]) -> frozenset[str]:
-    """Return the properties that every value has to have; `known` ends references in circles."""
+    """Return the properties that every value must have. `known` ends circular references."""
     part = as_object(schema)
     if not part or id(part) in known:
         return known.get(id(part), frozenset())
@@ -277,5 +277,5 @@ def _schema_types(schema: dict[str, Any]) -> list[str]:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the texts of a list: a schema of a stranger may hold anything."""
+    """Return the texts of a list. A foreign schema may contain anything else."""
     return [each for each in cast("list[object]", value) if isinstance(each, str)] if isinstance(value, list) else []

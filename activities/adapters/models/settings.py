@@ -1,4 +1,4 @@
-"""Where each provider is and which key opens it, from the environment's usual names."""
+"""Reads each provider's address and key from the usual environment variables."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS, Provide
 
 
 class ModelNotConfigured(ValueError):
-    """A model that can't be used as things are. Its text is one line: the cause and the remedy."""
+    """A model cannot be used with this configuration. The text is one line with cause and remedy."""
 
 
 EMBEDDED_MODEL = "offline:extractive"
@@ -17,12 +17,12 @@ EMBEDDED_MODEL = "offline:extractive"
 _MODEL_SETTING = re.compile(
     r"ORGA_(MODELS__.+|GOALS__TIERS.*|KNOWLEDGE__EMBEDDER|AGENTS__(?!.*__).+|AGENTS__.+__(MODEL|CRITICS.*))", re.I
 )
-"""Variables that choose who is sent a prompt or a text: also one that sets all of an agent."""
+"""Variables that choose who gets a prompt or a text, including one that sets a whole agent."""
 _OLLAMA_PORT = 11434
 
 
 def default_model(env: Mapping[str, str]) -> str:
-    """Return `provider:model` of the first key that is set, the embedded reader when none is."""
+    """Return `provider:model` of the first key that is set, or the embedded reader if none is."""
     for provider in DEFAULT_PROVIDERS:
         if _env_value(env, provider.key):
             return f"{provider.name}:{_env_value(env, provider.model) or provider.default_model}"
@@ -30,7 +30,7 @@ def default_model(env: Mapping[str, str]) -> str:
 
 
 def named_models(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what an environment says about models, by variable; of a key only the model that it chooses."""
+    """Return an environment's settings of models, by variable. A key's value is replaced by the model it chooses."""
     found = {
         provider.base_url: address
         for provider in PROVIDERS.values()
@@ -43,7 +43,7 @@ def named_models(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def idle_addresses(env: Mapping[str, str]) -> list[str]:
-    """Return the variables that name a server for models which nobody asks, since its provider has no key."""
+    """Return a text for each variable with a model server that is not used, because its provider has no key."""
     return [
         f"{provider.base_url} is set and {provider.key} is not, so {provider.name} is not taken by itself; set the key "
         "(any word where the server wants none), or name the model: provider:model"
@@ -56,7 +56,7 @@ def provider_endpoint(name: str, env: Mapping[str, str], base_urls: Mapping[str,
     """Return the endpoint of a remote provider. A base URL of the configuration overrides the environment's.
 
     Raises:
-        ModelNotConfigured: Naming the variable that is missing or wrong.
+        ModelNotConfigured: The text names the variable that is missing or wrong.
     """
     provider = PROVIDERS[name]
     key = _provider_key(provider, env)
@@ -76,7 +76,7 @@ def _provider_key(provider: Provider, env: Mapping[str, str]) -> str:
 
 def _provider_headers(provider: str, key: str, env: Mapping[str, str]) -> dict[str, str]:
     if provider == "anthropic":
-        from orga.activities.adapters.models.anthropic import API_VERSION  # every command asks `named_models`
+        from orga.activities.adapters.models.anthropic import API_VERSION  # every command imports this module
 
         return {"x-api-key": key, "anthropic-version": API_VERSION}
     headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -99,7 +99,7 @@ def _base_url(provider: Provider, env: Mapping[str, str], base_urls: Mapping[str
 
 
 def _ollama_url(host: str) -> str:
-    """Read `OLLAMA_HOST` as Ollama does: scheme and port may be missing, and 0.0.0.0 is where it listens."""
+    """Read `OLLAMA_HOST` as Ollama does. Scheme and port may be missing, and 0.0.0.0 means this machine."""
     url = host if "://" in host else f"http://{host}"
     try:
         parts = urlsplit(url)

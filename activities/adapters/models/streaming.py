@@ -1,4 +1,4 @@
-"""A model provider over HTTP: one streamed request for a call. It retries only to learn what the model accepts."""
+"""A model provider over HTTP: one streamed request per call. It retries only to learn what the model accepts."""
 
 import re
 from collections import OrderedDict
@@ -25,14 +25,14 @@ from orga.workflows.types.parts import Block, ToolCall, with_text, without_calls
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _WRAPPER_KEY = "value"
-"""The property that holds an answer whose schema is no object at its top."""
+"""The property for an answer whose schema is no object at its top."""
 
 
 def shaped_request(request: ModelRequest, dialect: Dialect) -> ModelRequest:
-    """Return the request as it is sent; it keeps its `output_schema` only where the protocol has a place for it.
+    """Return the request to send. It keeps its `output_schema` only if the protocol has a place for it.
 
-    Beside tools that place is used only where it is known to leave calls possible: Ollama and its like hold
-    everything that the model writes to the schema, so that it could never call a tool.
+    With tools, that place is used only if the server is known to allow calls then. Ollama and similar servers force
+    everything that the model writes into the schema, so it could never call a tool.
     """
     schema = request.output_schema
     if schema is None:
@@ -46,7 +46,7 @@ def shaped_request(request: ModelRequest, dialect: Dialect) -> ModelRequest:
 
 
 def with_answer_text(reply: Reply, schema: dict[str, Any]) -> Reply:
-    """Return the reply with a call of the tool as its text; beside other calls it came too early and is dropped."""
+    """Return the reply with the arguments of the answer tool as its text. Next to other calls, that call is dropped."""
     answers = [call for call in reply.calls if call.name == FINAL_ANSWER]
     if not answers:
         return reply
@@ -59,7 +59,7 @@ def with_answer_text(reply: Reply, schema: dict[str, Any]) -> Reply:
 
 
 def _is_schema_supported(schema: dict[str, Any] | None, dialect: Dialect) -> bool:
-    """Return whether the protocol's own place takes this schema."""
+    """Return whether the protocol's own place accepts this schema."""
     if schema is None or not dialect.response_format:
         return False
     return fits_as_root(schema) and (is_strict(schema) or not dialect.strict_schema)
@@ -89,35 +89,35 @@ def _with_schema_instructions(request: ModelRequest, schema: dict[str, Any]) -> 
 
 
 MAX_REMEMBERED = 20_000
-"""Blocks, by digest; the oldest are forgotten."""
+"""Digests of blocks. The oldest are forgotten."""
 
 
 class ThinkingMemory:
-    """What one endpoint has said about the thinking that it was sent back."""
+    """Remembers which thinking an endpoint has accepted or refused."""
 
     def __init__(self) -> None:
         self._refused: OrderedDict[str, None] = OrderedDict()
         self._taken: OrderedDict[str, None] = OrderedDict()
 
     def fitting(self, request: ModelRequest) -> ModelRequest:
-        """Return the request without the thinking that was refused before: it would be refused again."""
+        """Return the request without the thinking that was refused before, because it would be refused again."""
         if not self._refused:
             return request
         return replace(request, messages=tuple(self._without_refused(message) for message in request.messages))
 
     def note_taken(self, request: ModelRequest) -> None:
-        """Keep that all of it was taken."""
+        """Record that all thinking of the request was accepted."""
         _remember_digests(self._taken, _thinking_digests(request.messages))
 
     def note_refused(self, request: ModelRequest) -> None:
-        """Keep that something of it was refused. Which block it was nobody says, so all of them stay away."""
+        """Record that some thinking of the request was refused. The block is unknown, so all of them are left out."""
         _remember_digests(self._refused, _thinking_digests(request.messages))
 
     def is_hopeless(self, whole: ModelRequest, sent: ModelRequest) -> bool:
-        """Return whether the endpoint takes no thinking at all.
+        """Return whether the endpoint accepts no thinking at all.
 
-        Its thinking was refused once in the conversation that is `whole`, and what has come since then, in `sent`, is
-        refused although nothing was ever taken. Where some was taken, something before it has changed meanwhile.
+        That is so if it refused thinking of `whole` before, refuses the newer thinking in `sent` too, and accepted none
+        of it. If it has accepted some, a change before that thinking is the reason for the refusal.
         """
         before = len(list(_thinking_digests(whole.messages)))
         now = list(_thinking_digests(sent.messages))
@@ -130,7 +130,7 @@ class ThinkingMemory:
 
 
 def _thinking_digests(messages: Iterable[Message]) -> Iterable[str]:
-    """Yield the digest of each thinking; phases are the same in many messages, and are never refused."""
+    """Yield the digest of each thinking block. Phases are skipped, because they repeat and are never refused."""
     return (_block_digest(block) for message in messages for block in message.blocks if block.format != PHASE_BLOCK)
 
 
@@ -150,11 +150,11 @@ _MAX_MODELS = 256
 
 _NO_ROUTE = frozenset({404, 405, 501})
 _DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
-"""Links in a refusal; one that names an endpoint is none."""
+"""Links in a refusal, except those that name an endpoint."""
 
 
 class StreamingProvider:
-    """A `ModelProvider` for one endpoint and the protocols that it may have."""
+    """A `ModelProvider` for one endpoint with one or two protocols."""
 
     def __init__(
         self,
@@ -164,13 +164,13 @@ class StreamingProvider:
         *,
         other: Wire | None = None,
     ) -> None:
-        """Take the endpoint.
+        """Keep the endpoint.
 
         Args:
-            endpoint: Where it is.
-            wire: The protocol to begin with.
-            transport: In place of the network, for tests.
-            other: The protocol to go over to where the endpoint points to it, or lacks the first one.
+            endpoint: The provider's address.
+            wire: The first protocol.
+            transport: Replaces the network, for tests.
+            other: The protocol to change to if the endpoint points to it, or lacks the first one.
         """
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
@@ -182,10 +182,10 @@ class StreamingProvider:
         self._thinking = ThinkingMemory()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the reply, each piece of its text given to `on_text` as it comes in.
+        """Return the reply. Pass each piece of its text to `on_text` as it streams in.
 
-        A refusal that points to the other protocol of the endpoint is answered by asking there, and is remembered:
-        for this model, and for those that were not asked before.
+        If a refusal points to the endpoint's other protocol, that one is tried and remembered for this model, and for
+        models that were not asked before.
         """
         wire = self._wires.get(request.model, self._usual)
         try:
@@ -197,7 +197,7 @@ class StreamingProvider:
             try:
                 reply = await self._complete(other, request, on_text)
             except Refusal as second:
-                if second.status in _NO_ROUTE:  # neither is there: the model or the address is wrong
+                if second.status in _NO_ROUTE:  # neither protocol exists there, so the model or the address is wrong
                     raise error from None
                 self._remember_wire(request.model, other)
                 raise
@@ -207,10 +207,10 @@ class StreamingProvider:
         return reply
 
     async def look(self) -> None:
-        """Look whether the provider answers and takes the key; nothing is generated.
+        """Check that the provider answers and accepts the key. It generates nothing.
 
         Raises:
-            ModelError: It does not.
+            ModelError: The check failed.
         """
         await self._http.look("/models")
 
@@ -219,10 +219,11 @@ class StreamingProvider:
         await self._http.close()
 
     async def _complete(self, wire: Wire, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the reply by one protocol.
+        """Return the reply over one protocol.
 
-        A refusal that names what the model does not take (temperature, the name of the output limit, a tool) is
-        answered by a request without it, and remembered. Nothing was generated before it, so nothing is paid twice.
+        If a refusal names something that the model does not accept (temperature, the name of the output limit, a tool),
+        the request is repeated without it, and that is remembered. A refusal generates nothing, so nothing is paid
+        twice.
         """
         key = (wire.path, request.model)
         known = dialect = self._dialects.get(key) or wire.dialect(request.model)
@@ -241,7 +242,7 @@ class StreamingProvider:
                     lessons += 1
                     lesson = lesson or tools.lesson(error)
                 if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):
-                    if error.kind in {"InvalidRequest", "ContextOverflow"}:  # nothing that was learned here has helped
+                    if error.kind in {"InvalidRequest", "ContextOverflow"}:  # the lessons of this call have not helped
                         self._remember(key, known)
                     raise
                 is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
@@ -265,7 +266,7 @@ class StreamingProvider:
         return reader.reply()
 
     def _other_wire(self, wire: Wire, error: Refusal) -> Wire | None:
-        """Return the other protocol if a refusal points to it, or shows that the endpoint does not have this one."""
+        """Return the other protocol if a refusal points to it, or shows that the endpoint lacks this one."""
         other = self._others.get(wire.path)
         if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
             return None
@@ -277,7 +278,7 @@ class StreamingProvider:
         return other if is_meant else None
 
     def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:
-        """Keep what holds for every conversation with a model."""
+        """Remember the parts of a dialect that hold for every conversation with a model."""
         if len(self._dialects) >= _MAX_MODELS:
             self._dialects.clear()
         self._dialects[key] = dialect

@@ -1,4 +1,4 @@
-"""The interface of a wire protocol, and the order of messages that all providers accept."""
+"""The interface of a wire protocol, and the message order, names and ids that all providers accept."""
 
 import hashlib
 import re
@@ -16,10 +16,10 @@ class StreamReader(Protocol):
     """Reads the frames of one reply."""
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Take one frame; return whether nothing more is wanted.
+        """Read one frame, and return whether the reply needs no more frames.
 
         Raises:
-            ModelError: When the frame is the provider's own report of a failure.
+            ModelError: The frame is the provider's own report of a failure.
         """
         ...
 
@@ -27,31 +27,31 @@ class StreamReader(Protocol):
         """Return the reply.
 
         Raises:
-            ModelError: BadStream when its end was never marked.
+            ModelError: BadStream if the end was never marked.
         """
         ...
 
 
 class Wire(Protocol):
-    """One protocol: where to post, what to send, how to read."""
+    """One protocol: its path, its request bodies and its reader."""
 
     @property
     def path(self) -> str:
-        """Appended to the base URL."""
+        """The path after the base URL."""
         ...
 
     @property
     def name_pattern(self) -> str:
-        """A regular expression for what refusals call the protocol."""
+        """A regular expression for the protocol's names in refusals."""
         ...
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether a server of this provider may lack the protocol."""
+        """True if a server of this provider may lack the protocol."""
         ...
 
     def dialect(self, model: str) -> Dialect:
-        """Return what is known of `model` before the first refusal."""
+        """Return the dialect of `model` before the first refusal."""
         ...
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
@@ -64,15 +64,15 @@ class Wire(Protocol):
 
 
 OMITTED_BEGINNING = "[The beginning of this conversation was left out.]"
-"""Of the user, where compaction left a conversation to begin with the assistant, which many refuse."""
+"""The user's first text if compaction made a conversation begin with the assistant, which many servers refuse."""
 
 _ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def with_results_first(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages with the tool results of a turn right behind the calls that they answer.
+    """Return the messages with the tool results of a turn right after their calls.
 
-    Guidance that arrived between two results moves behind both: a provider refuses a call without its result.
+    Guidance that arrived between two results moves after both, because a provider refuses a call without its result.
     """
     ordered: list[Message] = []
     for _, turn in groupby(messages, key=lambda message: message.role == "assistant"):
@@ -81,12 +81,12 @@ def with_results_first(messages: Iterable[Message]) -> list[Message]:
 
 
 def wire_name(name: str) -> str:
-    """Return a name that providers take back: a model may have called what can't exist."""
+    """Return a tool name that providers accept. A model may have called an impossible one."""
     return _ILLEGAL_CHARACTER.sub("_", name)[:64] or "unknown"
 
 
 def wire_id(call_id: str | None) -> str:
-    """Return a call id that every provider takes, the same one for the same call."""
+    """Return a call id that every provider accepts, always the same one for a call."""
     given = call_id or ""
     if given and len(given) <= 64 and not _ILLEGAL_CHARACTER.search(given):
         return given

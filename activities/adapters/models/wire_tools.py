@@ -1,8 +1,8 @@
-"""Tools as providers take them: reshaped on the way out, their calls turned back on the way in.
+"""Reshapes tools so that providers accept them, and translates their calls back.
 
 Every provider refuses some definitions (`$filter` as a property, `anyOf` at the top, long names), and one refused tool
-makes every request fail. So definitions are reshaped before they are sent. One that is refused all the same is sent
-again with a simpler schema, and left out in the end. The gate checks all arguments against the tool's own schema.
+makes every request fail. So definitions are reshaped before they are sent. One that is still refused is sent again
+with a simpler schema, and is finally left out. The gate checks all arguments against the tool's own schema.
 """
 
 import logging
@@ -33,10 +33,10 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _DIGEST_CHARS = 8
 
 MAX_QUOTED_BYTES = 2_000
-"""Of a schema that is also shown in the description, since its top could not be sent."""
+"""Bytes of a schema that the description also shows, because its top could not be sent."""
 
 _FEW_TOOLS = 2
-"""Tools that had to be made plain, after which all others are made so at once: each costs a request."""
+"""Refused tools after which all others become plain at once, because each refusal costs a request."""
 
 _MAX_MARKS = 1_000
 _log = logging.getLogger(__name__)
@@ -48,18 +48,18 @@ _TOO_MANY = re.compile(r"(?:tools|functions)\b.{0,80}\b(?:maximum|at most|limit|
 
 @dataclass(frozen=True)
 class _ToolShape:
-    """One tool, and how it is sent."""
+    """One tool, and the shape in which it is sent."""
 
     own: ToolSpec
     sent: ToolSpec
     names: dict[str, str]
-    """Of its properties, from its own to those that are sent."""
+    """The sent names of its properties, by their own names."""
     mark: str
-    """The digest of its definition: another tool may have its name."""
+    """The digest of its definition, because another tool may have the same name."""
 
 
 class WireTools:
-    """The tools of one request, in the shapes that its provider is known to take."""
+    """The tools of one request, in the shapes that its provider is known to accept."""
 
     def __init__(self, tools: Sequence[ToolSpec], dialect: Dialect) -> None:
         self._dialect = dialect
@@ -70,7 +70,7 @@ class WireTools:
         self._is_as_it_was = len(shapes) == len(self._shapes) and all(shape.sent is shape.own for shape in shapes)
 
     def sent(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with its tools, and the calls among its messages, as they are sent."""
+        """Return the request with its tools, and the calls in its messages, in the shape to send."""
         if self._is_as_it_was:
             return request
         tools = tuple(shape.sent for shape in self._shapes)
@@ -78,12 +78,12 @@ class WireTools:
         return replace(request, tools=tools, messages=messages)
 
     def received(self, reply: Reply) -> Reply:
-        """Return the reply with its calls as calls of the tools' own names and properties."""
+        """Return the reply with the tools' own names and properties in its calls."""
         parts = _with_calls(reply.parts, self._call_from_wire)
         return reply if parts is reply.parts else reply.with_differences(parts=parts)
 
     def lesson(self, error: Refusal) -> Dialect | None:
-        """Return what to try after a refusal of one of the tools: its plain shape, then without it."""
+        """Return the dialect to try after a refusal of a tool: first its plain shape, then without it."""
         if error.kind != "InvalidRequest":
             return None
         dialect, shape = self._dialect, self._refused(error.error.message)
@@ -105,7 +105,7 @@ class WireTools:
         return replace(dialect, left_out=_with_marks(dialect.left_out, {shape.mark}))
 
     def _refused(self, refusal: str) -> _ToolShape | None:
-        """Return the tool that a refusal is about: by its place in the list, else by its name."""
+        """Return the refused tool, by its place in the list, or else by its name."""
         for pattern in _INDEX:
             for found in pattern.findall(refusal):
                 if int(found) < len(self._shapes):
@@ -149,19 +149,19 @@ def _tool_shape(tool: ToolSpec, dialect: Dialect) -> _ToolShape:
 
 
 def _legal_name(name: str) -> str:
-    """Return a name that providers take; it ends in a digest, so that no two tools get the same."""
+    """Return a name that providers accept. It ends in a digest, so that no two tools get the same name."""
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
     legal = re.sub(r"^[^a-zA-Z]|[^a-zA-Z0-9_-]", "_", name)
     return f"{legal[: 63 - _DIGEST_CHARS]}_{digest}"
 
 
 def _is_named(name: str, refusal: str) -> bool:
-    """Return whether a refusal quotes the name, or calls it that of a tool."""
+    """Return whether a refusal quotes the name, or names it after "tool" or "function"."""
     return re.search(rf"['\"`]{re.escape(name)}['\"`]|(?:tool|function) {re.escape(name)}\b", refusal) is not None
 
 
 def _with_calls(parts: Parts, change: Callable[[ToolCall], ToolCall]) -> Parts:
-    """Return the parts with their calls changed; the same object where none is."""
+    """Return the parts with changed calls, or the same object if none is changed."""
     changed = tuple(change(part) if isinstance(part, ToolCall) else part for part in parts)
     return parts if all(new is old for new, old in zip(changed, parts, strict=True)) else changed
 

@@ -1,4 +1,4 @@
-"""The action protocol: without native tool calls, a JSON schema makes the model write an answer or a call."""
+"""The action protocol. Without native tool calls, a JSON schema makes the model write an answer or a call."""
 
 from typing import Any, cast
 
@@ -17,15 +17,15 @@ LIST_LIMIT = 10
 _DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 _BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
 _DATA_PLACE = "#/anyOf/0/properties/data"
-"""Where the schema of an answer stands among the actions."""
+"""The place of an answer's schema within the schema of actions."""
 
 
 def action_schema(
     tools: tuple[ToolSpec, ...], choice: ToolChoice, answer_limit: int, output_schema: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """Return the schema of one action, or None when only an answer is possible: then plain text reads better.
+    """Return the schema of one action, or None if only an answer is possible, because plain text then reads better.
 
-    An answer holds at most `answer_limit` characters, or the data that `output_schema` describes.
+    An answer has at most `answer_limit` characters, or it is data of `output_schema`.
     """
     if not tools or choice == "none":
         return None
@@ -40,9 +40,9 @@ def action_schema(
 
 
 def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
-    """Return what the model may fill in: the required arguments and the main one, since it fills all it is shown.
+    """Return the arguments that the model sees: the required ones and the main one, because it fills in all it sees.
 
-    A schema with references is replaced by any object: they would point outside once nested.
+    A schema with references becomes "any object", because nested references would point to a wrong place.
     """
     if b'"$ref"' in to_json(spec.parameters):
         return {"type": "object"}
@@ -69,7 +69,7 @@ def action_instructions(tools: tuple[ToolSpec, ...], output_schema: dict[str, An
 
 
 def bounded_schema(schema: Any) -> Any:
-    """Return the schema with limits where it has none; whatever fits them fits the schema."""
+    """Return the schema with added limits. Every value that fits the result also fits the schema."""
     if isinstance(schema, list):
         return [bounded_schema(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -96,13 +96,13 @@ def visible_text(raw: str) -> str:
 
 
 def answer_data(raw: str) -> str:
-    """Return an answer's data as JSON, or "" when there is none."""
+    """Return an answer's data as JSON, or "" if there is none."""
     action = _parsed_action(raw)
     return to_json(action["data"]).decode() if action.get("action") == "answer" and "data" in action else ""
 
 
 def parsed_call(raw: str, call_id: str, complete: bool) -> ToolCall | None:
-    """Return the call that `raw` holds, or None for an answer; malformed when it was cut, or has a key twice."""
+    """Return the call in `raw`, or None for an answer. A cut call, or one with a repeated key, is malformed."""
     action = _parsed_action(raw)
     name, arguments = action.get("tool"), action.get("arguments")
     if action.get("action") != "call_tool" or not isinstance(name, str):

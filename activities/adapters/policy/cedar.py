@@ -1,4 +1,4 @@
-"""The Cedar engine: compiles the policies of a folder, asks them, and compiles them again when a file changes."""
+"""The Cedar engine: compiles the policies of a folder, evaluates them, and recompiles them when a file changes."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def cedar_request(proposal: Proposal, want: WantedValue, version: str) -> dict[s
     """Return principal, action, resource and context.
 
     Raises:
-        Unrepresentable: Something that a policy names cannot be told to Cedar.
+        UnrepresentableValue: Cedar has no form for something that a policy names.
     """
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
@@ -39,7 +39,7 @@ def cedar_request(proposal: Proposal, want: WantedValue, version: str) -> dict[s
 
 
 def cedar_entities(proposal: Proposal) -> str:
-    """Return what Cedar has to know of the tool, as JSON."""
+    """Return Cedar's entities about the tool, as JSON."""
     if proposal.call is None or proposal_action(proposal) != "tool_call":
         return "[]"
     name = proposal.call.name
@@ -81,7 +81,7 @@ def _cedar_context(proposal: Proposal, want: WantedValue, version: str) -> dict[
 
 
 def _plan_summary(proposal: Proposal) -> dict[str, Any]:
-    """Return what the steps come to: Cedar cannot look at each one of a list."""
+    """Return a summary of the steps, because Cedar cannot look at each item of a list."""
     skills = list(dict.fromkeys(step.skill for step in proposal.plan))
     known = [tool_facts(name, proposal.plan_specs.get(name)) for name in skills]
     return {
@@ -93,18 +93,18 @@ def _plan_summary(proposal: Proposal) -> dict[str, Any]:
 
 
 def _remaining_budget(name: str, value: float) -> Any:
-    """Return what is left of a budget, rounded down."""
+    """Return the rest of a budget, rounded down."""
     if name == "cost_usd":
         return cedar_decimal(value, "left.cost_usd", is_rounded=True)
     return int(min(value, MAX_LONG))
 
 
 class UndecidedError(ValueError):
-    """Cedar came to no decision that can be trusted."""
+    """Cedar reached no reliable decision."""
 
 
 def cedar_verdict(policies: CedarSet, proposal: Proposal) -> EngineVerdict:
-    """Return the decision: default deny, forbid wins, and whatever cannot be decided is denied."""
+    """Return the decision: denied by default, forbid wins, and an undecidable proposal is denied."""
     try:
         request = cedar_request(proposal, policies.wanted, policies.version)
         is_allowed, deciding = _evaluate(policies, policies.all_of_them, request, cedar_entities(proposal))
@@ -122,7 +122,7 @@ def cedar_verdict(policies: CedarSet, proposal: Proposal) -> EngineVerdict:
 def _evaluate(
     policies: CedarSet, compiled: cedarpy.PolicySet, request: dict[str, Any], known: str
 ) -> tuple[bool, list[CedarPolicy]]:
-    """Return whether it is allowed, and by which policies; an error in one could be that of a forbid, so it counts."""
+    """Return whether it is allowed, and by which policies. An error counts as undecided, as it may hide a forbid."""
     found = cedarpy.is_authorized(request, compiled, known)  # pyright: ignore[reportUnknownMemberType]
     if errors := found.diagnostics.errors:
         raise UndecidedError("; ".join(errors))
@@ -142,7 +142,7 @@ def _denial(policies: CedarSet, proposal: Proposal, deciding: Sequence[CedarPoli
 
 
 def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> EngineVerdict:
-    """Return the judgement; a person has to lift each forbid, and to say yes where every permit asks for it."""
+    """Return the judgement. A person has to lift each forbid, and to approve if every permit requires it."""
     asking = [*lifted]
     demands = [policy.says.approval for policy in lifted if policy.says.approval]
     permitted_by = [policy.says.approval for policy in permits if policy.says.approval]
@@ -170,14 +170,14 @@ def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Seque
 
 
 def _either_terms(one: ApprovalTerms, other: ApprovalTerms) -> ApprovalTerms:
-    """Return terms that are met when one of two is."""
+    """Return terms that are met if one of the two is met."""
     are_named = one.approvers and other.approvers
     approvers = tuple(dict.fromkeys((*one.approvers, *other.approvers))) if are_named else ()
     return ApprovalTerms(approvers=approvers, expires_s=min(one.expires_s, other.expires_s))
 
 
 def _combined_terms(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
-    """Return terms under which one person meets every demand; None when nobody may."""
+    """Return terms under which one person meets all demands, or None if nobody can."""
     named = [terms.approvers for terms in demands if terms.approvers]
     approvers = tuple(name for name in named[0] if all(name in others for others in named)) if named else ()
     if named and not approvers:
@@ -216,15 +216,15 @@ def _proposal_text(proposal: Proposal) -> str:
 
 
 CHECK_INTERVAL_S = 1.0
-"""How old a change of a policy may be before it holds."""
+"""Seconds until a changed policy is noticed."""
 
 SETTLED_S = 0.05
-"""How long changed files have to stay as they are before they count."""
+"""Seconds that changed files must stay unchanged before they are used."""
 
 MAX_CHECKS = 20
 
 HOLD_S = 12.0
-"""How long calls wait for policies that have just broken; less than the attempts of the gate take together."""
+"""Seconds that calls wait for a repair of broken policies: less than all attempts of the gate together."""
 
 _log = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ _log = logging.getLogger(__name__)
 class CedarPolicies:
     """Judges by the `*.cedar` files of a folder.
 
-    A changed set that is broken holds calls for a moment, since it may be about to be mended, then denies everything.
+    If a changed set is broken, calls wait a moment for its repair. Then everything is denied.
     """
 
     is_embedded = True
@@ -248,7 +248,7 @@ class CedarPolicies:
         """Read and compile the folder.
 
         Raises:
-            BrokenPolicies: One policy or more cannot be used.
+            BrokenPolicies: At least one policy cannot be used.
         """
         self._folder, self._surface, self._clock = folder, surface, clock
         self._threads = Threads("cedar", 2)
@@ -259,19 +259,19 @@ class CedarPolicies:
 
     @property
     def version(self) -> str:
-        """The digest of the files that hold now."""
+        """Digest of the files in use."""
         return self._version
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
-        """Return the decision of the files as they are now, or as they are once they are whole again."""
+        """Return the decision by the current files. Broken files are given a moment to be repaired."""
         await self._reload_if_due()
         while isinstance(self._current, BrokenPolicies) and self._clock() < self._held_until:
             await asyncio.sleep(min(CHECK_INTERVAL_S, self._hold_s) / 4)
             await self._reload_if_due()
         if isinstance(self._current, CedarSet):
             return cedar_verdict(self._current, proposal)
-        told = str(self._current).replace(f"{self._folder.parent}/", "")  # where they lie is nothing for a model
-        return EngineVerdict(allowed=False, reason=f"the policies are broken: {told}", version=self._version)
+        problems = str(self._current).replace(f"{self._folder.parent}/", "")  # a model must not read our paths
+        return EngineVerdict(allowed=False, reason=f"the policies are broken: {problems}", version=self._version)
 
     async def _reload_if_due(self) -> None:
         if self._clock() >= self._look_at:
@@ -289,7 +289,7 @@ class CedarPolicies:
             self._adopt(await self._threads.run(_compiled_or_broken, files), version)
 
     def _stable_files(self) -> tuple[PolicyFile, ...]:
-        """Return the files; changed ones once two looks agree: one that is half written may lack its `forbid`."""
+        """Return the files. Changed ones must be equal in two reads, as a half-written file may lack its `forbid`."""
         files = policy_files(self._folder, self._surface)
         if files_version(files) == self._version:
             return files

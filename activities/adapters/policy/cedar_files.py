@@ -1,4 +1,4 @@
-"""The files of a policy folder: those that all share, then those of one surface."""
+"""Reads the files of a policy folder: first the shared ones, then those of one surface."""
 
 import stat
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ SUFFIX = ".cedar"
 VERSION_CHARS = 12
 
 MAX_FILES = 1_000
-"""Of all folders together: they are read once a second."""
+"""Files of all folders together. They are read once a second."""
 
 MAX_BYTES = 1_000_000
-"""Of all files together."""
+"""Bytes of all files together."""
 
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """One file."""
+    """A file with policies."""
 
     name: str
-    """Its path in the folder."""
+    """The file's path in the folder."""
     shown: str
-    """Its path as people are told it."""
+    """The file's path as people see it."""
     content: bytes
 
 
 def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, ...]:
-    """Return the files in the order of their names, the shared ones first; hidden ones are those of editors.
+    """Return the files in the order of their names, the shared ones first. Hidden files belong to editors.
 
     Raises:
-        BrokenPolicies: The folder, that of the surface or a file cannot be read: what it forbids would be lost.
+        BrokenPolicies: A folder or a file cannot be read, so its `forbid` rules would be lost.
     """
     found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _policy_paths(there)]
     if len(found) > MAX_FILES:
@@ -71,7 +71,7 @@ def _is_policy_name(name: str) -> bool:
 
 def _read_file(path: Path, root: Path, most: int) -> PolicyFile:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for ever
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block for ever
             raise _unreadable_error(path, "it is no file")
         with path.open("rb") as file:
             content = file.read(most + 1)

@@ -1,4 +1,4 @@
-"""Names in a policy that nothing goes by: a tool, an agent, a tag or an argument that there is not protects nothing."""
+"""Finds unknown names in policies. A policy about an unknown tool, agent, tag or argument protects nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ _COMPARED_PATHS: dict[Path, str] = {
     ("context", "plan", "skills"): "skill",
     ("context", "plan", "tags"): "tag",
 }
-"""What the words are that a path is compared with; a source of taint is a tool, or a server's definitions."""
+"""The kind of name that a path is compared with. A source of taint is a tool, or a server's definitions."""
 _EQUALITY_OPERATORS = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
 _DELEGATE_PATH = ("context", "arguments", "agent")
-"""Of a delegation: the other agent."""
+"""The other agent of a delegation."""
 _OTHER_ACTIONS = {tool.name: tool.action for tool in LOOP_TOOLS.values() if tool.action != "tool_call"}
-"""Tools whose calls are actions of their own, and never the resource of one."""
+"""Tools whose calls are separate actions, and never the resource of an action."""
 
 
 _KINDS = ("Tool", "Agent", "Run")
@@ -37,19 +37,19 @@ _SCALARS = ("string", "integer", "number", "boolean", "null", "array")
 
 @dataclass(frozen=True)
 class PolicyVocabulary:
-    """What there is for policies to speak of."""
+    """The names that policies can use."""
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     agents: frozenset[str] = frozenset()
     unseen: tuple[str, ...] = ()
-    """Globs of tools that there may be, though nobody could look at them."""
+    """Globs of tools that may exist, but could not be listed."""
 
     def knows_tool(self, name: str) -> bool:
-        """Say whether there is, or may be, such a tool."""
+        """Return whether such a tool exists or may exist."""
         return name in self.tools or any(fnmatchcase(name, glob) for glob in self.unseen)
 
     def knows(self, kind: str, name: str) -> bool:
-        """Say whether there is, or may be, a tool, source of taint, skill, agent, tag or run of that name."""
+        """Return whether a tool, source of taint, skill, agent, tag or run of that name exists or may exist."""
         match kind:
             case "tool":
                 return self.knows_tool(name)
@@ -66,12 +66,12 @@ class PolicyVocabulary:
 
     @property
     def tags(self) -> set[str]:
-        """Of all tools."""
+        """Return the tags of all tools."""
         return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 
 def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
-    """Yield each name of a policy that is none."""
+    """Yield a problem for each unknown name in a policy."""
     said = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.says.tools or ())]
     skills = (*known.tools, *known.agents)
     every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
@@ -115,7 +115,7 @@ def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> 
 
 
 def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
-    """Return the tools whose arguments a policy may speak of; None where they cannot be known."""
+    """Return the tools whose arguments a policy can use, or None if they are unknown."""
     actions = _entity_ids(policy.node["action"], "Action")
     if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond", "plan"}:
         return [
@@ -128,7 +128,7 @@ def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequenc
 
 
 def _named_tools(policy: Node) -> list[str]:
-    """Return the tools that a policy narrows itself to: none that it names to leave it out."""
+    """Return the tools that a policy is limited to. Tools that it names to exclude them do not count."""
     when = [condition["body"] for condition in policy["conditions"] if condition["kind"] == "when"]
     if any("!" in node or "!=" in node for node in _nodes(when)):
         when = []
@@ -147,7 +147,7 @@ def _has_path(schema: Any, path: Path) -> bool:
 
 
 def _properties(schema: Any) -> dict[str, Any] | None:
-    """Return the attributes that a value may have, none for one that is no object; None where the schema is silent."""
+    """Return the attributes that a value may have (none unless it is an object), or None if the schema is open."""
     given = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
     if given.get("type") in _SCALARS:
         return {}
@@ -156,7 +156,7 @@ def _properties(schema: Any) -> dict[str, Any] | None:
 
 
 def _mentioned_names(policy: Node) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of all that scope and conditions name."""
+    """Yield kind and name of everything that scope and conditions name."""
     for scope in ("principal", "resource"):
         for kind in _KINDS:
             yield from ((kind.lower(), name) for name in _entity_ids(policy[scope], kind))
@@ -174,7 +174,7 @@ def _compared_literals(body: Any, path: Path) -> Iterator[str]:
 
 
 def _nodes(node: Any) -> Iterator[Node]:
-    """Yield every object within a node, itself first."""
+    """Yield the node and every object within it."""
     waiting: list[Any] = [node]
     while waiting:
         here = waiting.pop()
@@ -209,7 +209,7 @@ def _string_literals(node: Any) -> Iterable[str]:
 
 
 def _entity_ids(node: Any, kind: str) -> list[str]:
-    """Return the ids of entities of a type, wherever they stand in a node."""
+    """Return the ids of entities of a type, anywhere in a node."""
     return [found["id"] for found in _nodes(node) if found.get("type") == kind and isinstance(found.get("id"), str)]
 
 

@@ -1,4 +1,4 @@
-"""One policy of a Cedar file: parsed, checked against the schema, linted, and its annotations read."""
+"""Parses a policy of a Cedar file, checks it against the schema, lints it, and reads its annotations."""
 
 import json
 import re
@@ -48,7 +48,7 @@ _VALUES: dict[Path, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ConditionFinding:
-    """One finding; `words` stand in the policy where it is."""
+    """One finding. `words` are its text in the policy."""
 
     words: str
     problem: str
@@ -56,7 +56,7 @@ class ConditionFinding:
 
 
 def condition_findings(policy: Node) -> Iterator[ConditionFinding]:
-    """Yield what is wrong in the conditions of a policy."""
+    """Yield the errors in the conditions of a policy."""
     for condition in policy["conditions"]:
         yield from _node_findings(condition["body"])
 
@@ -123,7 +123,7 @@ _OPERATORS = frozenset({"==", "!=", "<=", ">=", "<", ">", ".", "+", "-", "*", "!
 
 @dataclass(frozen=True)
 class PolicyStatement:
-    """The text of one policy, and where it stands."""
+    """The text of one policy, and its place."""
 
     file: str
     line: int
@@ -135,14 +135,14 @@ class PolicyStatement:
         return f"{self.file}:{self.line}"
 
     def place_of(self, words: str) -> str:
-        """Return the place of the first line that holds these words, else of the policy."""
+        """Return the place of the first line with these words, or else of the policy."""
         lines = self.text.split("\n")
         found = next((number for number, line in enumerate(lines) if words in line), 0)
         return f"{self.file}:{self.line + found}"
 
 
 class _BracketGroup:
-    """What stands between two brackets, as far as it was read."""
+    """The content between two brackets, as far as it was read."""
 
     def __init__(self, opening: str = "") -> None:
         self.opening = opening
@@ -150,7 +150,7 @@ class _BracketGroup:
         self._joined = self._deepest = self._operators = self._below = 0
 
     def add(self, token: str) -> None:
-        """Count a token that is no bracket."""
+        """Count a token other than a bracket."""
         if token in _OPERATORS:
             self._operators += 1
         elif token in _JOINING_TOKENS:
@@ -162,13 +162,13 @@ class _BracketGroup:
             self._end_operand()
 
     def add_group(self, inner: "_BracketGroup") -> None:
-        """Count a group that was closed; `a["b"]["c"]` nests although no bracket stands in another."""
+        """Count a closed group. `a["b"]["c"]` nests although no bracket is within another."""
         inner.end_item()
         self._operators += inner.opening == "["
         self._below = max(self._below, inner.depth + 1)
 
     def end_item(self) -> None:
-        """Count one of several expressions: they do not nest in each other."""
+        """Count one of several expressions, which do not nest in each other."""
         self._end_operand()
         self.depth = max(self.depth, self._joined + self._deepest)
         self._joined = self._deepest = 0
@@ -179,7 +179,7 @@ class _BracketGroup:
 
 
 def nesting_depth(text: str) -> int:
-    """Return how deeply the expressions of a policy may nest: no less than its parser would find.
+    """Return an upper bound for the nesting of a policy's expressions, as its parser would find it.
 
     A chain nests as well: `a || b || c` is `(a || b) || c`.
     """
@@ -204,7 +204,7 @@ def _close_group(open_groups: list[_BracketGroup]) -> None:
 
 
 def split_statements(text: str, file: str) -> Iterator[PolicyStatement]:
-    """Yield the policies; what stands behind the last `;` is one, too, so that it is not lost."""
+    """Yield the policies. Text after the last `;` counts as one too, so that it is not lost."""
     begin: int | None = None
     line, counted = 1, 0
     for piece in _PIECE.finditer(text):
@@ -238,7 +238,7 @@ class Annotations:
 
 
 class BadAnnotation(ValueError):
-    """An annotation that says nothing orga could follow. `name` is its own."""
+    """An annotation that orga cannot use. `name` is the annotation's name."""
 
     def __init__(self, name: str, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -247,15 +247,15 @@ class BadAnnotation(ValueError):
 
 
 def parse_annotations(given: Mapping[str, str | None], effect: str, action: str) -> Annotations:
-    """Return what the annotations of a policy say.
+    """Return the meaning of a policy's annotations.
 
     Args:
-        given: As Cedar reads them; None stands for one without a value.
+        given: The annotations as Cedar reads them. None means an annotation without a value.
         effect: `permit` or `forbid`.
-        action: The only action that the policy is about; empty when it is about more.
+        action: The policy's only action. Empty if it has several.
 
     Raises:
-        BadAnnotation: One that is unknown or cannot stand here: a misspelled `@approval` would let the call through.
+        BadAnnotation: An annotation is unknown or not allowed here. A misspelled `@approval` would allow the call.
     """
     for name in given:
         if name not in KNOWN_ANNOTATIONS:
@@ -302,18 +302,18 @@ def _listed_names(text: str) -> tuple[str, ...]:
 
 
 MAX_BYTES = 30_000
-"""Of one policy: the validator's work can grow with the square of it."""
+"""Bytes of one policy. The validator's work can grow with their square."""
 
 MAX_DEPTH = 50
-"""Of brackets and operators. Cedar reads back no policy deeper than 60, and its parser crashes at some 300."""
+"""Nesting of brackets and operators. Cedar cannot read back more than 60, and its parser crashes at some 300."""
 
 
 @dataclass(frozen=True)
 class CedarPolicy:
-    """A policy that can be used."""
+    """A valid policy."""
 
     policy_id: str
-    """Its `@id`, else `file:line`."""
+    """The policy's `@id`, or else `file:line`."""
     statement: PolicyStatement
     node: Node
     """Cedar's JSON form."""
@@ -323,10 +323,10 @@ class CedarPolicy:
 
 
 def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
-    """Return the policy; None for one that is inactive, which is only parsed.
+    """Return the policy. An inactive one is only parsed, and returns None.
 
     Raises:
-        BrokenPolicies: It cannot be parsed or does not fit the schema, with each reason.
+        BrokenPolicies: It cannot be parsed or does not fit the schema. The error has all reasons.
     """
     if problem := _size_problem(statement):
         raise BrokenPolicies([problem])
@@ -346,7 +346,7 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
 
 
 def _size_problem(statement: PolicyStatement) -> Problem | None:
-    """Return why a policy is not parsed at all, or None."""
+    """Return why a policy is too large to be parsed, or None."""
     if (size := len(statement.text.encode())) > MAX_BYTES:
         problem = f"it has {size:,} bytes; at most {MAX_BYTES:,} are allowed in one policy"
         return Problem(statement.place, problem, "split it into several policies")
@@ -371,8 +371,8 @@ def _policy_node(statement: PolicyStatement) -> Node:
 
 
 def _error_line(statement: PolicyStatement) -> int:
-    """Return the first line that the parser stumbles over: until it, more text was all that it missed."""
-    lines = statement.text.split("\n")  # other line ends may lie in comments, where brackets do not count
+    """Return the first line that the parser rejects: the text before it is only incomplete."""
+    lines = statement.text.split("\n")  # other line ends may be in comments, where brackets do not count
 
     def is_wrong(number: int) -> bool:
         try:

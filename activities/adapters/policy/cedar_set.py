@@ -1,4 +1,4 @@
-"""A compiled set of Cedar policies: one broken policy refuses them all."""
+"""A compiled set of Cedar policies. One broken policy makes the whole set invalid."""
 
 import json
 import time
@@ -14,28 +14,28 @@ from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem
 
 MAX_READ_S = 10.0
-"""Of processor time for all policies; a thousand ordinary ones take half a second."""
+"""Seconds of processor time for all policies. A thousand ordinary ones take half a second."""
 
 
 @dataclass(frozen=True)
 class CedarSet:
-    """Policies that a request can be put to."""
+    """Policies that can judge a request."""
 
     policies: Mapping[str, CedarPolicy]
-    """By id, in the order of the files."""
+    """Policies by id, in the order of the files."""
     version: str
     all_of_them: cedarpy.PolicySet
     without_liftable: cedarpy.PolicySet
-    """Without what a person may lift: forbids that have `@approval`."""
+    """The policies without those that a person may lift: forbids with `@approval`."""
     wanted: WantedValue
-    """The arguments and trusted facts that some policy names: no others are handed over."""
+    """The arguments and trusted facts that any policy names. No others are passed to Cedar."""
 
 
 def compiled(files: tuple[PolicyFile, ...]) -> CedarSet:
-    """Return the set.
+    """Return the compiled set.
 
     Raises:
-        BrokenPolicies: With every problem of every file.
+        BrokenPolicies: The error has all problems of all files.
     """
     policies, problems = read_policies(files)
     if problems:
@@ -50,7 +50,7 @@ def compiled(files: tuple[PolicyFile, ...]) -> CedarSet:
 
 
 def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], list[Problem]]:
-    """Return the active policies and all that is wrong."""
+    """Return the active policies and all problems."""
     policies: list[CedarPolicy] = []
     problems: list[Problem] = []
     until = time.thread_time() + MAX_READ_S
@@ -74,7 +74,7 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
 
 
 def is_liftable(policy: CedarPolicy) -> bool:
-    """Tell whether a person may lift what the policy forbids."""
+    """Return whether a person may lift the policy's prohibition."""
     return policy.is_forbid and policy.says.approval is not None
 
 

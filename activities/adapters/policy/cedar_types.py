@@ -1,4 +1,4 @@
-"""Infers the types of arguments and facts from how policies use them, and writes the Cedar schema from that."""
+"""Infers the types of arguments and facts from their use in policies, and writes the Cedar schema from that."""
 
 import json
 import re
@@ -13,11 +13,11 @@ Node = dict[str, Any]
 Path = tuple[str, ...]
 
 OPEN_ATTRIBUTES = ("arguments", "trusted")
-"""Attributes of the context whose own attributes the policies decide."""
+"""Attributes of the context whose own attributes depend on the policies."""
 
 
 def expression_path(node: Any) -> Path:
-    """Return the variable and the attributes that an expression names; nothing for any other expression."""
+    """Return the variable and the attributes that an expression names, or () for another expression."""
     attributes: list[str] = []
     while True:
         match node:
@@ -31,12 +31,12 @@ def expression_path(node: Any) -> Path:
 
 
 def is_open_path(path: Path) -> bool:
-    """Tell whether a path leads to what a call or a run brings along."""
+    """Return whether a path leads to arguments of a call or trusted facts of a run."""
     return path[:1] == ("context",) and path[1:2] != () and path[1] in OPEN_ATTRIBUTES
 
 
 def operands(node: Any) -> tuple[str, list[Any]]:
-    """Return an operator and the expressions that it works on, in order."""
+    """Return an operator and its operands, in order."""
     if not isinstance(node, dict) or len(cast("Node", node)) != 1:
         return "", []
     ((operator, inner),) = cast("Node", node).items()
@@ -51,7 +51,7 @@ def operands(node: Any) -> tuple[str, list[Any]]:
 
 
 Types = dict[Path, str]
-"""By path below the context, `("arguments", "path")`; the empty text where a policy only asks whether it is there."""
+"""Types by path below the context, `("arguments", "path")`. "" means that policies only test if it exists."""
 
 _LONG = ("<", "<=", ">", ">=", "+", "-", "*", "neg")
 _DECIMAL = ("lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual")
@@ -62,7 +62,7 @@ _OPERAND_TYPES = {
     **dict.fromkeys(("like", "hasTag", "getTag"), "String"),
     "isEmpty": "Set<String>",
 }
-"""Operators that ask the same of every operand."""
+"""Operators that require the same type of every operand."""
 
 _SUM_OPERATORS = {"+", "-", "*", "neg"}
 _BOOLEAN_OPERATORS = {"==", "!=", "in", "is", "has", "contains", "containsAll", "containsAny", *_OPERAND_TYPES} - {
@@ -75,11 +75,11 @@ _KNOWN_TYPES: dict[Path, str] = {
     ("taint",): "Set<String>",
     ("left", "cost_usd"): "decimal",
 }
-"""What the schema says of the context's own attributes, as far as arguments are compared with them."""
+"""Types in the schema of the context's own attributes that arguments can be compared with."""
 
 
 def inferred_types(policy: Node) -> Types:
-    """Return every attribute of arguments and trusted facts that a policy names, with its type."""
+    """Return the attributes of arguments and trusted facts that a policy names, with their types."""
     found: Types = {}
     for condition in policy["conditions"]:
         _collect_types(condition["body"], "Bool", found)
@@ -87,7 +87,7 @@ def inferred_types(policy: Node) -> Types:
 
 
 def record_type(types: Mapping[Path, str], root: str) -> str:
-    """Return the Cedar type of `arguments` or `trusted`: a record whose attributes are all optional."""
+    """Return the Cedar type of `arguments` or `trusted`: a record with optional attributes only."""
     return _nested_record_type({path[1:]: kind for path, kind in types.items() if path[0] == root and path[1:]})
 
 
@@ -121,7 +121,7 @@ def _collect_types(node: Any, wanted: str, found: Types) -> None:
 
 
 def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
-    """Return the types that an operator asks of its operands."""
+    """Return the types that an operator requires of its operands."""
     kinds = [_expression_type(part) for part in inner]
     match operator:
         case "==" | "!=":
@@ -143,7 +143,7 @@ def _common_type(operator: str, kinds: list[str]) -> str:
 
 
 def _expression_type(node: Any) -> str:
-    """Return the type of an expression, where it stands by itself."""
+    """Return the type of an expression without its context."""
     operator, inner = operands(node)
     match operator:
         case "Value":
@@ -187,7 +187,7 @@ _QUOTED = re.compile(r"`(?:[^`]*[.\"])?(\w+)\"?`")
 
 
 def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield what does not fit the schema: a word to find it by, the problem, the remedy."""
+    """Yield each misfit with the schema: a word that locates it, the problem, the remedy."""
     schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {record_type(types, 'arguments')};")
     schema = schema.replace("type Trusted = {};", f"type Trusted = {record_type(types, 'trusted')};")
     found = cedarpy.validate_policies(policy, _parsed_schema(schema))  # pyright: ignore[reportUnknownMemberType]

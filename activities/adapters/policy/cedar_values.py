@@ -1,4 +1,4 @@
-"""JSON values as Cedar's: only what some policy names is handed over, and what Cedar cannot hold is refused."""
+"""Converts JSON values to Cedar's. Only values that a policy names are passed on; those without a form are refused."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,23 +12,23 @@ MAX_LONG = 2**63 - 1
 MAX_DECIMAL = Decimal("922337203685477.5807")
 DECIMAL_STEP = Decimal("0.0001")
 RESERVED_KEYS = ("__entity", "__extn", "__expr")
-"""Keys that Cedar's JSON takes for something else than data."""
+"""Keys that are no data in Cedar's JSON."""
 
 
 class UnrepresentableValue(ValueError):
-    """A value that Cedar has no form for: a policy that names it can neither allow nor forbid."""
+    """Cedar has no form for a value, so a policy that names it can neither allow nor forbid."""
 
 
 @dataclass(frozen=True)
 class WantedValue:
-    """The part of a value that policies name."""
+    """The parts of a value that policies name."""
 
     parts: Mapping[str, "WantedValue"] = field(default_factory=dict[str, "WantedValue"])
     is_whole: bool = False
-    """Whether some policy looks at all of it. Without parts, too, they only ask whether it is there."""
+    """True if a policy uses the whole value. If it is False and there are no parts, policies only test if it exists."""
 
     def at(self, name: str) -> "WantedValue":
-        """Return what is wanted of an attribute."""
+        """Return the wanted parts of an attribute."""
         return self.parts.get(name, _NOTHING)
 
 
@@ -36,7 +36,7 @@ _NOTHING = WantedValue()
 
 
 def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
-    """Return what these paths name; one without a type is only asked whether it is there."""
+    """Return the parts that these paths name. A path without a type is only tested for existence."""
     below: dict[str, list[tuple[Path, str]]] = {}
     is_whole = False
     for path, kind in types:
@@ -48,16 +48,16 @@ def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
 
 
 def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, place: str) -> dict[str, Any]:
-    """Return the wanted attributes of an object as a Cedar record; null stands for none.
+    """Return the wanted attributes of an object as a Cedar record. null means a missing attribute.
 
     Args:
-        value: JSON.
-        want: What policies name of it.
-        schema: JSON Schema of the object, as far as there is one: a `number` becomes a decimal, whatever it looks like.
-        place: What to call it in an error.
+        value: The object.
+        want: The parts that policies name.
+        schema: JSON Schema of the object, if there is one. A `number` always becomes a decimal.
+        place: The object's name in errors.
 
     Raises:
-        Unrepresentable: Naming the place and the reason.
+        UnrepresentableValue: The text names the place and the reason.
     """
     given = {name: value[name] for name in want.parts if value.get(name) is not None}
     return {
@@ -78,7 +78,7 @@ def cedar_value(value: Any, schema: Any = None, place: str = "value", depth: int
     """Return a value in Cedar's JSON: text, truth, whole numbers, decimals, sets, records.
 
     Raises:
-        Unrepresentable: Naming the place and the reason.
+        UnrepresentableValue: The text names the place and the reason.
     """
     if depth > MAX_DEPTH:
         raise UnrepresentableValue(f"{place} is nested deeper than {MAX_DEPTH}")
@@ -97,10 +97,10 @@ def cedar_value(value: Any, schema: Any = None, place: str = "value", depth: int
 
 
 def cedar_decimal(value: float, place: str, *, is_rounded: bool = False) -> dict[str, Any]:
-    """Return a Cedar decimal, which has four places; with `is_rounded` more of them are dropped towards zero.
+    """Return a Cedar decimal, which has four places. `is_rounded` rounds further places towards zero.
 
     Raises:
-        Unrepresentable: Too large, or more places.
+        UnrepresentableValue: It is too large, or has more places.
     """
     try:
         exact = Decimal(str(value))

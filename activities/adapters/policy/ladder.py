@@ -1,4 +1,4 @@
-"""Chooses the policy engine: the one asked for, else Cedar files, else OPA, else the default that lists tools."""
+"""Chooses the policy engine: the configured one, or else Cedar files, or else OPA, or else the list of tools."""
 
 import logging
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllowAll:
-    """Allows every proposal, and says so loudly when it is set up."""
+    """Allows every proposal, and logs a warning about it at the start."""
 
     is_embedded = True
 
@@ -29,9 +29,9 @@ class AllowAll:
 
 
 class ListedTools:
-    """Fails closed: a call of a tool that is not listed is denied, one whose options say so needs a person's yes.
+    """Denies a call of a tool that is not listed. A tool's options can require a person's approval.
 
-    Final answers are allowed, and so are plans: each of their steps is a call yet.
+    Final answers are allowed. Plans are too, because each of their steps will be judged as a call.
     """
 
     is_embedded = True
@@ -55,7 +55,7 @@ EngineName = Literal["cedar", "opa", "default", "allow"]
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """What the configuration says about policies."""
+    """The settings of policies in the configuration."""
 
     engine: EngineName | None = None
     folder: Path | None = None
@@ -68,7 +68,7 @@ class PolicySettings:
 
 
 def engine_name(settings: PolicySettings) -> EngineName:
-    """Return the engine that decides."""
+    """Return the name of the engine that decides."""
     if settings.engine is not None:
         return settings.engine
     if settings.folder is not None:
@@ -77,10 +77,10 @@ def engine_name(settings: PolicySettings) -> EngineName:
 
 
 def policy_engine(settings: PolicySettings) -> PolicyEngine:
-    """Return the engine, ready to judge.
+    """Create the engine.
 
     Raises:
-        ValueError: It cannot be had; the text says why. Nothing else takes its place.
+        ValueError: It cannot be created. The text states the reason. No other engine replaces it.
     """
     match engine_name(settings):
         case "cedar":
@@ -94,12 +94,12 @@ def policy_engine(settings: PolicySettings) -> PolicyEngine:
 
 
 def gate_execution(engine: PolicyEngine) -> Literal["local", "activity"]:
-    """Return how the gate runs: a server is asked in an activity of its own, all else within the workflow task."""
+    """Return how the gate runs: as a local activity, or as an ordinary one if the engine asks a server."""
     return "local" if engine.is_embedded else "activity"
 
 
 def policy_version(engine: PolicyEngine) -> str:
-    """Return the version of the rules that judge now; "" where the engine has none, or a server has them."""
+    """Return the version of the current rules, or "" if the engine has none, or a server has them."""
     return engine.version if isinstance(engine, CedarPolicies | OpaWasm) else ""
 
 

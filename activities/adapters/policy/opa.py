@@ -1,4 +1,4 @@
-"""The OPA engine, over HTTP or compiled to WebAssembly. Without an answer everything is denied."""
+"""The OPA engine, over HTTP or compiled to WebAssembly. Without an answer, everything is denied."""
 
 import asyncio
 import io
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def opa_input(proposal: Proposal) -> dict[str, Any]:
-    """Return the document. What does not apply is null.
+    """Return the input document. Fields that do not apply are null.
 
-    An approval that nobody gave is absent, so that `not input.approved_by` holds.
+    Without an approval, `approved_by` is absent, so that `not input.approved_by` holds.
     """
     call, spec = proposal.call, proposal.spec
     action = proposal_action(proposal)
@@ -63,23 +63,23 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
 
 
 class OpaAnswer(CheckedInput):
-    """The document of a rule that says more than true or false. Unknown keys are refused: misspellings."""
+    """The document of a rule with more than true or false. Unknown keys are refused, because they are misspellings."""
 
     decision: Literal["allow", "deny", "modify", "require_approval"]
     reason: str = ""
     arguments: dict[str, Any] | None = None
-    """Of `modify`: the arguments to use, all of them."""
+    """All arguments to use, for `modify`."""
     approvers: tuple[str, ...] = ()
-    """Of `require_approval`; empty: anyone who may send updates to the run."""
+    """Approvers, for `require_approval`. Empty means anyone who may send updates to the run."""
     expires_s: float = Field(default=86_400.0, gt=0)
     tools: tuple[str, ...] | None = None
-    """Of an allowed delegation: the most that the other agent may use."""
+    """The most tools that the other agent may use, for an allowed delegation."""
     policies: tuple[str, ...] = ()
     version: str = ""
 
 
 def parse_opa_result(result: Any, version: str) -> EngineVerdict:
-    """Return the judgement that a result stands for; the version that it names wins over `version`."""
+    """Return the judgement of a result. A version in the result wins over `version`."""
     if isinstance(result, bool):
         return EngineVerdict(allowed=result, reason="" if result else "denied by OPA", version=version)
     try:
@@ -106,12 +106,12 @@ def parse_opa_result(result: Any, version: str) -> EngineVerdict:
 
 
 def undefined_denial(path: str, version: str) -> EngineVerdict:
-    """Return the denial that stands for no answer at all."""
+    """Return the denial for a missing answer."""
     return EngineVerdict(allowed=False, reason=f"OPA has no decision at {path} for this", version=version)
 
 
 def _stray_fields(answer: OpaAnswer) -> str:
-    """Return what belongs to another decision: whoever wrote it did not mean the call to run just as it is."""
+    """Return fields that belong to another decision. Their author did not want the call to run unchanged."""
     if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
         return "arguments"
     if answer.decision not in {"allow", "modify"}:
@@ -126,15 +126,15 @@ def _approval_terms(answer: OpaAnswer) -> ApprovalTerms:
 ATTEMPTS = 3
 MAX_ANSWER_BYTES = 1_000_000
 RETRY_PAUSE_S = 0.1
-"""Before the second attempt; doubled before the third."""
+"""Seconds before the second attempt, doubled before the third."""
 
 
 class OpaUnreachable(Exception):
-    """No answer that could be read, and another attempt may bring one."""
+    """There was no readable answer, but another attempt may get one."""
 
 
 class OpaServer:
-    """Asks `POST /v1/data/<path>` of a server."""
+    """Sends `POST /v1/data/<path>` to a server."""
 
     is_embedded = False
 
@@ -147,14 +147,14 @@ class OpaServer:
         timeout_s: float = 3.0,
         transport: http.AsyncBaseTransport | None = None,
     ) -> None:
-        """Prepare requests; none is made yet.
+        """Prepare requests. None is sent yet.
 
         Args:
-            url: Of the server, without `/v1`.
-            path: Of the rule: `orga/decision` for `decision` of package `orga`.
-            token: Sent as a bearer token.
-            timeout_s: For all attempts at one decision together.
-            transport: In place of the network.
+            url: The server's address, without `/v1`.
+            path: The rule's path: `orga/decision` for `decision` of package `orga`.
+            token: The bearer token.
+            timeout_s: Seconds for all attempts at one decision together.
+            transport: Replaces the network, for tests.
         """
         self._url = f"{url.rstrip('/')}/v1/data/{path.strip('/')}"
         self._path = path
@@ -165,7 +165,7 @@ class OpaServer:
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
-        """Return the decision of the server."""
+        """Return the server's decision."""
         try:
             body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
             async with asyncio.timeout(self._timeout_s):
@@ -206,15 +206,15 @@ class OpaServer:
                 if response.status_code != 200:
                     return _deny_result(f"OPA refused the question: status {response.status_code}")
                 content, is_cut = await bounded_body(response, MAX_ANSWER_BYTES)
-        except ToolError as error:  # its encoding is none, or damaged
+        except ToolError as error:  # the body's encoding is unknown, or its content is damaged
             raise OpaUnreachable(error_text(error)) from error
         except (http.TransportError, http.DecodingError) as error:
             raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
         if is_cut:
             return _deny_result(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
-            said = self._secrets.hidden(content.decode())  # a policy can see its headers
-            return json.loads(said, object_pairs_hook=unique_keys_object)
+            text = self._secrets.hidden(content.decode())  # a policy can see the request's headers
+            return json.loads(text, object_pairs_hook=unique_keys_object)
         except (ValueError, RecursionError):
             return None
 
@@ -228,7 +228,7 @@ def _denial(reason: str) -> EngineVerdict:
 
 
 def _bundle_revisions(answer: dict[str, Any]) -> str:
-    """Return the revisions of the server's bundles, where it has any that are named."""
+    """Return the revisions of the server's bundles that have one."""
     match answer.get("provenance"):
         case {"bundles": dict(bundles)}:  # pyright: ignore[reportUnknownVariableType]
             found = [_bundle_revision(bundle) for bundle in cast("dict[str, Any]", bundles).values()]
@@ -248,12 +248,12 @@ def _bundle_revision(bundle: Any) -> str:
 EVALUATION_S = 2.0
 MAX_INPUT_BYTES = 8_000_000
 MAX_FILE_BYTES = 50_000_000
-"""Of the file, and of what it unpacks to: `data.json` is copied into each instance."""
+"""Bytes of the file, and of its unpacked content, because `data.json` is copied into each instance."""
 VERSION_CHARS = 12
 
 
 class OpaWasm:
-    """Evaluates one rule of a compiled policy. It is read once: a new one needs a new worker."""
+    """Evaluates one rule of a compiled policy. The file is read once, so a new one needs a new worker."""
 
     is_embedded = True
 
@@ -261,8 +261,8 @@ class OpaWasm:
         """Read the bundle (`.tar.gz`) or the bare module (`.wasm`).
 
         Args:
-            file: What `opa build -t wasm -e <path>` wrote.
-            path: Of the rule, an entrypoint: `orga/decision`.
+            file: The output of `opa build -t wasm -e <path>`.
+            path: The rule's path, an entrypoint: `orga/decision`.
 
         Raises:
             ValueError: The file or the entrypoint cannot be used, or the extra `opa-wasm` is not installed.

@@ -1,4 +1,4 @@
-"""What is wrong with a set of policies: where, what, and how to mend it."""
+"""The problems of a set of policies: place, error and remedy of each."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from orga.activities.adapters.problem import Problem
 from orga.workflows.types.text import similar_name_hint
 
 MAX_PROBLEMS_SHOWN = 20
-"""Problems in one message: every held call would repeat them all."""
+"""Problems in one message, because every waiting call repeats the message."""
 
 
 class BrokenPolicies(ValueError):
-    """A set that cannot be used: one broken policy refuses them all, since it may be the one that forbids."""
+    """A set of policies cannot be used. One broken policy makes all invalid, because it may be the one that forbids."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         more = len(problems) - MAX_PROBLEMS_SHOWN
@@ -20,5 +20,5 @@ class BrokenPolicies(ValueError):
 
 
 def nearest_name_remedy(name: str, known: Sequence[str]) -> str:
-    """Return the remedy for a name that is none of the known ones."""
+    """Return the remedy for an unknown name."""
     return f"{similar_name_hint(name, known)}known: {', '.join(known)}"

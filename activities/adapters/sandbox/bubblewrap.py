@@ -1,6 +1,6 @@
-"""A command in namespaces of its own, by bubblewrap: what it may see, and whether this machine can do that.
+"""Isolates a command with bubblewrap in its own namespaces, and checks if this machine can do that.
 
-It sees no process, socket or network of the host, and its files read-only; what is commonly private is not there.
+The command sees no process, socket or network of the host, and files only read-only. Commonly private files are absent.
 """
 
 import logging
@@ -15,10 +15,10 @@ from orga.workflows.types.tool_calls.sandbox import Isolation
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _HIDDEN_FOLDERS = ("/tmp", "/var/tmp", "/run", "/home", "/root")
-"""With sockets of services: who may open them is not kept from the network."""
+"""Folders with private files or with sockets of services, which would give access to the network."""
 _ISOLATION_FLAGS = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _PROC_MOUNT = ("--proc", "/proc", "--remount-ro", "/proc")
-"""Read-only: root, though without capabilities, may else set what the kernel runs when any program crashes."""
+"""Read-only. Otherwise root, even without capabilities, could set the program that the kernel runs after a crash."""
 _READ_ONLY_MOUNTS = ("--ro-bind", "/", "/", "--dev", "/dev", *_PROC_MOUNT)
 _RESOLVER_FILE = Path("/etc/resolv.conf")
 _CHECK_TIMEOUT_S = 20
@@ -28,7 +28,7 @@ _NO_ISOLATION_HINT = 'or set isolation = "none", which limits commands but hides
 def bubblewrap_argv(
     argv: Sequence[str], *, writable: Path, folder: Path, network: bool, kept: Sequence[Path] = ()
 ) -> list[str]:
-    """Return the command line that runs `argv` in `folder` with nothing but `writable` to write to, and `kept` not.
+    """Return the command line that runs `argv` in `folder`. It can write only to `writable`, without `kept` in it.
 
     Raises:
         ValueError: Bubblewrap is not installed.
@@ -41,17 +41,17 @@ def bubblewrap_argv(
 
 
 def check_writable(writable: Path) -> None:
-    """See to it that the whole file system is not what can be written to: its folders need not be looked through then.
+    """Refuse the whole file system as the writable folder, because its folders cannot be searched for rules.
 
     Raises:
-        ValueError: It would be.
+        ValueError: The folder is the root of the file system.
     """
     if writable == Path(writable.root):
         raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
 
 
 def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
-    """Show what can be written without what cannot; folders between are mounted, too, so that none is moved away."""
+    """Return mounts of the writable folder and its read-only parts, and of folders between, so none can be moved."""
     if any(folder.is_relative_to(path) for path in kept):
         return ["--ro-bind", str(folder), str(folder)]
     between = {above for path in kept for above in path.parents if above.is_relative_to(folder)}
@@ -60,10 +60,10 @@ def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
 
 
 def check_bubblewrap() -> None:
-    """Try it.
+    """Try bubblewrap.
 
     Raises:
-        ValueError: It cannot be used here; with the remedy.
+        ValueError: It cannot be used here. The text states the remedy.
     """
     if sys.platform != "linux":
         raise ValueError(f"bubblewrap needs Linux; run the worker there, {_NO_ISOLATION_HINT}")
@@ -89,7 +89,7 @@ def _bubblewrap_path() -> str:
 
 
 def _visible_file_mounts(path: str) -> list[str]:
-    """Show a file although its folder is hidden."""
+    """Return mounts that show a file although its folder is hidden."""
     is_hidden = any(Path(path).is_relative_to(folder) for folder in _HIDDEN_FOLDERS)
     return ["--ro-bind-try", path, path] if is_hidden else []
 
@@ -103,10 +103,10 @@ _NOT_LINUX_WARNING = (
 
 
 def check_isolation(isolation: Isolation) -> None:
-    """Find out before the first call; warn where less can be done than on Linux.
+    """Check the isolation before the first call, and log a warning if this system can do less than Linux.
 
     Raises:
-        ValueError: With the remedy.
+        ValueError: It is not possible here. The text states the remedy.
     """
     if isolation == "bubblewrap":
         check_bubblewrap()

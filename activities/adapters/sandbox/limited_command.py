@@ -1,4 +1,4 @@
-"""Runs a command with limits, in an environment and a process tree of its own that end with the call."""
+"""Runs a command with limits, in its own environment and its own process tree, which end with the call."""
 
 import asyncio
 import logging
@@ -36,24 +36,24 @@ _MAX_UNDONE_SHOWN = 5
 
 @dataclass(frozen=True)
 class CommandResult:
-    """Either `exit_code` or `signal` is set; of what timed out, how it took being ended."""
+    """The end of a command. Either `exit_code` or `signal` is set. After a timeout, they show how it was ended."""
 
     exit_code: int | None
     signal: str | None
-    """Its name, as in `SIGKILL`."""
+    """Name of the signal, as in `SIGKILL`."""
     stdout: bytes
     stderr: bytes
     truncated: bool
-    """An output was longer than what was kept."""
+    """True if an output was longer than its kept part."""
     limit: str | None
-    """The field of `Limits` that ended it, as far as can be known."""
+    """The field of `SandboxLimits` that ended the command, as far as it is known."""
     timed_out: bool
     undone: tuple[str, ...] = ()
-    """What it did to files that no agent may change or make, and how that was undone."""
+    """Changes to files that no agent may change or create, and how they were undone."""
 
     @property
     def warning(self) -> str:
-        """What the model reads of that, on a line of its own; empty if there is nothing."""
+        """A line for the model about undone changes, or "" without any."""
         if not self.undone:
             return ""
         shown = "; ".join(self.undone[:_MAX_UNDONE_SHOWN])
@@ -62,27 +62,27 @@ class CommandResult:
 
 
 GRACE_S = 2.0
-"""From SIGTERM to SIGKILL."""
+"""Seconds from SIGTERM to SIGKILL."""
 _END_TIMEOUT_S = GRACE_S + 1.8
-"""Once it is told to end; a run waits little longer for a call that was cancelled."""
+"""Seconds after the order to end. A run waits only a little longer for a cancelled call."""
 _SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
 
 
 @dataclass(frozen=True)
 class SupervisorReport:
-    """How a command ended."""
+    """The supervisor's report about the end of a command."""
 
     came: str
-    """What ended it: its own `end`, an `order`, or too many `processes`."""
+    """The cause: its own `end`, an `order`, or too many `processes`."""
     code: int | None
-    """Negative for a signal; None where it did not end."""
+    """The exit code, or a negative signal number. None if the command did not end."""
     cpu_s: float
 
 
 async def run_supervised(
     order: bytes, streams: ProcessStreams, *, cwd: Path, stdin: bytes, timeout_s: float
 ) -> SupervisorReport | None:
-    """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
+    """Return the report, or None if the supervisor ended without one. Timeout and cancellation end the command."""
     async with process_channel() as channel:
         process = await _start(channel.theirs, streams, cwd, stdin)
         report = asyncio.create_task(_read_report(channel.reader))
@@ -149,16 +149,16 @@ _LIMIT_MESSAGES = {
     "open_files": (b"Too many open files",),
     "file_bytes": (b"File too large",),
 }
-"""The kernel only refuses these; the program may say so, and go on."""
+"""Messages by limit. The kernel only refuses these resources, so a program may report it and go on."""
 _SHELL_SIGNAL_BASE = 128
-"""A shell's exit code is this and the signal that ended its last command."""
+"""A shell's exit code is this plus the signal that ended its last command."""
 _SHELL_CODES = {_SHELL_SIGNAL_BASE + 24: "SIGXCPU", _SHELL_SIGNAL_BASE + 25: "SIGXFSZ"}
 
 
 def limit_reached(
     exit_code: int | None, signal: str | None, cpu_s: float, said: bytes, limits: SandboxLimits
 ) -> str | None:
-    """Return the field of `limits`; `cpu_s` is what the command used, `said` its error output."""
+    """Return the field of `limits` that was reached. `cpu_s` is the used processor time, `said` the error output."""
     name = _LIMIT_OF_SIGNAL.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
     if name is None and signal == "SIGKILL" and limits.cpu_s is not None and cpu_s >= limits.cpu_s:
         name = "cpu_s"
@@ -178,10 +178,11 @@ _GIT_ENVIRONMENT = {
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
     "GIT_CONFIG_VALUE_0": "explicit",
 }
-"""Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a repository, and runs what its config names: a
-file tool could write one. Only `.git`, which no tool writes, is one then, and what `--git-dir` names."""
+"""Settings against fake repositories. Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a
+repository, and runs programs of its config, so a file tool could write one. With these settings only `.git`, which no
+tool writes, and the folder of `--git-dir` count."""
 _BWRAP_SIGNAL_BASE = 128
-"""Bubblewrap's exit code is this and the signal that ended its command."""
+"""Bubblewrap's exit code is this plus the signal that ended its command."""
 _DEFAULT_LIMITS = SandboxLimits()
 _LOOKED_THROUGH_WITHIN_S = 30.0
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -205,19 +206,19 @@ async def run_sandboxed(
     writable: Path | None = None,
     rules: Rules = NO_RULES,
 ) -> CommandResult:
-    """Run a command in the existing folder `cwd` and return how it ended; whatever it started ends with it.
+    """Run a command in the existing folder `cwd` and return how it ended. All processes that it started end with it.
 
-    - `argv` is a program, absolute or a bare name found on PATH, and its arguments; no shell reads them.
-    - `env` is all that it gets, but for PATH, LANG, settings of git and Python, and HOME and TMPDIR, a folder that
-      lives as long as the call.
-    - `max_output_bytes` are kept of each output; `tail_bytes` of these are its last ones, after a mark, all others its
-      first ones. What is not kept is read all the same. `merged` puts both outputs into `stdout`, in order.
-    - With isolation only `writable` can be written to, by default `cwd`, but for `rules`, and there is a network only
-      with `network`. What has become a rule by the end of the command is renamed and reported.
+    - `argv` is a program, absolute or a bare name on PATH, and its arguments. There is no shell.
+    - `env` is its environment. PATH, LANG and settings of git and Python are added, and HOME and TMPDIR, a folder that
+      exists only during the call.
+    - `max_output_bytes` of each output are kept: its first bytes, and after a mark its last `tail_bytes`. The rest is
+      read and dropped. `merged` puts both outputs into `stdout`, in order.
+    - With isolation, only `writable` (by default `cwd`) is writable, except `rules`, and a network exists only with
+      `network`. Files that have become rules by the end of the command are renamed and reported.
 
     Raises:
-        ToolError: Kind CommandRefused: there is no such program, or no isolation here; CommandLost: nobody knows how
-            it ended, or what it made.
+        ToolError: Kind CommandRefused if there is no such program or no isolation here. Kind CommandLost if its end or
+            its changes are unknown.
     """
     async with _environment(env, isolation) as environment:
         command = [_program_path(argv[0], environment["PATH"]), *argv[1:]]
@@ -254,7 +255,7 @@ async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncG
 
 
 def _program_path(name: str, search_path: str) -> str:
-    """Return where it is: never a path that depends on where the worker was started."""
+    """Return the program's path, which never depends on the folder where the worker was started."""
     found = shutil.which(name, path=search_path)
     if found is None or not Path(found).is_absolute():
         raise ToolError(f"program {name[:80]!r} is not installed on {search_path}", kind="CommandRefused")
@@ -263,14 +264,14 @@ def _program_path(name: str, search_path: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _ProtectedFolder:
-    """The folder that an isolated command writes in, and the rules in it, which it must neither change nor make."""
+    """The folder that an isolated command writes to, and the rules in it, which it must not change or create."""
 
     folder: Path
     rules: Rules
     kept: Sequence[Path]
-    """What exists of the rules, without links: mounted read-only."""
+    """Existing rules without links, which are mounted read-only."""
     before: Mapping[Path, Path | None]
-    """What exists of them as it is spelled, with where links lead: these cannot be mounted."""
+    """Existing rules as spelled on disk, with the targets of links. Links cannot be mounted."""
     since_ns: int
 
     def wrapped(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
@@ -280,12 +281,12 @@ class _ProtectedFolder:
             raise ToolError(str(error), kind="CommandRefused") from error
 
     def undo(self) -> tuple[str, ...]:
-        """Rename what has become a rule, put back links that were rules, and return what was done.
+        """Rename files that have become rules, put back links that were rules, and return a text for each change.
 
-        It is renamed and not deleted, since a person may have made it meanwhile.
+        Files are renamed and not deleted, because a person may have created them meanwhile.
 
         Raises:
-            ToolError: Kind CommandLost: it cannot be found out, or cannot be undone.
+            ToolError: Kind CommandLost. The changes cannot be found or undone.
         """
         try:
             changed = sorted(path for path, leads in self.before.items() if leads and not _leads_to(path, leads))
@@ -307,11 +308,11 @@ class _ProtectedFolder:
     def _was_there(self, path: Path) -> bool:
         if path in self.before:
             return True
-        # Before the command nobody looked into what is generated.
+        # Generated folders were not searched before the command.
         return is_generated(path.relative_to(self.folder)) and path.lstat().st_ctime_ns < self.since_ns
 
     def _rename(self, path: Path) -> str:
-        """Rename a path, or a new link on its way; return what was done, "" if it is gone by now."""
+        """Rename a path, or a new link on its way. Return a text about it, or "" if it is gone by now."""
         here = self.folder
         for part in path.relative_to(self.folder).parts:
             here /= part
@@ -321,7 +322,7 @@ class _ProtectedFolder:
                 break
         parent, new = here.parent.resolve(), f"{here.name}.renamed-{secrets.token_hex(4)}"
         if not parent.is_relative_to(self.folder):
-            return ""  # no command can have written it
+            return ""  # no command can have written there
         with _open_subfolder(self.folder, parent) as opened:
             os.rename(here.name, new, src_dir_fd=opened, dst_dir_fd=opened)
         return f"{escaped_line(str(here.relative_to(self.folder)))} was renamed to {escaped_line(new)}"
@@ -335,7 +336,7 @@ class _ProtectedFolder:
 
 _open_folders: WeakSet[_ProtectedFolder] = WeakSet()
 _start_lock = threading.Lock()
-"""Nothing begins, and nothing counts as over, while the rules before a command are read."""
+"""While the rules before a command are read, no other command begins or counts as ended."""
 
 
 def _leads_to(link: Path, target: Path) -> bool:
@@ -358,7 +359,7 @@ def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
 def _begin_protection(folder: Path, rules: Rules) -> _ProtectedFolder:
     since_ns, present = time.time_ns(), rules.present(folder)
     before = present
-    for each in _open_folders:  # what that command has made is no rule, and what it has taken away is one
+    for each in _open_folders:  # files that a running command has created are no rules, but removed ones still are
         before = {path: leads for path, leads in before.items() if not path.is_relative_to(each.folder)}
         before |= {path: leads for path, leads in each.before.items() if path.is_relative_to(folder)}
         since_ns = min(since_ns, each.since_ns)
@@ -369,7 +370,7 @@ def _begin_protection(folder: Path, rules: Rules) -> _ProtectedFolder:
 
 @contextmanager
 def _open_subfolder(folder: Path, place: Path) -> Generator[int]:
-    """Open a folder in another to write in it, without following a link that was put in its way."""
+    """Open a subfolder for writing without following links, which may have been put in its way."""
     current = os.open(folder, _FOLDER_FLAGS)
     try:
         for part in place.relative_to(folder).parts:
@@ -383,7 +384,7 @@ def _open_subfolder(folder: Path, place: Path) -> Generator[int]:
 
 
 def _make_missing(rules: Rules, writable: Path) -> None:
-    """Make the folders of rules that are not there: only what exists can be closed."""
+    """Create missing folders of rules, because only existing ones can be made read-only."""
     for folder in (path.resolve() for path in (*rules.folders, *rules.installed)):
         if writable in folder.parents:
             folder.mkdir(parents=True, exist_ok=True)
@@ -400,7 +401,7 @@ def _encoded_order(
         "no_new_privileges": not is_wrapped,
     }
     order = {"program": program, "processes": limits.processes, "grace_s": GRACE_S, "is_wrapped": is_wrapped}
-    # Both ends are the same Python; importing json would take longer than the supervisor's own code.
+    # Both ends run the same Python. Importing json would take longer than the supervisor's own code.
     packed = marshal.dumps(order)
     return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
@@ -439,5 +440,5 @@ MAX_ARGV_BYTES = 100_000
 
 
 def exceeds_argv_limit(argv: Iterable[str]) -> bool:
-    """Return whether a program and its arguments are more than that together."""
+    """Return whether a program and its arguments together exceed `MAX_ARGV_BYTES`."""
     return sum(len(element.encode(errors="replace")) + 1 for element in argv) > MAX_ARGV_BYTES

@@ -1,4 +1,4 @@
-"""The three settings of a Linux process that Python has no function for; elsewhere they are not to be had."""
+"""Three settings of a Linux process for which Python has no function. Other systems do not have them."""
 
 import ctypes
 import sys

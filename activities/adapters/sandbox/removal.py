@@ -1,4 +1,4 @@
-"""Removing what a command left behind, which may be deeper than a path or a recursion reaches."""
+"""Removes the files that a command left, which may be deeper than a path or a recursion can reach."""
 
 import logging
 import os
@@ -10,12 +10,12 @@ TIME_LIMIT_S = 5.0
 
 _log = logging.getLogger(__name__)
 _PATH_FLAG: int | None = getattr(os, "O_PATH", None)
-"""Of Linux alone; elsewhere a folder that its owner may not read stays."""
+"""Only on Linux. On other systems, a folder that its owner may not read stays."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder of ours with all that is in it. What cannot be removed, or not in time, stays and is logged."""
+    """Remove a folder of ours with its content. Files that cannot be removed in time stay and are logged."""
     try:
         _empty_folder(path, time.monotonic() + TIME_LIMIT_S)
         path.rmdir()
@@ -33,7 +33,7 @@ def _empty_folder(path: Path, ends: float) -> None:
                 left.pop()
                 place.leave_and_remove()
                 continue
-            with suppress(OSError):  # what stays keeps the folder from being removed, which is told
+            with suppress(OSError):  # a file that stays prevents the folder's removal, which is logged
                 place.enter(left[-1].pop())
                 left.append([])
                 left[-1] += _remove_files(place.folder, ends)
@@ -42,23 +42,23 @@ def _empty_folder(path: Path, ends: float) -> None:
 
 
 class _FolderCursor:
-    """A folder at any depth, by one descriptor that goes down and up again."""
+    """A folder at any depth, held by one descriptor that moves down and up."""
 
     def __init__(self, top: Path) -> None:
         self.folder = open_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
 
     def enter(self, name: str) -> None:
-        """Go down."""
+        """Move down into a folder."""
         inner, here = open_folder(name, self.folder), os.fstat(self.folder)
         self._move_to(inner)
         self._above.append((name, here))
 
     def leave_and_remove(self) -> None:
-        """Go up, and remove the folder if it is empty.
+        """Move up, and remove the folder if it is empty.
 
         Raises:
-            OSError: Up is not where this came from.
+            OSError: The folder above is not the one that this came from.
         """
         name, above = self._above.pop()
         self._move_to(os.open("..", _FOLDER_FLAGS, dir_fd=self.folder))
@@ -73,7 +73,7 @@ class _FolderCursor:
 
 
 def _remove_files(folder: int, ends: float) -> list[str]:
-    """Remove the files of the folder and return the names of its folders."""
+    """Remove the files of the folder and return the names of its subfolders."""
     folders: list[str] = []
     for name in os.listdir(folder):
         _check_deadline(ends)
@@ -81,13 +81,13 @@ def _remove_files(folder: int, ends: float) -> list[str]:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             continue
-        except OSError:  # which one a folder gives differs; nothing but a folder can be entered
+        except OSError:  # systems give different errors for a folder, and only a folder can be entered later
             folders.append(name)
     return folders
 
 
 def open_folder(name: str, parent: int | None) -> int:
-    """Open a folder and make it its owner's to use, never through a link."""
+    """Open a folder, never through a link, and give its owner all permissions on it."""
     if _PATH_FLAG is None:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
     place = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)

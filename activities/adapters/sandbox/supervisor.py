@@ -1,8 +1,8 @@
-"""Program that runs a command within limits and ends with it all that it started.
+"""Program that runs a command within limits, and at its end ends all processes that it started.
 
-The order comes over a socket and the report goes back over it; when its other end is closed, by choice or because the
-worker died, the command is ended. Limits set between fork and exec of the worker would run Python in a forked,
-threaded process, which can deadlock; this one has a single thread, and imports little, for it starts every time.
+The order arrives over a socket, and the report goes back over it. When the other end is closed, by choice or because
+the worker died, the command is ended. The worker itself cannot set limits between fork and exec: Python in a forked,
+threaded process can deadlock. This program has a single thread, and imports little, because it starts for each command.
 """
 
 import marshal
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NOT_STARTED = 127
-"""The exit code that a shell gives, too."""
+"""The same exit code as a shell's."""
 
 
 class Program:
-    """What to become. No dataclass: importing that takes longer than all the rest of a start."""
+    """The program to become. It is no dataclass, because that import takes longer than the rest of a start."""
 
     def __init__(
         self, command: list[str], environment: dict[str, str], limits: dict[str, float], *, no_new_privileges: bool
     ) -> None:
-        """Take an absolute program with its arguments, and limits by their names in `resource`."""
+        """Keep an absolute program with its arguments, and limits by their names in `resource`."""
         self.command = command
         self.environment = environment
         self.limits = limits
@@ -46,7 +46,7 @@ class Program:
 
 
 def start(program: Program) -> int:
-    """Return the process that becomes `program`; it dies with this one."""
+    """Start a process that becomes `program`, and return its id. It dies with this one."""
     parent = os.getpid()
     child = os.fork()
     if child == 0:
@@ -60,7 +60,7 @@ def start(program: Program) -> int:
 def _exec_program(program: Program, parent: int) -> None:
     name = program.command[0]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)  # else one that comes before the program does is lost
+        signal.signal(number, signal.SIG_DFL)  # otherwise a signal before the program's start is lost
     try:
         os.setsid()
         set_process_option(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -73,7 +73,7 @@ def _exec_program(program: Program, parent: int) -> None:
 
 
 def _limit_this_process(program: Program) -> None:
-    # Python ignores these two, and what is ignored stays so in the program.
+    # Python ignores these two signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if program.no_new_privileges:
@@ -83,7 +83,7 @@ def _limit_this_process(program: Program) -> None:
 
 
 def _set_limit(limit: int, value: int) -> None:
-    # At the soft limit of processor time comes a signal that says so, at the hard one SIGKILL.
+    # The soft limit of processor time sends SIGXCPU, the hard one SIGKILL.
     above = value + 1 if limit == resource.RLIMIT_CPU else value
     hard = resource.getrlimit(limit)[1]
     if hard != resource.RLIM_INFINITY:
@@ -98,11 +98,11 @@ def _set_limit(limit: int, value: int) -> None:
 CHECK_INTERVAL_S = 0.02
 _COUNT_INTERVAL_S = 0.5
 _COUNT_SHARE = 20
-"""Counting takes a twentieth of the time at most, however many processes the machine has."""
+"""Counting takes at most a twentieth of the time, however many processes the machine has."""
 
 
 class ProcessCensus:
-    """Counts when the machine runs so many more that the command may be over its limit, and now and then anyway."""
+    """Counts processes now and then, and whenever the machine has so many more that the limit may be exceeded."""
 
     def __init__(self, tree: ProcessTree, most: int) -> None:
         self._tree = tree
@@ -112,7 +112,7 @@ class ProcessCensus:
         self._due = time.monotonic() + _COUNT_INTERVAL_S
 
     def is_over(self) -> bool:
-        """Return whether more than the limit are known to run."""
+        """Return whether the command is known to exceed its limit."""
         grown = machine_threads() - self._machine_ran
         if self._counted + grown <= self._most and time.monotonic() < self._due:
             return False
@@ -125,7 +125,7 @@ class ProcessCensus:
 
 
 def machine_threads() -> int:
-    """Return 0 where it is not to be had."""
+    """Return the number of threads of the machine, or 0 if it is unknown."""
     try:
         file = os.open("/proc/loadavg", os.O_RDONLY)
     except OSError:
@@ -142,11 +142,11 @@ _THREADS_EACH = 4
 
 
 def main() -> None:
-    """Do what comes over the socket whose number is the first argument."""
+    """Carry out the order from the socket whose number is the first argument."""
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
     order = marshal.loads(_receive_order(control))
-    # What is called off while this starts is not begun: it would do harm in its time of grace.
+    # A command that is cancelled during this start is not begun, because it could do harm in its grace time.
     is_off = select.select([control], [], [], 0)[0]
     report = "order None 0" if is_off else _carry_out_order(order, control)
     with suppress(OSError):
@@ -159,7 +159,7 @@ def _carry_out_order(order: "dict[str, Any]", control: int) -> str:
     _raise_priority()
     tree = ProcessTree(start(_program_from_order(order)))
     came = _watch_command(tree, control, woken, order["processes"])
-    # SIGTERM would end bubblewrap itself at once, and with it all that still has its grace.
+    # SIGTERM would end bubblewrap itself at once, and with it all processes that still have grace time.
     spared = tree.child if order["is_wrapped"] else None
     tree.end(order["grace_s"] if came == "order" else 0, spared)
     return f"{came} {tree.status} {tree.cpu_s}"
@@ -178,13 +178,13 @@ def _receive_order(control: int) -> bytes:
 def _program_from_order(order: "dict[str, Any]") -> Program:
     program = Program(**order["program"])
     if order["processes"] and (present := machine_threads()):
-        # The kernel counts all threads of a user, on all of the machine; so this only bounds what counting is late for.
+        # The kernel counts all threads of a user on the whole machine, so this is only a bound for late counts.
         program.limits["RLIMIT_NPROC"] = present + _MORE_THREADS + _THREADS_EACH * order["processes"]
     return program
 
 
 def _child_exit_descriptor() -> int:
-    """Return what becomes readable when a child ends. To answer signals that ask to end is the worker's part."""
+    """Return a descriptor that becomes readable when a child ends. The worker handles signals that ask to end."""
     woken, wakes = os.pipe()
     for number in (woken, wakes):
         os.set_blocking(number, False)
@@ -195,17 +195,17 @@ def _child_exit_descriptor() -> int:
 
 
 def _ignore_signal(number: int, frame: object) -> None:
-    """Do nothing: that it came can be read."""
+    """Do nothing, because the descriptor shows the signal."""
 
 
 def _raise_priority() -> None:
-    """Be heard among thousands that want to run. Only root may, and only root has no limit by the kernel."""
+    """Raise the priority among thousands of processes. Only root may, and only root has no limit by the kernel."""
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
 def _watch_command(tree: ProcessTree, control: int, woken: int, most: int | None) -> str:
-    """Wait for the `end` of the command, an `order` to end it, or too many `processes`; return which came."""
+    """Wait for the command's `end`, an `order` to end it, or too many `processes`. Return which came first."""
     census = ProcessCensus(tree, most) if most else None
     watch = select.poll()
     watch.register(control, select.POLLIN)

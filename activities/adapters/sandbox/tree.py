@@ -1,4 +1,4 @@
-"""A command and all that it started, however far it moved away."""
+"""A command and all processes that it started, even if they left its group or session."""
 
 import os
 import signal
@@ -9,23 +9,23 @@ from orga.activities.adapters.sandbox.prctl import IS_LINUX
 
 _PAUSE_S = 0.005
 _KILL_TIMEOUT_S = 1.5
-"""What hangs in the kernel longer is left to it."""
+"""Seconds to wait for killed processes. One that hangs longer in the kernel is left alone."""
 
 
 class ProcessTree:
-    """Descendants of this process, which adopts those that lose their parent.
+    """The descendants of this process, which adopts orphans.
 
-    Elsewhere than on Linux it knows the command and its process group only.
+    On other systems than Linux it knows only the command and its process group.
     """
 
     def __init__(self, child: int) -> None:
         self.child = child
         self.status: int | None = None
-        """Of the command, as `wait` gives it, once it has ended."""
+        """The command's wait status, after it has ended."""
         self.cpu_s = 0.0
 
     def reap(self) -> bool:
-        """Take in what has ended; return whether a child is left."""
+        """Collect ended children, and return whether any is left."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -37,16 +37,16 @@ class ProcessTree:
                 self.status, self.cpu_s = status, usage.ru_utime + usage.ru_stime
 
     def running(self) -> int:
-        """Return how many run."""
+        """Return the number of running processes."""
         return len(_descendants())
 
     def end(self, grace_s: float, spared: int | None) -> None:
-        """Ask all but `spared` to end and wait a while, then kill all, new ones too, until none is left."""
+        """Ask all but `spared` to end and wait a while. Then kill all, including new ones, until none is left."""
         if grace_s:
             self._ask_to_end(spared)
             self._wait_until_gone(grace_s)
         killed_by = time.monotonic() + _KILL_TIMEOUT_S
-        # At once: with bubblewrap it takes all others along, and what multiplies mostly stays in its group.
+        # First the group: bubblewrap's end kills all others, and multiplying processes mostly stay in their group.
         self._kill_group(self.child)
         while self.reap() and time.monotonic() < killed_by:
             for group in {group for _, group in _descendants()}:
@@ -55,12 +55,12 @@ class ProcessTree:
 
     def _ask_to_end(self, spared: int | None) -> None:
         asked = [pid for pid, _ in _descendants() if pid != spared]
-        for pid in asked or [self.child]:  # with nothing in it yet, what is spared has nothing to end in peace
+        for pid in asked or [self.child]:  # without other processes, the spared one has nothing to wait for
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM)
 
     def _kill_group(self, group: int) -> None:
-        """Kill a whole group in one step, in which none of it can fork."""
+        """Kill a whole group in one step, so that none of its processes can fork in between."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 
@@ -71,7 +71,7 @@ class ProcessTree:
 
 
 def _descendants() -> list[tuple[int, int]]:
-    """Return process and group of each, found by their parents. In other sessions, they are in other groups."""
+    """Return process and group of each descendant, found by parents, because other sessions have other groups."""
     children = _children_by_parent() if IS_LINUX else {}
     found = [(os.getpid(), 0)]
     for parent, _ in found:
@@ -80,7 +80,7 @@ def _descendants() -> list[tuple[int, int]]:
 
 
 def _children_by_parent() -> dict[int, list[tuple[int, int]]]:
-    """Return by parent what is on this machine, and in which group. What has a dead first thread may yet run."""
+    """Return all processes with their groups by parent. A process with a dead first thread may still run."""
     children: dict[int, list[tuple[int, int]]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -91,7 +91,7 @@ def _children_by_parent() -> dict[int, list[tuple[int, int]]]:
 
 
 def _parent_and_group(pid: str) -> list[bytes]:
-    """Return parent and group, which stand behind a name that may hold anything."""
+    """Return parent and group. They come after the process's name, which may contain anything."""
     file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     try:
         return os.read(file, 1_024).rpartition(b")")[2].split()[1:3]

@@ -23,11 +23,11 @@ from orga.workflows.types.tool_calls.sandbox import Sandbox
 from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
 RESERVED_NAMES = {*LOOP_TOOLS, FINAL_ANSWER}
-"""Names of calls that no activity stands for."""
+"""Names of calls without an activity."""
 
 
 class ToolCatalog(Mapping[str, Tool]):
-    """Name to tool, in the order given; a name stands for one tool only."""
+    """Tools by name, in the given order. Each name means one tool."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
@@ -48,13 +48,13 @@ class ToolCatalog(Mapping[str, Tool]):
 
 
 class _ConfiguredTool:
-    """A tool with options of the config."""
+    """A tool with options from the config."""
 
     def __init__(self, tool: Tool, options: ToolOptions) -> None:
-        """Lay the options over the tool's own.
+        """Merge the options into the tool's own.
 
         Raises:
-            ValueError: They contradict the effect.
+            ValueError: They contradict the tool's effect.
         """
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
@@ -90,10 +90,10 @@ def _check_local(spec: ToolSpec, place: str) -> None:
 
 
 def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> list[Tool]:
-    """Return the tools with the options that are set for them; what is not set stays the tool's own.
+    """Return the tools with configured options. Options that are not set stay the tool's own.
 
     Raises:
-        ValueError: When options name no tool of `tools`, with the nearest name, or contradict a tool's effect.
+        ValueError: Options name no tool of `tools` (the text suggests the nearest name), or contradict its effect.
     """
     listed = list(tools)
     names = [tool.spec.name for tool in listed]
@@ -126,7 +126,7 @@ def builtin_tools(
     options: Mapping[str, ToolOptions] | None = None,
     rules: Rules = NO_RULES,
 ) -> list[Tool]:
-    """Return the built-in tools; `run_command` is among them only when `commands` lists a program."""
+    """Return the built-in tools. They include `run_command` only if `commands` lists a program."""
     files = files_root(root, rules)
     tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files), FetchUrl(allow_hosts)]
     settings = github or GitHubSettings()
@@ -140,5 +140,5 @@ def builtin_tools(
 
 @cache
 def builtin_specs() -> Mapping[str, ToolSpec]:
-    """Return the built-in tools as they are without a configuration, by name."""
+    """Return the built-in tools without configuration, by name."""
     return {tool.spec.name: tool.spec for tool in builtin_tools(Path.cwd(), commands=("true",))}

@@ -40,7 +40,7 @@ from orga.child import held_program
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _LABELS: Any = webencodings
-"""The labels of the web (WHATWG): `iso-8859-1` means windows-1252 there. The library has no types of its own."""
+"""The web's labels of encodings (WHATWG), in which `iso-8859-1` means windows-1252. The library has no types."""
 
 _WIDER_ENCODINGS = {
     "shift_jis": "cp932",
@@ -50,11 +50,11 @@ _WIDER_ENCODINGS = {
     "iso-8859-1": "cp1252",
     "iso8859_1": "cp1252",
 }
-"""What the web means by them, where Python's codec of the name knows fewer characters."""
+"""The web's meaning of names for which Python's own codec knows fewer characters."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _MAX_GUESS_BYTES = 20_000
-"""That a guess is made from; it takes a moment for each thousand."""
+"""Bytes from which an encoding is guessed. Each thousand takes a moment."""
 
 _WEB_CODECS = re.compile(
     r"utf_(?:8|16|32)\w*|iso8859_\d+|latin_1|cp\d+|koi8_[rtu]|mac_\w+|gb\w+|big5\w*"
@@ -63,9 +63,9 @@ _WEB_CODECS = re.compile(
 
 
 def decoded_text(body: bytes, charset: str | None) -> str:
-    """Return the text: by its byte order mark, else by `charset`, a label of the web, else by what the bytes look like.
+    """Return the text, decoded by its byte order mark, or else by the web label `charset`, or else by a guess.
 
-    Guessing takes some hundredths of a second: from an event loop it is called in a thread.
+    A guess takes some hundredths of a second, so call it in a thread.
     """
     codec = (
         next((name for mark, name in _BOMS if body.startswith(mark)), None)
@@ -92,9 +92,9 @@ def _python_encoding(label: str) -> str | None:
 
 
 def _guessed_text(body: bytes) -> str:
-    """Return UTF-8 where the bytes are, though they may be cut within a character; else the likeliest.
+    """Return the bytes as UTF-8 if they are valid, even if cut within a character, or else in the likeliest encoding.
 
-    No likely character set has a NUL in a text: bytes with one are broken, or no text at all.
+    No likely encoding has a NUL in a text. Bytes with one are damaged, or no text at all.
     """
     if b"\0" in body:
         return "utf-8"
@@ -108,7 +108,7 @@ def _guessed_text(body: bytes) -> str:
 
 
 async def parse_page(url: str, html: str) -> tuple[str, str]:
-    """Return title and text, of an empty environment's process that ends with this call.
+    """Return title and text. A process with an empty environment parses the page, and ends with this call.
 
     Raises:
         ToolError: Kind PageTooComplex.
@@ -143,7 +143,7 @@ _MAX_FETCHED_BYTES = 16_000
 
 @dataclass(frozen=True)
 class FetchedPage:
-    """The answer to a GET: where it came from in the end, and its first bytes."""
+    """The answer to a GET: its final address and its first bytes."""
 
     url: str
     media_type: str
@@ -153,12 +153,12 @@ class FetchedPage:
 
 
 def is_text_type(media_type: str) -> bool:
-    """Whether bodies of this type are text."""
+    """Return whether bodies of this type are text."""
     return _READABLE_TYPES.fullmatch(media_type) is not None
 
 
 async def title_and_text(fetched: FetchedPage) -> tuple[str, str]:
-    """Return what a reader would see."""
+    """Return the title and the text that a reader would see."""
     text = await asyncio.to_thread(_decoded_body, fetched)
     if fetched.media_type in _HTML_TYPES:
         return await parse_page(fetched.url, text)
@@ -166,7 +166,7 @@ async def title_and_text(fetched: FetchedPage) -> tuple[str, str]:
 
 
 def rendered_page(fetched: FetchedPage, title: str, text: str, offset: int) -> str:
-    """Return the text from `offset`, under where the redirects led and the page's title."""
+    """Return the final address, the page's title, and the text from `offset`."""
     shown = text[offset : offset + _MAX_FETCHED_BYTES].encode()[:_MAX_FETCHED_BYTES].decode(errors="ignore")
     end = offset + len(shown)
     lines = [f"Content of {fetched.url}"]
@@ -183,7 +183,7 @@ def _decoded_body(fetched: FetchedPage) -> str:
     own = _OWN_CHARSET.search(fetched.body, 0, 4_096) if is_marked_up else None
     label = (own[1] or own[2]).decode() if own else None
     if label and label.lower().startswith("utf-16"):
-        label = "utf-8"  # it could not be read if it were true
+        label = "utf-8"  # a page in UTF-16 could not have been parsed up to this label
     return decoded_text(fetched.body, fetched.charset or label)
 
 
@@ -198,15 +198,15 @@ class _FetchParameters(Parameters):
 
 
 class FetchUrl:
-    """GET of a public URL, as text."""
+    """Gets a public URL as text."""
 
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
-        """Allow `allow_hosts` (`name` or `name:port`) though their addresses are private."""
+        """Allow `allow_hosts` (`name` or `name:port`) although their addresses are private."""
         self._backend = PublicBackend(allow_hosts, resolve)
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only; calls are told apart by `url`."""
+        """The tool is read-only. Its main argument is `url`."""
         return ToolSpec(
             name="fetch_url",
             description="Fetch a public web page or text file; a page is returned as its readable text.",
@@ -216,7 +216,7 @@ class FetchUrl:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the text; the page has 20 s to arrive."""
+        """Return the text. The page has 20 s to arrive."""
         parameters = _FetchParameters.parse(arguments)
         return ToolOutput(content=await self._text(parameters))
 
@@ -237,7 +237,7 @@ class FetchUrl:
         except HTTPError as error:
             why = f"{url}: {str(error) or type(error).__name__}; check the host or try another page"
             raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
-        except (InvalidURL, UnicodeError) as error:  # of a host such as `xn--a`, seen only where it is asked for
+        except (InvalidURL, UnicodeError) as error:  # a host such as `xn--a` fails only at the request
             raise ToolError(f"{url}: {error}; use an absolute http or https URL", kind="InvalidUrl") from error
 
 

@@ -1,4 +1,4 @@
-"""Telling text from binary files, and what kind a binary file is."""
+"""Distinguishes text from binary files, and guesses the kind of a binary file."""
 
 import mimetypes
 
@@ -19,12 +19,12 @@ _SIGNATURES = (
 
 
 def is_binary(head: bytes) -> bool:
-    """Whether a file that starts with `head` is no text: it holds a NUL, or is a PDF, which may hold none."""
+    """Return whether a file that starts with `head` is no text: it contains a NUL, or is a PDF, which may have none."""
     return b"\0" in head[:SNIFFED_BYTES] or head.startswith(b"%PDF")
 
 
 def binary_kind(name: str, head: bytes) -> str:
-    """Return a guess from the first bytes, else from the name."""
+    """Return a guess from the first bytes, or else from the name."""
     for signature, kind in _SIGNATURES:
         if head.startswith(signature):
             return kind

@@ -1,7 +1,7 @@
-"""Program of a process that makes one call of a Python function and says over a socket what became of it.
+"""Program of a process that calls a Python function once and sends the result over a socket.
 
-What the function writes goes elsewhere, so that it cannot be taken for an answer. The process ends with its worker:
-when the other end of the socket is closed, however the worker died.
+The function's output goes elsewhere, so that it cannot be taken for an answer. The process ends with its worker, when
+the other end of the socket is closed, however the worker died.
 """
 
 import faulthandler
@@ -24,7 +24,7 @@ _MAX_NOTE_CHARS = 4_000
 
 
 class _WorkerChannel:
-    """The way to the worker. Of many notes the last one goes, so that a function cannot flood it."""
+    """The channel to the worker. Of many notes only the last one is sent, so that a function cannot flood it."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -35,7 +35,7 @@ class _WorkerChannel:
         self._note = str(text)[:_MAX_NOTE_CHARS]
 
     def keep(self) -> None:
-        """Send notes until the worker has gone; then end this process and what it started."""
+        """Send notes until the worker has gone. Then end this process and all that it started."""
         watched = select.poll()
         watched.register(self._channel, select.POLLIN)
         while not watched.poll(_NOTE_INTERVAL_S * 1_000):
@@ -55,7 +55,7 @@ class _WorkerChannel:
 
 
 def main() -> None:
-    """Make the call that comes over the socket whose number is the first argument."""
+    """Read the call from the socket whose number is the first argument, and make it."""
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
@@ -90,5 +90,5 @@ def _call_function(request: dict[str, Any], line: _WorkerChannel) -> ToolOutput:
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
-    """Unwind the function, so that its `finally` blocks run; who is too slow is killed."""
+    """Unwind the function, so that its `finally` blocks run. A function that is too slow is killed."""
     sys.exit(128 + number)

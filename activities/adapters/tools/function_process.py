@@ -1,4 +1,4 @@
-"""A Python function in a process of its own, which is killed with all that it started once the call is over."""
+"""Runs a Python function in its own process, which is killed with all that it started when the call is over."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ _LENGTH = struct.Struct("!I")
 
 
 def pack_message(message: dict[str, Any]) -> bytes:
-    """Return a message as it is sent.
+    """Return a message as bytes to send.
 
     Raises:
         ValueError: It is longer than `MAX_BYTES`.
@@ -48,17 +48,17 @@ async def read_message(stream: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def receive_message(channel: socket.socket) -> dict[str, Any]:
-    """Wait for the one message that comes and return it."""
+    """Wait for the only message and return it."""
     with channel.makefile("rb") as stream:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
         return json.loads(stream.read(length))
 
 
 GRACE_S = 0.2
-"""From SIGTERM to SIGKILL: short, for a call that is cut off has to say so within its time limit."""
+"""Seconds from SIGTERM to SIGKILL: few, because a call that is cut off has to report it within its time limit."""
 
 _OUTPUT_WAIT_S = 1.0
-"""For an answer that was sent just before the process ended."""
+"""Seconds to wait for an answer that was sent just before the process ended."""
 
 _OUTPUT_HEAD_BYTES = 4_000
 _OUTPUT_TAIL_BYTES = 8_000
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FunctionProcess:
-    """A function by its import path. Every call gets a fresh process: nothing is left over from the one before."""
+    """A function by its import path. Every call gets a new process, without anything from earlier calls."""
 
     name: str
     path: str
@@ -79,7 +79,7 @@ class FunctionProcess:
         """Return the function's result.
 
         Raises:
-            ToolError: As the function's own; kind ProcessCrashed where the process ended without a result.
+            ToolError: The function's own error. Kind ProcessCrashed if the process ended without a result.
         """
         call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _context_fields(context)}
         request = pack_message(call)
@@ -121,7 +121,7 @@ def _context_fields(context: ToolContext) -> dict[str, Any]:
 async def _wait_for_answer(
     channel: ProcessChannel, request: bytes, streams: ProcessStreams, context: ToolContext
 ) -> dict[str, Any] | None:
-    """Return the answer, or None where the process ended, or closed its socket, without one."""
+    """Return the answer, or None if the process ended, or closed its socket, without one."""
     talk = asyncio.create_task(_exchange_messages(channel, request, context))
     exited = asyncio.create_task(streams.exited.wait())
     try:

@@ -51,10 +51,10 @@ class NumberedItem:
 
 
 def parse_reference(reference: str, default_repo: str | None) -> NumberedItem:
-    """Return what a reference names.
+    """Return the issue or pull request that a reference names.
 
     Raises:
-        ToolError: Kind InvalidArguments, when it is none, or names no repository and there is no default.
+        ToolError: Kind InvalidArguments. It is no reference, or names no repository and there is no default.
     """
     match = _REFERENCE.fullmatch(reference)
     if match is None or (match["owner"] and "#" not in reference):
@@ -81,7 +81,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class GitHubSettings:
-    """Where GitHub is, and which repository `#42` alone means. The token comes from the environment only."""
+    """GitHub's address, and the repository that `#42` alone means. The token comes only from the environment."""
 
     base_url: str = DEFAULT_BASE_URL
     repo: str | None = None
@@ -93,18 +93,18 @@ class GitHubSettings:
 
 
 class GitHubApi:
-    """Reads what the token may see; without one, what is public."""
+    """Reads what the token may see, or public data without a token."""
 
     def __init__(self, settings: GitHubSettings, resolve: Resolve = system_addresses) -> None:
         self._base = URL(settings.base_url.rstrip("/"))
         port = self._base.port or (443 if self._base.scheme == "https" else 80)
-        # The operator named this server, so its address may be private; a redirect to another one is not followed.
+        # The operator named this server, so its address may be private. Redirects to another one are not followed.
         self._backend = PublicBackend([f"{self._base.host}:{port}"], resolve)
         self._headers = {**_HEADERS, **({"authorization": f"Bearer {settings.token}"} if settings.token else {})}
         self._has_token = bool(settings.token)
 
     async def get(self, *paths: str) -> list[Any]:
-        """Return the JSON of each path, in order, read in parallel within 20 s."""
+        """Return the JSON of each path, in order. The paths are read in parallel within 20 s."""
         try:
             async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
                 return await asyncio.gather(*(self._get_one(client, path) for path in paths))
@@ -124,7 +124,7 @@ class GitHubApi:
             return await self._read_json(response, path)
 
     def _moved_url(self, url: URL, path: str) -> URL:
-        """Return where a moved repository is now; the token goes to no other server."""
+        """Return the new address of a moved repository. The token is sent to no other server."""
         if not is_same_server(url, self._base):
             raise ToolError(f"{path}: redirected to another server, {url.host}; not followed", kind="BadRedirect")
         return url
@@ -230,7 +230,7 @@ def _comments_text(issue: dict[str, Any], comments: list[Any], page: int) -> lis
 
 
 def _bounded_text(lines: Iterable[str]) -> str:
-    """Return the lines, at most as many bytes of them as a result may have."""
+    """Return the lines as one text, cut to the size of a result."""
     text = "\n".join(lines)
     shown = text.encode()[:MAX_BYTES].decode(errors="ignore")
     if len(shown) == len(text):
@@ -244,7 +244,7 @@ def _cut_text(value: Any, limit: int) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return Markdown without HTML comments, which readers of the page never see, and with how many there were."""
+    """Return Markdown without HTML comments, which readers never see, and with a note of their number."""
     text, count = without_comments(text)
     return f"{text.strip()}\n[{count} hidden comments left out]" if count else text
 
@@ -271,7 +271,7 @@ class ReadIssue:
     """An issue: title, state, author, text, comments."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
-        """Read `#42` in `repo`."""
+        """Keep the API, and the repository that `#42` means."""
         self._api = api
         self._repo = repo
 
@@ -293,10 +293,10 @@ class ReadIssue:
 
 
 class ReadPullRequest:
-    """A pull request: what an issue has, and the changed files."""
+    """A pull request: the parts of an issue, and the changed files."""
 
     def __init__(self, api: GitHubApi, repo: str | None) -> None:
-        """Read `#55` in `repo`."""
+        """Keep the API, and the repository that `#55` means."""
         self._api = api
         self._repo = repo
 

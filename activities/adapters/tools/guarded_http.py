@@ -1,4 +1,4 @@
-"""An HTTP client that connects to public addresses only, unless the configuration allows a host."""
+"""An HTTP client that connects only to public addresses, unless the configuration allows a host."""
 
 import socket
 import ssl
@@ -36,11 +36,11 @@ _NOT_PUBLIC_V6 = (
     IPv6Network("2002::/16"),  # 6to4
     IPv6Network("3fff::/20"),
 )
-_ISATAP = (0x5EFE, 0x0200_5EFE)  # the middle of an interface id that stands for an IPv4 address of the same site
+_ISATAP = (0x5EFE, 0x0200_5EFE)  # the middle of an interface id that embeds an IPv4 address of the same site
 
 
 def is_public(address: str) -> bool:
-    """Whether a literal address is public; private, shared, link-local, metadata and tunnelled ones are not."""
+    """Return whether a literal address is public. Private, shared, link-local, metadata and tunnelled ones are not."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -69,27 +69,27 @@ def _is_public_v6(address: IPv6Address) -> bool:
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port to literal addresses; raises OSError when there are none."""
+"""Takes host and port, and returns literal addresses. Raises OSError if there are none."""
 
 _WEB_PORTS = (80, 443)
 _FIRST_USER_PORT = 1024
 
 _RESOLVER = Threads("resolver", 64)
-"""Of many threads, since they do nothing but wait, for half a minute where a name server never answers."""
+"""Many threads, because they only wait: for half a minute if a name server never answers."""
 
 
 async def system_addresses(host: str, port: int) -> Sequence[str]:
-    """Resolve as the system does, odd spellings such as `0x7f.1` included."""
+    """Resolve a host as the system does, including odd spellings such as `0x7f.1`."""
     found = await _RESOLVER.run(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
 class PublicBackend(httpcore.AsyncNetworkBackend):
-    """Checks at the moment of connecting, and connects to what it checked.
+    """Checks an address when it connects, and connects to the checked address.
 
-    So it holds for redirects and for a name that resolves differently the second time. A name is refused
-    when any of its addresses is not public. Ports: 80, 443 and those from 1024; the rest belongs to other
-    protocols, which an HTTP request could be made to speak.
+    So the check covers redirects, and names that resolve differently the second time. A name is refused if any of its
+    addresses is not public. Allowed ports are 80, 443 and those from 1024. The others belong to protocols that a
+    crafted HTTP request could use.
     """
 
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
@@ -118,7 +118,7 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Refuse."""
+        """Refuse the connection."""
         raise host_refusal(path, "a socket of this machine")
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:
@@ -127,7 +127,7 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
             raise host_refusal(host, f"port {port} belongs to another protocol")
         try:
             addresses = await self._resolve(host, port)
-        except (OSError, UnicodeError) as error:  # Unicode: a label too long for a name, or empty
+        except (OSError, UnicodeError) as error:  # UnicodeError means that a label is too long, or empty
             raise httpcore.ConnectError(f"{host} does not resolve") from error
         if not is_allowed and not all(map(is_public, addresses)):
             raise host_refusal(host, "its address is private, local or reserved")
@@ -136,21 +136,21 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
 
 @cache
 def _default_ssl_context() -> ssl.SSLContext:
-    """Return the usual checks of certificates; costly to make, so all fetches share one, made for the first of them."""
+    """Return the usual certificate checks. They are slow to create, so all fetches share those of the first one."""
     return create_ssl_context(trust_env=False)
 
 
 def host_refusal(host: str, why: str) -> ToolError:
-    """Return the error that names the host and the remedy; the address itself stays untold."""
+    """Return the error with the host and the remedy. It does not show the address."""
     return ToolError(
         f"{host}: {why}; use a public address, or ask the operator to allow the host", kind="AddressRefused"
     )
 
 
 def guarded_client(backend: PublicBackend) -> AsyncClient:
-    """Return a client for one fetch: no proxy, no credentials of the environment, redirects left to the caller."""
+    """Return a client for one fetch, without the environment's proxy and credentials. The caller follows redirects."""
     transport = AsyncHTTPTransport(verify=_default_ssl_context(), trust_env=False)
-    # httpx offers no other way to the network backend; a test keeps watch over this seam.
+    # httpx offers no other way to set the network backend. A test watches this.
     transport._pool = httpcore.AsyncConnectionPool(ssl_context=_default_ssl_context(), network_backend=backend)
     return AsyncClient(transport=transport, trust_env=False, timeout=Timeout(10.0))
 
@@ -163,12 +163,12 @@ _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 async def final_response(
     url: URL, sent: Callable[[URL], AbstractAsyncContextManager[Response]], led: Callable[[URL, str], URL]
 ) -> AsyncGenerator[Response]:
-    """Open the response that is no redirect.
+    """Follow redirects and open the final response.
 
     Args:
-        url: Where to begin.
+        url: The first URL.
         sent: Sends the request to a URL.
-        led: Takes a URL and the location that it answered; returns what to ask next, or raises.
+        led: Takes a URL and its answered location. Returns the next URL, or raises.
 
     Raises:
         ToolError: Kind TooManyRedirects.
@@ -184,12 +184,12 @@ async def final_response(
 
 
 def is_same_server(one: URL, other: URL) -> bool:
-    """Return whether what one may be told, the other may be told, too."""
+    """Return whether two URLs have the same server, so that both may get the same secrets."""
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
 async def bounded_body(response: Response, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes and whether there were more."""
+    """Return the first `limit` bytes, and whether there were more."""
     body = bytearray()
     try:
         async with aclosing(decompressed_chunks(response)) as pieces:

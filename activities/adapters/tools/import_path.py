@@ -1,4 +1,4 @@
-"""Import paths of functions, `package.module:function`."""
+"""Imports functions by their path, `package.module:function`."""
 
 import ast
 import hashlib
@@ -13,9 +13,9 @@ from orga.own_code import is_ours, outside_module_path, pin
 
 
 def hold_module(name: str, folders: Sequence[Path]) -> str:
-    """Hold a module of the first folder that has it, and what it imports from there; return the digest of it all.
+    """Hold a module of the first folder that has it, with its imports from there, and return a digest of all.
 
-    Empty where no folder has it.
+    Return "" if no folder has it.
 
     Raises:
         ValueError: Its name belongs to another module, or a file cannot be read as Python.
@@ -35,7 +35,7 @@ def hold_module(name: str, folders: Sequence[Path]) -> str:
 
 
 def _module_closure(name: str, folder: Path) -> dict[str, HeldLoader]:
-    """Return the module, its packages, and all in the folder that they import, inside functions, too."""
+    """Return the module, its packages, and their imports from the folder, including imports inside functions."""
     elsewhere: dict[str, str] = {}
     found: dict[str, HeldLoader] = {}
     wanted = [name]
@@ -68,16 +68,16 @@ def _module_file(folder: Path, name: str) -> Path | None:
 
 def _module_loader(folder: Path, name: str) -> HeldLoader | None:
     file, place = _module_file(folder, name), folder.joinpath(*name.split("."))
-    if file is None:  # a folder without __init__.py is a package, too
+    if file is None:  # a folder without __init__.py is also a package
         return HeldLoader(name, str(place / "__init__.py"), b"") if place.is_dir() else None
     return HeldLoader(name, str(file), file.read_bytes())
 
 
 def _imported_names(name: str, loader: HeldLoader) -> Iterator[str]:
-    """Yield what may be modules among all that a module imports."""
+    """Yield the names that a module imports and that may be modules."""
     try:
         tree = ast.parse(loader.source or b"", loader.path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # nested too deeply for the parser
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         raise ValueError(f"{loader.path} is no Python: {error}") from error
     package = name if loader.is_package(name) else name.rpartition(".")[0]
     for node in ast.walk(tree):
@@ -95,7 +95,7 @@ def _hold(name: str, loader: HeldLoader) -> None:
     if before is not None and (before.path, before.source) == (loader.path, loader.source):
         return
     held[name] = loader
-    if before is not None:  # another folder's, or an older one
+    if before is not None:  # a module of another folder, or an older version
         sys.modules.pop(name, None)
 
 
@@ -107,14 +107,14 @@ def _closure_digest(found: dict[str, HeldLoader]) -> str:
 
 
 def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
-    """Return the function of an import path, and the digest of the code that it was read from.
+    """Return the function of an import path, and the digest of its code.
 
     Args:
-        path: Of the function.
-        folders: Where modules are that are not installed.
+        path: The function's import path.
+        folders: Folders with modules that are not installed.
 
     Raises:
-        ValueError: With what is wrong and what to change.
+        ValueError: The text states the error and the remedy.
     """
     module_name, colon, attribute = path.partition(":")
     if not (colon and attribute and all(name.isidentifier() for name in module_name.split("."))):
@@ -147,7 +147,7 @@ def import_path_of(function: Callable[..., Any]) -> str:
     """Return the import path of a function.
 
     Raises:
-        ValueError: It has none, being made inside another function, a method of an object, or in a script.
+        ValueError: It has none: it is defined inside another function or a script, or is a method of an object.
     """
     module, name = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<object>")
     path = f"{module}:{name}"

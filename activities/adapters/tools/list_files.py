@@ -26,14 +26,14 @@ class _ListParameters(Parameters):
 
 
 class ListFiles:
-    """Paths of the files below a folder."""
+    """Lists the files below a folder."""
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only; calls are told apart by `path`."""
+        """The tool is read-only. Its main argument is `path`."""
         return ToolSpec(
             name="list_files",
             description=f"List files, one path per line, sorted; {OMISSIONS_TEXT}.",
@@ -43,7 +43,7 @@ class ListFiles:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the listing; its last line says what is missing from it."""
+        """Return the listing. A last line in brackets shows what is missing."""
         parameters = _ListParameters.parse(arguments)
         return ToolOutput(content=await WALK_THREADS.run(self._listing, parameters))
 

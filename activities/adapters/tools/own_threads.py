@@ -1,4 +1,4 @@
-"""Threads that calls have for themselves: one that never ends takes no place in a pool, and no exit waits for it."""
+"""Threads for single calls. One that never ends takes no place in a pool, and the process can exit without it."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from orga.activities.ports import ToolError
 T = TypeVar("T")
 
 MAX_ABANDONED_THREADS = 4
-"""Threads of one function that go on after their calls. Each may slow the worker down, so no more are begun then."""
+"""Threads of one function that may run on after their calls. Each can slow the worker down, so more are refused."""
 
 _ABANDONED_WARNING = (
     "%s: its thread goes on after the call was cut off, and cannot be stopped; "
@@ -34,7 +34,7 @@ class OwnThreads(Generic[T]):
         """Return what `work` returns. Cancelling ends the wait, never the thread.
 
         Raises:
-            ToolError: Kind ThreadsLeftBehind: there are too many already.
+            ToolError: Kind ThreadsLeftBehind. Too many threads run on already.
         """
         self._refuse_too_many()
         outcome: Future[T] = Future()

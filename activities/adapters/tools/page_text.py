@@ -1,4 +1,4 @@
-"""Reads the visible text of an HTML page. Run as a program: HTML in, JSON `[title, text]` out."""
+"""Extracts the visible text of an HTML page. As a program, it reads HTML and writes JSON `[title, text]`."""
 
 import json
 import re
@@ -34,7 +34,7 @@ _Weight = tuple[bool, tuple[int, int, int], int]
 
 @dataclass
 class _WinningDeclarations:
-    """By element and name of a declaration: the weight that decides, and whether it hides."""
+    """The winning weight by element and declaration, and whether that declaration hides."""
 
     found: dict[tuple[int, str], tuple[_Weight, bool]] = field(
         default_factory=dict[tuple[int, str], tuple[_Weight, bool]]
@@ -50,10 +50,10 @@ class _WinningDeclarations:
 
 
 def hidden_nodes(page: LexborHTMLParser) -> set[int]:
-    """Return the ids of elements that are not shown, each with all that is in it.
+    """Return the ids of hidden elements. Everything inside such an element is hidden too.
 
-    A style sheet's rules are weighed against others as a browser does it. What comes from elsewhere is not known:
-    sheets and scripts of other addresses, layout.
+    The rules of style sheets are weighed as a browser does it. Sheets and scripts of other addresses, and the layout,
+    are unknown.
     """
     return {node.mem_id for node in page.css(_DROPPED_ELEMENTS)} | _hidden_by_style(page)
 
@@ -129,7 +129,7 @@ def _matching_nodes(page: LexborHTMLParser, selector: str) -> list[LexborNode]:
     try:
         return page.css(selector)
     except SelectolaxError:
-        return []  # neither would a browser use the rule
+        return []  # a browser would not use this rule either
 
 
 _BLOCK_ELEMENTS = frozenset(
@@ -143,14 +143,14 @@ _MARKDOWN_MARKS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "li": "
 _MAX_CPU_S = 3
 _MAX_MEMORY_BYTES = 1_000_000_000
 _MIN_MAIN_CHARACTERS = 200
-# Characters that show nothing and can carry a message (tags), or turn the reading order around.
+# Invisible characters that can carry a message (tags), or reverse the reading order.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 
 def page_text(html: str) -> tuple[str, str]:
-    """Return the title and the text, a line for each block.
+    """Return the title and the text, with a line for each block.
 
-    A `main` or `article` element stands for the page when it holds a fair amount of text.
+    A `main` or `article` element with enough text replaces the page.
     """
     page = LexborHTMLParser(html)
     hidden = hidden_nodes(page)
@@ -162,7 +162,7 @@ def page_text(html: str) -> tuple[str, str]:
 
 
 def visible_text(text: str) -> str:
-    """Return text without control and invisible characters; tabs and line ends stay."""
+    """Return text without control and invisible characters. Tabs and line ends stay."""
     return _INVISIBLE.sub("", text)
 
 
@@ -180,7 +180,7 @@ def _text_lines(root: LexborNode, hidden: set[int]) -> Iterator[str]:
 
 
 def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
-    r"""Yield running text on one line, "\n" where a block begins or ends, and preformatted text between two "\n"."""
+    r"""Yield running text on one line, "\n" at the start and end of a block, and preformatted text between two "\n"."""
     for node, is_end in _node_events(root, hidden):
         if node.tag == "-text":
             yield "" if is_end else re.sub(r"\s+", " ", node.text_content or "")
@@ -199,7 +199,7 @@ def _preformatted(pre: LexborNode, hidden: set[int]) -> str:
 
 
 def _node_events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) -> Iterator[tuple[LexborNode, bool]]:
-    """Yield each node as it begins and ends, in document order; without recursion, since a page may nest deeply."""
+    """Yield the start and the end of each node, in document order. No recursion, because a page may nest deeply."""
     stack = [(root, True), (root, False)]
     while stack:
         node, is_end = stack.pop()
@@ -214,7 +214,7 @@ def _node_events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) 
 
 
 def main() -> None:
-    """Read a page on standard input and write its title and text as JSON, within limits."""
+    """Read a page from standard input and write its title and text as JSON, within limits."""
     resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     sys.stdout.write(json.dumps(page_text(sys.stdin.buffer.read().decode(errors="replace"))))

@@ -1,4 +1,4 @@
-"""Parameters of a built-in tool: one model gives the JSON Schema and the checked values."""
+"""Parameters of a built-in tool. One pydantic model gives the JSON Schema and checks the values."""
 
 from functools import cache
 from typing import Any, Self
@@ -10,14 +10,14 @@ from orga.workflows.types.record import CheckedInput
 
 
 class Parameters(CheckedInput):
-    """Base of the built-in tools' parameters; a field's `description` is what the model reads."""
+    """Base of the built-in tools' parameters. The model reads the `description` of each field."""
 
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
     @cache
     def json_schema(cls) -> dict[str, Any]:
-        """Return the schema that the model is offered: one for all who ask, none of whom changes it."""
+        """Return the schema that is offered to the model. All callers share the object, so do not change it."""
         return without_titles(cls.model_json_schema())
 
     @classmethod
@@ -25,7 +25,7 @@ class Parameters(CheckedInput):
         """Return the checked values.
 
         Raises:
-            ToolError: Kind InvalidArguments, each error with the parameter it is about.
+            ToolError: Kind InvalidArguments. The text names the parameter of each error.
         """
         try:
             return cls.model_validate(arguments)
@@ -37,7 +37,7 @@ _PLAIN_MESSAGES = {
     "missing_keyword_only_argument": "Missing required argument",
     "unexpected_keyword_argument": "Unexpected argument",
 }
-"""Pydantic's messages about the arguments of a function speak of Python's kinds of parameters."""
+"""Replacements for pydantic's messages about function arguments, which mention Python's kinds of parameters."""
 
 
 def validation_error_text(error: ValidationError) -> str:
@@ -49,7 +49,7 @@ def validation_error_text(error: ValidationError) -> str:
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without pydantic's titles, which repeat each name; a property called `title` stays."""
+    """Return a schema without pydantic's titles, which repeat each name. A property called `title` stays."""
     return {
         key: _without_title(key, value)
         for key, value in schema.items()

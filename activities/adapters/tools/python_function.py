@@ -1,4 +1,4 @@
-"""A Python function as a tool, by its import path `package.module:function`: schema, call and result."""
+"""Makes a Python function, by its import path `package.module:function`, a tool: schema, call and result."""
 
 import asyncio
 import inspect
@@ -37,20 +37,20 @@ from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 MAX_VALUES = 1_000_000
-"""Of a result, those that a generator yields included; a model is shown 500,000 bytes at most."""
+"""Values of a result, including those that a generator yields. A model sees at most 500,000 bytes."""
 
 MAX_DEPTH = 100
-"""Lists and objects inside each other."""
+"""Nesting levels of lists and objects."""
 
 _MISSING_VALUE_TYPES = frozenset({"NaTType", "NAType"})
-"""Types of what stands for nothing in a table of pandas; one of them passes for a date that has no day."""
+"""Types of missing values in pandas tables. One of them pretends to be a date, but has no day."""
 
 _TOO_MANY_VALUES = f"more than {MAX_VALUES:,} values; have it return less"
 
 
 @contextmanager
 def raising_tool_errors(name: str) -> Generator[None]:
-    """Turn exceptions into ToolError where they are raised: SystemExit further up would end the worker."""
+    """Turn exceptions into ToolError right at the call, because SystemExit further up would end the worker."""
     try:
         yield
     except ToolError:
@@ -62,12 +62,12 @@ def raising_tool_errors(name: str) -> Generator[None]:
 
 
 def is_async_result(result: Any) -> bool:
-    """Return whether an event loop is needed to get at the result."""
+    """Return whether the result needs an event loop."""
     return isinstance(result, (AsyncIterable, Future)) or inspect.isawaitable(result)
 
 
 async def awaited_output(name: str, result: Any) -> ToolOutput:
-    """Return the output of a call, once all that it promised is done."""
+    """Await a call's result if necessary, and return its output."""
     while is_async_result(result):
         if inspect.isawaitable(result):
             result = await result
@@ -75,7 +75,7 @@ async def awaited_output(name: str, result: Any) -> ToolOutput:
             result = await asyncio.wrap_future(cast("Future[Any]", result))
         else:
             result = await _collect_results(name, result)
-    if isinstance(result, Iterator):  # its body is code that blocks
+    if isinstance(result, Iterator):  # its code may block
         return await asyncio.to_thread(as_output, name, result)
     return as_output(name, result)
 
@@ -95,7 +95,7 @@ async def _collect_results(name: str, results: AsyncIterable[Any]) -> list[Any]:
 
 
 def as_output(name: str, result: Any) -> ToolOutput:
-    """Return a string as it is, anything else as JSON. What iterates is collected.
+    """Return a string unchanged, and anything else as JSON. Iterators are collected.
 
     Raises:
         ToolError: Kind InvalidResult.
@@ -112,15 +112,15 @@ def _unusable_result(name: str, what: str, acted: Acted) -> ToolError:
 
 
 class _JsonConversion:
-    """One result on its way to JSON: numbers that JSON lacks become text, text becomes valid."""
+    """Converts one result to JSON. Numbers that JSON lacks become text, and invalid text becomes valid."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._left = MAX_VALUES
         self._inside: set[int] = set()
-        """Ids of the values that hold the present one."""
+        """Ids of the values that contain the current one."""
         self._acted: Acted = "yes"
-        """What a refusal reports: a value that may be a promise leaves open what was done."""
+        """The effect that a refusal reports. An awaitable that was not awaited leaves it open."""
 
     def value(self, given: Any) -> Any:
         self._left -= 1
@@ -139,7 +139,7 @@ class _JsonConversion:
         return self._container_value(given)
 
     def _container_value(self, given: Any) -> Any:
-        """Convert what may hold other values, unless it holds itself."""
+        """Convert a container, unless it contains itself."""
         if id(given) in self._inside:
             raise self._refusal("a value that holds itself; have it return text or plain JSON")
         if len(self._inside) == MAX_DEPTH:
@@ -173,8 +173,8 @@ class _JsonConversion:
         if isinstance(size := getattr(given, "size", 0), int) and size > self._left:
             raise self._refusal(_TOO_MANY_VALUES)
         if getattr(getattr(given, "dtype", None), "kind", "") in ("M", "m"):
-            given = given.astype(str)  # as numbers, moments in nanoseconds would lose their unit
-        if hasattr(given, "index") and hasattr(given, "to_dict"):  # of pandas
+            given = given.astype(str)  # times in nanoseconds would lose their unit as numbers
+        if hasattr(given, "index") and hasattr(given, "to_dict"):  # a pandas table
             has_labels = type(given.index).__name__ != "RangeIndex"
             if hasattr(given, "columns"):
                 return (given.reset_index() if has_labels else given).to_dict("records")
@@ -187,7 +187,7 @@ class _JsonConversion:
         return key if isinstance(key, str) else to_json(key).decode()
 
     def _scalar_value(self, given: Any) -> Any:
-        """Return a date, a path, a decimal and the like as pydantic writes it."""
+        """Return a date, a path, a decimal or a similar value as pydantic writes it."""
         if is_async_result(given):
             if inspect.iscoroutine(given):
                 given.close()
@@ -208,7 +208,7 @@ class _JsonConversion:
 def _model_fields(model: BaseModel) -> Any:
     try:
         return model.model_dump(mode="json", by_alias=True)
-    except ValueError:  # a field holds bytes, an array, or what only we can write
+    except ValueError:  # a field has bytes, an array, or another value that only our code can write
         return model.model_dump(by_alias=True)
 
 
@@ -226,13 +226,13 @@ _VARIADIC = {
 
 
 class FunctionParameters:
-    """Parameters of one function. The model is shown neither a `ToolContext` nor what a `partial` has set already."""
+    """Parameters of one function. The model sees neither a `ToolContext` nor arguments that a `partial` has set."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Read the signature.
 
         Raises:
-            ValueError: With the parameter that cannot be offered to a model, and what to change.
+            ValueError: The text names the parameter that cannot be offered to a model, and the remedy.
         """
         hints = _type_hints(function)
         preset = _preset_names(function)
@@ -250,11 +250,11 @@ class FunctionParameters:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema that the model is offered."""
+        """The JSON Schema that is offered to the model."""
         return without_titles(self._adapter.json_schema())
 
     def bind(self, arguments: dict[str, Any], context: ToolContext) -> tuple[list[Any], dict[str, Any]]:
-        """Return what to call the function with, by position and by name, converted to the annotated types.
+        """Return the positional and keyword arguments for the function, converted to the annotated types.
 
         Raises:
             ToolError: Kind InvalidArguments.
@@ -269,7 +269,7 @@ class FunctionParameters:
 
 
 def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield a function, what it calls if it is a `partial`, and at last the `__call__` of an object."""
+    """Yield a function, then the functions inside a `partial`, and finally the `__call__` of an object."""
     yield function
     while isinstance(function, partial):
         function = function.func
@@ -279,7 +279,7 @@ def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]
 
 
 def _preset_names(function: Any) -> Collection[str]:
-    """Return the names that a `partial` has set: what the application decided is not for a model to decide."""
+    """Return the names that a `partial` has set. A model must not change what the application has decided."""
     return function.keywords if isinstance(function, partial) else ()
 
 
@@ -295,7 +295,7 @@ def docstring_summary(docstring: str) -> str:
 
 
 def _parsed_docstring(docstring: str) -> Docstring:
-    """Read a docstring of Sphinx, NumPy, Google or epydoc; one that breaks the rules of its style has no parameters."""
+    """Parse a docstring of Sphinx, NumPy, Google or epydoc. An invalid one has no parameters."""
     try:
         return parse(docstring)
     except ParseError:
@@ -325,7 +325,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _annotated_type(annotation: Any, text: str | None) -> Any:
-    """Return the annotation with a text of the docstring; a description of its own comes later, so it wins."""
+    """Return the annotation with a text of the docstring. The annotation's own description comes later and wins."""
     if not text:
         return annotation
     described = Field(description=" ".join(text.split()))
@@ -336,7 +336,7 @@ def _annotated_type(annotation: Any, text: str | None) -> Any:
 
 
 def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdapter[dict[str, Any]]:
-    """Return what checks arguments by name, with defaults filled in, as pydantic would for a call of the function."""
+    """Return an adapter that checks arguments by name and adds defaults, as pydantic does for a function's call."""
 
     def collect(**checked: Any) -> dict[str, Any]:
         return checked
@@ -345,7 +345,7 @@ def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdap
     collect.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     collect.__annotations__ = {p.name: hint for p, hint in offered}
     try:
-        # By name, too: the schema shows the name of a parameter whose alias is a choice or a path.
+        # Also by name: if an alias is a choice or a path, the schema shows the parameter's name.
         adapter = TypeAdapter[dict[str, Any]](cast("Any", collect), config=ConfigDict(validate_by_name=True))
         adapter.json_schema()
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
@@ -354,7 +354,7 @@ def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdap
 
 
 def _first_sentence(error: PydanticUserError | PydanticUndefinedAnnotation) -> str:
-    """Return the first sentence: what follows is for whoever writes a model."""
+    """Return the first sentence, because the rest is for authors of pydantic models."""
     return error.message.splitlines()[0].partition(". Set `")[0]
 
 
@@ -365,7 +365,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class PythonFunction:
-    """Schema from signature and docstring. An `async` function is awaited, another runs in a thread or a process."""
+    """A function with a schema from signature and docstring. If it is not `async`, it runs in a thread or a process."""
 
     def __init__(
         self,
@@ -378,13 +378,13 @@ class PythonFunction:
         """Read the function.
 
         Args:
-            function: What is called.
-            path: Where a process of its own imports it from; None finds that out.
-            isolation: Where it runs; None follows its decorator.
-            code_digest: Of the modules that it was read from.
+            function: The function.
+            path: The import path for its own process. None derives it from the function.
+            isolation: Thread or process. None follows the decorator.
+            code_digest: Digest of the function's modules.
 
         Raises:
-            ValueError: When it cannot be offered to a model or run there, with what to change.
+            ValueError: It cannot be offered to a model or run there. The text states the remedy.
         """
         marks = marks_of(*function_layers(function))
         name = marks.name or _activity_name(function) or _own_name(function)
@@ -409,33 +409,33 @@ class PythonFunction:
 
     @property
     def spec(self) -> ToolSpec:
-        """Effect, name and timeout as the decorator says; calls are told apart by the first parameter."""
+        """The decorator sets effect, name and timeout. The main argument is the first parameter."""
         return self._spec
 
     def isolated(self, isolation: Isolation) -> "PythonFunction":
-        """Return a tool of the same function that runs there.
+        """Return a tool of the same function with another isolation.
 
         Raises:
-            ValueError: A process could not import it.
+            ValueError: A process cannot import the function.
         """
         return PythonFunction(self._function, path=self._path, isolation=isolation, code_digest=self.code_digest)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the function's result: a string as it is, anything else as JSON.
+        """Return the function's result: a string unchanged, anything else as JSON.
 
         Raises:
-            ToolError: Kind is the exception's class; an OSError (so a TimeoutError or ConnectionError) is retryable.
+            ToolError: Its kind is the exception's class. An OSError (also TimeoutError, ConnectionError) is retryable.
         """
         return await self._run(arguments, context)
 
     def call_here(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Carry out the whole call in this thread; otherwise as `call`."""
+        """Do the same as `call`, but in this thread."""
         with raising_tool_errors(self._spec.name):
             result = self._call_function(arguments, context)
             return asyncio.run(awaited_output(self._spec.name, result)) if is_async_result(result) else result
 
     def _call_function(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Call the function, and return its output, or the promise that it returned."""
+        """Call the function, and return its output, or the awaitable that it returned."""
         args, kwargs = self._parameters.bind(arguments, context)
         with raising_tool_errors(self._spec.name):
             result = self._function(*args, **kwargs)
@@ -456,7 +456,7 @@ class PythonFunction:
             return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-            """Await what a plain wrapper of an `async` function returns here, where its other users' loop runs."""
+            """Await the result of a plain wrapper of an `async` function in the loop that its other users have."""
             with raising_tool_errors(name):
                 return await awaited_output(name, await threads.run(partial(self._call_function, arguments, context)))
 
@@ -470,7 +470,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _activity_name(function: Callable[..., Any]) -> str | None:
-    """Return the name of one that is a Temporal activity, too."""
+    """Return the activity name of a function that is also a Temporal activity."""
     for each in function_layers(function):
         if definition := activity._Definition.from_callable(each):  # pyright: ignore[reportUnknownMemberType]
             return definition.name
@@ -478,7 +478,7 @@ def _activity_name(function: Callable[..., Any]) -> str | None:
 
 
 def _own_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, of an object that of its class; a `partial` has one only if it was given it."""
+    """Return the name of a function, or of an object's class. A `partial` has one only if somebody has set it."""
     named = (each for each in function_layers(function) if hasattr(each, "__name__") or not isinstance(each, partial))
     first = next(named)
     return getattr(first, "__name__", type(first).__name__)
@@ -490,10 +490,10 @@ def _tool_options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
 
 
 def load_function(path: str, folders: Sequence[Path] = ()) -> PythonFunction:
-    """Import `package.module:function`, from `folders` where it is not installed, and return it as a tool.
+    """Import `package.module:function`, from `folders` if it is not installed, and return it as a tool.
 
     Raises:
-        ValueError: With the path, what is wrong and what to change.
+        ValueError: The text states the path, the error and the remedy.
     """
     try:
         function, digest = import_function(path, folders)

@@ -22,22 +22,22 @@ _PIECE_BYTES = 65_536
 
 @dataclass(frozen=True)
 class LineWindow:
-    """Consecutive lines without their ends, `last` the number of the last one, `total` the lines of the file."""
+    """Consecutive lines without line ends. `last` is the number of the last one, `total` the lines of the file."""
 
     lines: tuple[str, ...]
     last: int
     total: int
     is_total_known: bool
-    """False: the time was up before the end of the file, and `total` lines were seen."""
+    """False if the time ended before the file. Then `total` is the number of lines that were read."""
     has_undecodable: bool
     is_line_cut: bool
-    """Whether the only line is longer than a window; its rest is left out."""
+    """True if the only line is longer than a window. The rest of the line is left out."""
 
 
 def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[[], bool]) -> LineWindow:
-    """Return lines `first` to `last` as far as they fit; at least one, cut when it alone is too long.
+    """Return lines `first` to `last` as far as they fit. At least one is returned, cut if it alone is too long.
 
-    `is_over` says whether the time is up; it is asked for each piece, and from then on nothing is read.
+    `is_over` returns whether the time is up. It is called for each piece, and ends the reading.
     """
     taken: list[bytes] = []
     source = _BoundedLines(file, is_over)
@@ -62,7 +62,7 @@ def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[
 
 
 class _BoundedLines:
-    """The lines of a file up to where the time is up; `is_cut` says whether that was before its end."""
+    """The lines of a file until the time is up. `is_cut` is True if that was before its end."""
 
     def __init__(self, file: BinaryIO, is_over: Callable[[], bool]) -> None:
         self._file = file
@@ -70,7 +70,7 @@ class _BoundedLines:
         self.is_cut = False
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each line without its end; of a long one the first bytes, more than a window takes."""
+        """Yield each line without its end. Of a long line, yield the first bytes, more than fit into a window."""
         while piece := self._read(self._file.readline, MAX_BYTES + len(b"\r\n")):
             rest = piece
             while rest and not rest.endswith(b"\n"):
@@ -78,7 +78,7 @@ class _BoundedLines:
             yield piece[:-1].removesuffix(b"\r") if piece.endswith(b"\n") else piece
 
     def count_rest(self) -> int:
-        """Return how many lines are left; they are only counted, which is much quicker."""
+        """Return the number of remaining lines. Counting is much quicker than reading them."""
         count, end = 0, b"\n"
         while piece := self._read(self._file.read, _PIECE_BYTES):
             count, end = count + piece.count(b"\n"), piece[-1:]
@@ -93,13 +93,13 @@ def _is_undecodable(line: bytes) -> bool:
     try:
         line[:MAX_BYTES].decode()
     except UnicodeDecodeError as error:
-        # A cut may fall within a character; that is no fault of the file.
+        # A cut may be within a character, which is no error of the file.
         return error.start < MAX_BYTES - 3
     return False
 
 
 TIME_LIMIT_S = 10.0
-"""For the reading of one file: few are read at once."""
+"""Seconds to read one file, because only a few files are read at the same time."""
 
 
 class _ReadParameters(Parameters):
@@ -109,7 +109,7 @@ class _ReadParameters(Parameters):
 
 
 class ReadFile:
-    """A window of the lines of a text file, of any size."""
+    """Returns a window of lines of a text file of any size."""
 
     def __init__(self, root: FileRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -117,7 +117,7 @@ class ReadFile:
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only; calls are told apart by `path`."""
+        """The tool is read-only. Its main argument is `path`."""
         return ToolSpec(
             name="read_file",
             description=(
@@ -130,7 +130,7 @@ class ReadFile:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the lines asked for."""
+        """Return the requested lines."""
         parameters = _ReadParameters.parse(arguments)
         return ToolOutput(content=await run_stoppable(FILE_THREADS, self._read, parameters))
 

@@ -29,13 +29,13 @@ _REMEDIES = {
 
 
 def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
-    """Return the error that names the path and the remedy."""
+    """Return the error for a path, with the remedy."""
     return ToolError(f"{printable_name(path)}: {why}", kind=kind)
 
 
 @contextmanager
 def path_errors(path: str) -> Generator[None]:
-    """Turn an `OSError` into a `ToolError` about `path`; one with no known remedy may pass, so it is retryable."""
+    """Turn an `OSError` into a `ToolError` about `path`. Without a known remedy it may pass, so it is retryable."""
     try:
         yield
     except OSError as error:
@@ -46,31 +46,31 @@ def path_errors(path: str) -> Generator[None]:
 
 
 def printable_name(name: str) -> str:
-    r"""Return a name that stays on its line: control and undecodable characters become escapes such as `\x0a`."""
+    r"""Return a name on one line. Control and undecodable characters become escapes such as `\x0a`."""
     cut = name if len(name) <= 500 else name[:500] + "…"
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in cut)
 
 
 FILE_THREADS = Threads("files", 4)
-"""What opens one file at a time."""
+"""Threads for work that opens one file at a time."""
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a FIFO that took the file's place must not hang.
+# O_NONBLOCK, so that opening a FIFO that has replaced the file does not hang.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_PATH_BYTES = 4_000
 _MAX_NAME_BYTES = 255
 
 
 class FileRoot:
-    """A path counts by where it leads: links may be used as long as they stay inside. `..` may not: policies judge a
-    path as it is written, and `docs/../src/a.py` begins with `docs/`.
+    """A folder that paths cannot leave. Links may be used as long as their targets are inside. `..` is refused, because
+    policies judge a path as it is written, and `docs/../src/a.py` begins with `docs/`.
 
-    A path is resolved first; the result is then opened part by part from the root's descriptor without
-    following any link, so a link that is put in place after the check makes the call fail, not escape.
+    A path is resolved first. The result is then opened part by part from the root's descriptor without following links.
+    So a link that appears after the check makes the call fail, and cannot lead outside.
     """
 
     def __init__(self, path: Path, rules: Rules = NO_RULES) -> None:
-        """Take the folder, and what in it no tool writes.
+        """Keep the folder, and the rules in it that no tool may write.
 
         Raises:
             ValueError: There is no such folder.
@@ -81,9 +81,9 @@ class FileRoot:
             raise ValueError(f"{path} is not a folder; create it or name another")
 
     def locate(self, path: str) -> PurePosixPath:
-        """Return where `path` leads, relative to the root and free of links. It need not exist.
+        """Return the target of `path`, relative to the root and without links. It need not exist.
 
-        `~` is somebody's home folder, as people write it in tasks, and `./~` a name in the root.
+        `~` means a home folder, as people write it in tasks, and `./~` a name in the root.
         """
         _refuse_unusable(path)
         with path_errors(path):
@@ -107,10 +107,10 @@ class FileRoot:
 
     @contextmanager
     def folder_to_write(self, path: str, place: PurePosixPath) -> Generator[int]:
-        """Open the folder of a located file, made with its parents, as a descriptor.
+        """Open the folder of a located file as a descriptor. Missing folders are created.
 
         Raises:
-            ToolError: The file is, or stands in, what no tool writes: by its path, or by any other name of the same.
+            ToolError: The file is a rule, or is inside one, by its path or by another name of the same file.
         """
         if self.rules.forbid(self.path / place, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
@@ -129,10 +129,10 @@ class FileRoot:
             yield current
 
     def open_file(self, path: str) -> BinaryIO:
-        """Open an existing regular file for reading; folders, devices, FIFOs and sockets are refused."""
+        """Open an existing regular file for reading. Folders, devices, FIFOs and sockets are refused."""
         place = self.locate(path)
         with path_errors(path), self.folder(place.parent) as folder:
-            # Opening a device can have effects of its own, so it is looked at before it is opened.
+            # Check before opening, because opening a device can have effects.
             refuse_irregular(path, os.stat(place.name or ".", dir_fd=folder, follow_symlinks=False))
             opened = os.fdopen(os.open(place.name, _FILE_FLAGS, dir_fd=folder), "rb")
         try:
@@ -144,7 +144,7 @@ class FileRoot:
 
 
 def refuse_irregular(path: str, status: os.stat_result) -> None:
-    """Raise unless `status` is of a regular file."""
+    """Raise an error unless `status` belongs to a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise path_refusal(path, "it is a folder; name a file in it, list_files shows them", "IsAFolder")
     if not stat.S_ISREG(status.st_mode):
@@ -166,7 +166,7 @@ def _refuse_unusable(path: str) -> None:
 
 
 def _open_subfolder(folder: int, part: str) -> int:
-    """Open a folder in another, which is closed."""
+    """Open a folder in another one, and close that one."""
     inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
     os.close(folder)
     return inner
@@ -181,7 +181,7 @@ def files_root(path: Path, rules: Rules = NO_RULES) -> FileRoot:
     """Return the root of the file tools.
 
     Raises:
-        ValueError: There is no such folder, with the key that names it.
+        ValueError: There is no such folder. The text names the configuration key.
     """
     try:
         return FileRoot(path, rules)
@@ -192,7 +192,7 @@ def files_root(path: Path, rules: Rules = NO_RULES) -> FileRoot:
 _GLOB_FLAGS = glob.GLOBSTAR | glob.BRACE | glob.MATCHBASE | glob.DOTGLOB
 _MAX_PATTERN_CHARS = 200
 _MAX_STAR_STARS = 3
-"""Measured: each further `**` multiplies the time of a match by five."""
+"""Limit for `**` in a pattern. Each further one makes a match five times slower, as measured."""
 _MAX_ALTERNATIVES = 100
 
 PATTERN_DESCRIPTION = (
@@ -202,10 +202,10 @@ PATTERN_DESCRIPTION = (
 
 
 def path_filter(pattern: str | None) -> Callable[[str], bool]:
-    """Return the test that a path relative to the folder of the search has to pass.
+    """Return the test for paths relative to the folder of the search.
 
     Raises:
-        ToolError: Kind InvalidPattern, when matching it could take too long.
+        ToolError: Kind InvalidPattern. Matching the pattern could take too long.
     """
     if pattern is None:
         return lambda path: True
@@ -226,19 +226,19 @@ def _complexity_error(pattern: str) -> ToolError:
 
 TIME_LIMIT_S = 15.0
 WALK_THREADS = Threads("walks", 4)
-"""What goes through many files: quick calls never stand behind it."""
+"""Threads for work on many files, so that quick calls never wait for it."""
 
 _MAX_DEPTH = 100
 _KIND_FILE, _KIND_FOLDER = "file", "folder"
 _SYSTEM_FOLDERS = frozenset(map(Path, ("/proc", "/sys", "/dev")))
-"""Not on any disk: endless to walk, and of no use to a reader."""
+"""Folders that are not on a disk: a walk would be endless and useless."""
 _GENERATED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 OMISSIONS_TEXT = "hidden files and folders, node_modules, __pycache__, venv and symbolic links are left out"
 
 
 class FileWalk:
-    """One walk, bounded in time; `cut` says whether the time ran out."""
+    """One walk, bounded in time. `cut` is True if the time ran out."""
 
     def __init__(self, root: FileRoot, path: str) -> None:
         self._root = root
@@ -246,7 +246,7 @@ class FileWalk:
         self.cut = False
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Yield each file, sorted within its folder: its path from the root, and from the walk's own start."""
+        """Yield each file, sorted within its folder, as its path from the root and its path from the walk's start."""
         place = self._root.locate(self._path)
         with path_errors(self._path), self._root.folder(place.parent) as parent:
             if stat.S_ISREG(os.stat(place.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
@@ -261,9 +261,9 @@ class FileWalk:
                 yield str(place / relative), relative
 
     def _files_in(self, folder: int, inside: str, path: Path, ends: float) -> Iterator[str]:
-        """Yield the files of an open folder, then those of the folders in it; of these, unreadable ones are left out.
+        """Yield the files of an open folder, then those of its subfolders. Unreadable subfolders are skipped.
 
-        Not `os.fwalk`, which ends at the first folder that opens and cannot be listed, as some of /proc.
+        `os.fwalk` would end at the first folder that can be opened but not listed, such as some in /proc.
         """
         with os.scandir(folder) as entries:
             found = sorted((each.name, _entry_kind(each)) for each in entries if _is_wanted(each.name))
@@ -273,7 +273,7 @@ class FileWalk:
             if kind is _KIND_FILE:
                 yield inside + name
         for name, kind in found:
-            if self._is_over(ends):  # also where no folder has a file that is wanted
+            if self._is_over(ends):  # checked even if no folder has a wanted file
                 return
             if kind is _KIND_FOLDER and inside.count("/") < _MAX_DEPTH and path / name not in _SYSTEM_FOLDERS:
                 with suppress(OSError), _open_folder(name, folder) as below:
@@ -289,7 +289,7 @@ def _is_wanted(name: str) -> bool:
 
 
 def _entry_kind(entry: os.DirEntry[str]) -> str:
-    with suppress(OSError):  # gone since it was listed
+    with suppress(OSError):  # the entry is gone since it was listed
         if entry.is_dir(follow_symlinks=False):
             return _KIND_FOLDER
         if entry.is_file(follow_symlinks=False):

@@ -26,7 +26,7 @@ _DEFAULT_TIMEOUT_S = 60
 _MAX_OUTPUT_BYTES = 12_000
 _OUTPUT_TAIL_BYTES = 8_000
 _MAX_ERROR_TAIL = 2_500
-"""An error's text is cut at its end by the activity, and the end of an output says what failed."""
+"""Characters. The activity cuts the end of an error's text, but the end of the output shows what failed."""
 
 _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
@@ -38,7 +38,7 @@ class _CommandParameters(Parameters):
 
 
 class RunCommand:
-    """Runs programs from a list. A listed program can do all that its arguments let it do: list few."""
+    """Runs programs from a list. A listed program can do everything that its arguments allow, so list few."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class RunCommand:
         """Allow `programs`, bare names found on `search_path`.
 
         Raises:
-            ValueError: A program has no bare name, or they cannot be isolated here.
+            ValueError: A program is no bare name, or programs cannot be isolated here.
         """
         for program in programs:
             if not program or "/" in program or program.startswith("-"):
@@ -64,7 +64,7 @@ class RunCommand:
 
     @property
     def spec(self) -> ToolSpec:
-        """Irreversible, since a program may do anything; calls are told apart by `command`."""
+        """The tool is irreversible, because a program may do anything. Its main argument is `command`."""
         return ToolSpec(
             name="run_command",
             description=f"Run one of the programs {', '.join(self._programs)}, without input; returns its output.",
@@ -75,10 +75,10 @@ class RunCommand:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return what the program wrote.
+        """Return the program's output.
 
         Raises:
-            ToolError: Kind CommandRefused, CommandFailed (exit code not 0) or CommandTimedOut, with its output.
+            ToolError: Kind CommandRefused, CommandFailed (exit code not 0) or CommandTimedOut. The text has the output.
         """
         parameters = _CommandParameters.parse(arguments)
         self._refuse_unfit(parameters.command)
@@ -99,7 +99,7 @@ class RunCommand:
 
     @contextmanager
     def _folder(self, cwd: str) -> Generator[str]:
-        """Open the folder and return a path that leads to what was opened, even if a link takes its place."""
+        """Open the folder and yield a path that leads to it even if a link replaces it."""
         place = self._root.locate(cwd)
         with ExitStack() as opened:
             with path_errors(cwd):

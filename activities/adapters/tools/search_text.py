@@ -44,7 +44,7 @@ class LinePattern:
             raise _invalid_query(query, f"{error}; or set regex to false") from error
 
     def hits(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the number of each line that matches, from 1, and the byte offset of its first match in it."""
+        """Yield the number of each matching line, from 1, and the byte offset of its first match."""
         start, number, counted = 0, 1, 0
         while start < len(data) and (match := self._regex.search(data, start)) and match.start() < len(data):
             at: int = match.start()
@@ -66,7 +66,7 @@ _BEFORE_MATCH_BYTES = 100
 def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int) -> Iterator[str]:
     """Yield the lines of `hits` (line number to byte column of the match) with `context` lines around each.
 
-    A `--` stands between two groups that do not touch, when there is context.
+    With context, a line `--` separates two groups that do not touch.
     """
     if not hits:
         return
@@ -83,7 +83,7 @@ def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int
 
 
 def _line_excerpt(line: bytes, column: int) -> str:
-    """Return at most 300 characters of a line, moved so that the match can be seen."""
+    """Return at most 300 characters of a line that include the match."""
     start = 0 if column < _MAX_CHARACTERS - _BEFORE_MATCH_BYTES else column - _BEFORE_MATCH_BYTES
     text = line[start : start + 4 * _MAX_CHARACTERS + 4].decode(errors="replace")
     ends_early = len(text) > _MAX_CHARACTERS or len(line) > start + 4 * _MAX_CHARACTERS + 4
@@ -114,7 +114,7 @@ class _SearchFindings:
     unreadable: int = 0
 
     def add(self, hits: Sized, lines: Iterable[str]) -> None:
-        """Take lines up to the size of a result; the first that does not fit is the last."""
+        """Add lines up to the size of a result. The first one that does not fit ends it."""
         self.hits += len(hits)
         for line in lines:
             self.lines.append(line)
@@ -124,14 +124,14 @@ class _SearchFindings:
 
 
 class SearchText:
-    """Matching lines of the files below a folder."""
+    """Finds matching lines of the files below a folder."""
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only; calls are told apart by `query`."""
+        """The tool is read-only. Its main argument is `query`."""
         return ToolSpec(
             name="search_text",
             description=f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}.",
@@ -141,7 +141,7 @@ class SearchText:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the matches; last lines in brackets say what was left out."""
+        """Return the matches. Last lines in brackets show what was left out."""
         parameters = _SearchParameters.parse(arguments)
         return ToolOutput(content=await WALK_THREADS.run(self._search, parameters))
 

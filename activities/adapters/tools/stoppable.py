@@ -1,4 +1,4 @@
-"""Work of a thread that ends with its call: cancelling a call ends the wait for its thread, and nothing else."""
+"""Work in a thread that ends with its call. Cancelling a call alone only ends the wait for its thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,33 +13,33 @@ T = TypeVar("T")
 
 
 class ThreadStopped(Exception):
-    """Nobody waits for the thread any more."""
+    """The thread's call was cancelled."""
 
 
 class StopSignal:
-    """What a thread asks whether it is still waited for."""
+    """Tells a thread if its call was cancelled."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._is_stopped = self._is_acting = False
 
     def check(self) -> None:
-        """Raise `Stopped` if nobody waits any more."""
+        """Raise `ThreadStopped` if the call was cancelled."""
         if self._is_stopped:
             raise ThreadStopped
 
     def begin_to_act(self) -> None:
-        """Take the step that others see, which is waited for from here on.
+        """Announce the step that others can see. From now on, cancellation waits for its end.
 
         Raises:
-            Stopped: Nobody waits any more.
+            ThreadStopped: The call was cancelled.
         """
         with self._lock:
             self.check()
             self._is_acting = True
 
     def stop(self) -> bool:
-        """Keep the thread from acting; return whether it does so already."""
+        """Stop the thread before it acts, and return whether it has already begun to act."""
         with self._lock:
             self._is_stopped = True
             return self._is_acting
@@ -48,7 +48,7 @@ class StopSignal:
 async def run_stoppable(
     threads: Threads, work: Callable[Concatenate[StopSignal, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Return what `work` returns. Cancelled before it acts, it never does; after that, its end is waited for."""
+    """Return the result of `work`. If it is cancelled before it acts, it never acts. Later its end is awaited."""
     stop = StopSignal()
     thread = asyncio.ensure_future(threads.run(work, stop, *args, **kwargs))
     try:
@@ -58,6 +58,6 @@ async def run_stoppable(
             thread.cancel()
             raise
     while not thread.done():
-        with suppress(asyncio.CancelledError):  # a second one changes nothing: it would be told as stopped
+        with suppress(asyncio.CancelledError):  # a second cancellation must not report a thread that acts as stopped
             await asyncio.wait((thread,))
     return thread.result()

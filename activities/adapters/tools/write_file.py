@@ -32,14 +32,14 @@ class _WriteParameters(Parameters):
 
 
 class WriteFile:
-    """Replaces whole files. There is no append: repeated after a lost answer, it would append twice."""
+    """Replaces whole files. It cannot append, because a repetition after a lost answer would append twice."""
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
 
     @property
     def spec(self) -> ToolSpec:
-        """Idempotent; calls are told apart by `path`."""
+        """The tool is idempotent. Its main argument is `path`."""
         return ToolSpec(
             name="write_file",
             description=f"Create a text file or replace its whole content, at most {_MAX_BYTES:,} bytes of UTF-8.",
@@ -49,7 +49,7 @@ class WriteFile:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Replace the file; readers see the old content or the new, never a part."""
+        """Replace the file. Readers see the old or the new content, never a part."""
         parameters = _WriteParameters.parse(arguments)
         data = _encoded_content(parameters.content)
         verb = "Replaced" if await replace_file(self._root, parameters.path, data) else "Created"
@@ -57,12 +57,12 @@ class WriteFile:
 
 
 async def replace_file(root: FileRoot, path: str, data: bytes) -> bool:
-    """Write a whole file below the root, its folders made; return whether there was one before.
+    """Write a whole file below the root, with missing folders, and return whether there was one before.
 
-    Once it is cancelled, nothing is replaced any more: it could be newer.
+    After a cancellation nothing is replaced, because the file could be newer by then.
 
     Raises:
-        ToolError: It may not be written, or cannot be.
+        ToolError: The file must not or cannot be written.
     """
     return await run_stoppable(FILE_THREADS, _write_replacing, root, path, data)
 
