@@ -225,29 +225,29 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
             "Send a dead letter again, through the gate and with its old idempotency key. The model reads the result.",
         ),
         CommandEntry(
-            "notify", "orga.client.cli.workbench.notify:app", "A webhook tells people what waits for them: try it."
+            "notify", "orga.client.cli.workbench.notify:app", "Test the webhook that notifies people of open questions."
         ),
     ),
     "Settings": (
         CommandEntry(
             "init",
             "orga.client.cli.workbench.init:init",
-            "Write a first, commented orga.toml; an existing one is never overwritten.",
+            "Write a first, commented orga.toml. An existing file is never overwritten.",
         ),
         CommandEntry(
             "config",
             "orga.client.cli.workbench.config:app",
-            "The configuration that holds here: each value, and where it comes from.",
+            "Show the effective configuration: each value and its source.",
         ),
         CommandEntry(
             "agents",
             "orga.client.cli.workbench.config:agents",
-            "Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.",
+            "Show the agents of this configuration: model, tools, delegates. Nothing is started.",
         ),
         CommandEntry(
             "models",
             "orga.client.cli.workbench.config:models",
-            "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
+            "Show the models that this configuration names, then one of each provider, with what is missing to use it.",
         ),
         CommandEntry(
             "completion",
@@ -259,27 +259,27 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "dev",
             "orga.client.cli.workbench.server:dev",
-            "Run server and worker until Ctrl-C, their logs side by side; a worker that dies is started again.",
+            "Run server and worker until Ctrl-C, and show the logs of both. A worker that dies is restarted.",
         ),
         CommandEntry(
             "server",
             "orga.client.cli.workbench.server:server",
-            "Keep the embedded Temporal server up until Ctrl-C, and show its address and its UI.",
+            "Run the embedded Temporal server until Ctrl-C, and show the addresses of the server and its UI.",
         ),
         CommandEntry(
             "worker",
             "orga.client.cli.workbench.server:worker",
-            "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
+            "Run a worker, which carries out runs, until Ctrl-C or SIGTERM. It then finishes its current work.",
         ),
         CommandEntry(
             "logs",
             "orga.client.cli.workbench.server:logs",
-            "Show the log of a worker that a command brought along, or of the embedded server.",
+            "Show the log of a worker that a command started, or of the embedded server.",
         ),
         CommandEntry(
             "setup",
             "orga.client.cli.workbench.doctor:setup",
-            "Register the search attributes on the configured server; the embedded one has them already.",
+            "Register the search attributes on the configured server. The embedded server already has them.",
         ),
         CommandEntry(
             "doctor",
@@ -289,12 +289,12 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "trust",
             "orga.client.cli.workbench.trust:trust",
-            "Trust a configuration as it stands: it may then run code, use your keys, and widen what agents may do.",
+            "Trust a configuration as it is now. It may then run code, use your keys, and widen what agents may do.",
         ),
         CommandEntry(
             "demo",
             "orga.client.cli.workbench.demo:demo",
-            "Ask an agent a question about this project and watch it find out: live view, answer, journal.",
+            "Ask an agent a question about this project and watch it work: live view, answer, journal.",
         ),
     ),
     "Knowledge": (

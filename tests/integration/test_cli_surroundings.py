@@ -24,7 +24,7 @@ def test_the_doctor_finds_everything_well(orga: Orga) -> None:
 @pytest.mark.parametrize(
     ("config", "place", "remedy"),
     [
-        pytest.param("[temporal]\nadress = 1\n", "config", "correct the file", id="a typo"),
+        pytest.param("[temporal]\nadress = 1\n", "config", "correct the named file", id="a typo"),
         pytest.param("[tools]\npython = ['no:where']\n", "tools", "correct [tools]", id="a function that is not there"),
         pytest.param("[agents.a]\nmodel = 'openai:x'\n", "agents.a.model", "another model", id="a model without a key"),
         pytest.param("[temporal]\naddress = '127.0.0.1:9'\n", "server", "start it or correct", id="no server"),

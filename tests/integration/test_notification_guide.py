@@ -56,7 +56,7 @@ def test_the_sample_of_the_guide(project: Path, is_genuine: Callable[[str, dict[
     ("answer", "env", "code", "says"),
     [
         pytest.param(Says(404, words="no such hook"), ENV, 6, "404 no such hook", id="refused"),
-        pytest.param(Says(302, {"location": "/"}), ENV, 6, "a redirect is not followed", id="a redirect"),
+        pytest.param(Says(302, {"location": "/"}), ENV, 6, "redirects are not followed", id="a redirect"),
         pytest.param(Says(), {}, 2, "but not ORGA_NOTIFY_SECRET in the environment; set it to", id="no secret"),
     ],
 )

@@ -69,7 +69,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["kill", "x"], "'kill'; did you mean 'orga abort ID'?", id="kill"),
         pytest.param(["version"], "'version'; did you mean 'orga --version'?", id="version"),
         pytest.param(["ps"], "'ps'; did you mean 'orga list'?", id="ps"),
-        pytest.param(["trust", "gone"], "orga: gone is no file; name a configuration", id="nothing to trust"),
+        pytest.param(["trust", "gone"], "orga: gone: is not a file. Name a configuration", id="nothing to trust"),
         pytest.param(["tools", "pin", "x"], "no MCP server 'x'; [mcp.servers] is empty", id="no server to pin"),
         pytest.param(["run", "x", "--bogus"], "--bogus", id="unknown option"),
         pytest.param(["run", "x", "--modle", "y"], "--modle; did you mean --model? (orga", id="misspelled option"),
@@ -97,9 +97,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             ["requeue", "x", "1.0", "--all"], "--all: cannot be combined with LETTER", id="one letter and all"
         ),
         pytest.param(["requeue", "x", "--set", "a=1"], "Add --fork", id="settings of no fork"),
-        pytest.param(["notify", "test"], "nobody is to be told: [notify] url is not set", id="nobody to try it on"),
+        pytest.param(["notify", "test"], "[notify] url: is not set, so nobody is notified", id="nobody to try it on"),
         pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
-        pytest.param(["demo", "--goal", "--knowledge"], "--goal and --knowledge are two demos", id="two demos"),
+        pytest.param(["demo", "--goal", "--knowledge"], "--goal: cannot be combined with --knowledge", id="two demos"),
         pytest.param(["journal", "x", "--exported", "gone"], "gone cannot be read", id="no such export"),
     ],
 )

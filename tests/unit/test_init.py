@@ -120,7 +120,7 @@ def test_what_is_there_stays_as_it_is(kind: str, tmp_path: Path, capsys: Shown) 
         case _:
             file.mkdir()
     assert run_command(["init", "--yes"]) == 2
-    assert "orga.toml is there already and stays as it is" in capsys.readouterr().err
+    assert "orga.toml: already exists and was not changed" in capsys.readouterr().err
     assert not elsewhere.exists()
     assert kind != "file" or file.read_text() == "# mine\n"
 
@@ -129,11 +129,11 @@ def test_what_is_there_stays_as_it_is(kind: str, tmp_path: Path, capsys: Shown) 
     ("arguments", "says"),
     [
         (["--model", "gpt-4o"], "'gpt-4o' names no model: write provider:model"),
-        (["--commands", "git status;/bin/sh"], "--commands 'status;/bin/sh': name programs alone"),
-        (["--base-url", "http://x/v1"], "name the model, too"),
-        (["--model", "ollama:x", "--base-url", "x"], "write it like http://host:8000/v1"),
+        (["--commands", "git status;/bin/sh"], "--commands 'status;/bin/sh': not a program name"),
+        (["--base-url", "http://x/v1"], "Add --model"),
+        (["--model", "ollama:x", "--base-url", "x"], "Write it like http://host:8000/v1"),
         (["--model", "ollama:x" + "\x1b[2J" * 3 + "y" * 300], "at most 200 characters"),
-        (["gone"], "gone is no folder"),
+        (["gone"], "gone: is not a folder"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused_before_anything_is_written(
@@ -160,7 +160,7 @@ def test_it_says_what_the_model_still_lacks_and_what_it_hides(
     assert run_command(["init", "below", "-m", "openai:gpt-6.1-terra"]) == 0
     said = capsys.readouterr().err
     assert "before the first run: openai has no key: set OPENAI_API_KEY" in said
-    assert f"{tmp_path / 'orga.toml'} holds here no longer" in said
+    assert f"{tmp_path / 'orga.toml'} does not apply here any more" in said
     assert "cd below && orga doctor" in said
 
 

@@ -15,7 +15,7 @@ def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixt
     assert run_command(["init", "--print", "--json"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err == "orga: --print writes the text of the file, which is TOML; leave out --json\n"
+    assert shown.err == "orga: --print: writes the text of the file, which is TOML. Remove --json\n"
 
 
 @pytest.mark.parametrize(

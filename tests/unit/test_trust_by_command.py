@@ -20,7 +20,7 @@ def test_trust_is_shown_remembered_listed_and_revoked(project: Path) -> None:
     path = write_config(project, PROGRAMS)
     orga = orga_in(project)
     given = orga("trust", str(project))
-    assert (given.code, given.out) == (0, f"trusted as it stands: {path}\n")
+    assert (given.code, given.out) == (0, f"trusted as it is now: {path}\n")
     assert 'tools.commands.allow = ["git"]: lets agents start programs' in given.err
     store = project.parent / "home" / "trust.json"
     assert (store.stat().st_mode & 0o777, list(json.loads(store.read_text()))) == (0o600, [str(path)])
@@ -104,5 +104,5 @@ def test_a_person_at_a_terminal_is_asked_once(project: Path, answer: str, code: 
     said = os.read(controller, 10_000).decode()
     os.close(controller)
     os.close(terminal)
-    assert (done.returncode, said.count("Trust it as it stands? [y/N]")) == (code, 1)
+    assert (done.returncode, said.count("Trust it as it is now? [y/N]")) == (code, 1)
     assert orga_in(project)("tools", "list").code == code

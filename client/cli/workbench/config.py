@@ -1,4 +1,4 @@
-"""`orga config`, `agents` and `models`: effective values, and where each comes from."""
+"""`orga config`, `orga agents` and `orga models`: the effective configuration with the source of each value."""
 
 import json as json_text
 import os
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The configuration that holds here: each value, and where it comes from.",
-    epilog="orga init writes a first orga.toml; ORGA_SECTION__KEY variables win over the file.",
+    help="Show the effective configuration: each value and its source.",
+    epilog="orga init writes a first orga.toml. ORGA_SECTION__KEY variables win over the file.",
     rich_markup_mode="rich",
 )
 
@@ -36,22 +36,22 @@ VALUE_CHARS = 60
 
 @app.callback()
 def _group() -> None:
-    """Make `show` a command of a group although it is the only one."""
+    """Make `show` a command of a group. Typer would otherwise turn the only command into the group itself."""
 
 
 @app.command()
 def show(
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="A key or a section, as models or agents.default.")
+        str | None, typer.Argument(metavar="KEY", help="A key or a section, such as models or agents.default.")
     ] = None,
     *,
-    changed: Annotated[bool, typer.Option("--changed", help="Only what somebody has set.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only values that are not the default.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show each key with its value and where that comes from: file and line, variable, or default. Secrets are hidden.
+    """Show each key with its value and source: file and line, variable, or default. Secrets are hidden.
 
-    Nothing is started, and nothing has to be trusted for it.
+    Nothing is started, and the configuration need not be trusted.
 
     Example: orga config show models
 
@@ -80,14 +80,14 @@ def show(
 
 
 def agents(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them, in full.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show only this agent, in full.")] = None,
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.
+    """Show the agents of this configuration: model, tools, delegates. Nothing is started.
 
-    With a NAME also its instructions and limits. `orga run --agent NAME` starts one.
+    With a NAME, the command also shows instructions and limits. `orga run --agent NAME` starts an agent.
 
     Example: orga agents
 
@@ -102,7 +102,7 @@ def agents(
     elif name is None:
         for each, agent in known.items():
             write_result(*_agent_lines(each, agent, held))
-        write_note("orga agents NAME shows one in full; [agents.NAME] of orga.toml makes one")
+        write_note("orga agents NAME shows one in full; [agents.NAME] in orga.toml adds one")
     else:
         write_result(*_agent_lines(name, known[name], held), *_agent_details(known[name]))
     return 0
@@ -122,18 +122,18 @@ def _agent_lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]
 
 def _agent_details(agent: "AgentConfig") -> list[str]:
     limits = agent.config.model_dump(mode="json", exclude_none=True)
-    told = [f"  {key}: {on_one_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)]
-    return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *told]
+    lines = [f"  {key}: {on_one_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)]
+    return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *lines]
 
 
 def _model_text(name: str, agent: "AgentConfig", held: OrgaConfig) -> str:
-    """Return the model, with those that stand in for it where a tier is named."""
+    """Return the model. If the agent names a tier, add the tier's models in order."""
     try:
         models = models_of(RequestedNames(name), agent, held, os.environ)
     except InvalidInput as error:
         return f"{agent.model}: {error}"
-    told = ", then ".join(models)
-    return f"{agent.model} ({told})" if agent.model and agent.model not in models else told
+    names = ", then ".join(models)
+    return f"{agent.model} ({names})" if agent.model and agent.model not in models else names
 
 
 def _agent_json(name: str, agent: "AgentConfig", held: OrgaConfig) -> dict[str, Any]:
@@ -144,27 +144,27 @@ def _agent_json(name: str, agent: "AgentConfig", held: OrgaConfig) -> dict[str, 
 class _ModelRow:
     model: str
     named_by: str
-    """Who names it; "" for one that is offered only."""
+    """The keys that name the model; "" if the configuration does not use it."""
     problem: str
-    """Why it cannot be asked; "" where it can, so far as that is known."""
+    """The reason why the model cannot be used; "" if none is known."""
 
 
 def models(
-    check: Annotated[bool, typer.Option("--check", help="Ask each provider whether it answers and takes the key.")] = (
-        False
-    ),
+    check: Annotated[
+        bool, typer.Option("--check", help="Check whether each provider answers and accepts the key.")
+    ] = False,
     *,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the models that this configuration names, then one of each provider, with what is lacking to ask it.
+    """Show the models that this configuration names, then one of each provider, with what is missing to use it.
 
-    Nothing is generated and nothing is paid, with --check neither. Exit code 6 where a model that is named cannot be
-    asked.
+    Nothing is generated and nothing costs money, not even with --check. Exit code 6 means that a model of the
+    configuration cannot be used.
 
     Example: orga models --check
     """
-    if check:  # the addresses that are asked, keys in hand, are the configuration's
+    if check:  # keys are sent to the configuration's addresses, so it must be trusted
         held = load_config(config).config
         rows = list(_model_rows(held))
         return run_interruptible(_check_models(rows, held, as_json=json))
@@ -190,7 +190,7 @@ def _model_rows(held: OrgaConfig) -> Iterator[_ModelRow]:
 
 
 def _configured_models(held: OrgaConfig) -> Iterator[tuple[str, str]]:
-    """Yield each model that the configuration names, behind the key that does."""
+    """Yield each key of the configuration that names a model, with the model."""
     from orga.activities.adapters.models.settings import default_model
     from orga.workflows.types.tiers import tier_in_model_name
 
@@ -230,9 +230,9 @@ def _show_models(rows: list[_ModelRow], *, as_json: bool) -> int:
         wide = max(len(on_one_line(row.model)) for row in rows)
         for row in rows:
             mark = "✗" if row.problem and row.named_by else "-" if row.problem else "✓"
-            told = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
-            write_result(f"{mark} {on_one_line(row.model):<{wide}}  {told}".rstrip())
+            detail = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
+            write_result(f"{mark} {on_one_line(row.model):<{wide}}  {detail}".rstrip())
         write_note(
-            'one run: orga run --model NAME "..."; all runs: [models] default of orga.toml, or ORGA_MODELS__DEFAULT'
+            'for one run: orga run --model NAME "..."; for all: [models] default in orga.toml, or ORGA_MODELS__DEFAULT'
         )
     return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0

@@ -1,4 +1,4 @@
-"""`orga demo`: a run, a goal, or two runs that learn from each other, over this project's own documents."""
+"""`orga demo`: a run, a goal, or two runs that share knowledge, over this project's own documents."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,18 +33,18 @@ RECALL_TASK = "What is reported and not repeated when its outcome is unknown?"
 
 
 async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Path) -> int:
-    """Let one run find something out and another answer from that; the exit code says whether it did.
+    """Start a run that learns something and one that answers from it, and return the exit code.
 
     Args:
-        here: Where they run.
-        keeper: Sees to it that somebody works.
-        folder: Whose store of knowledge they share.
+        here: The configuration and the server.
+        keeper: Keeps a worker running.
+        folder: The folder whose store of knowledge the runs share.
     """
     tenant = f"demo-{uuid4().hex[:8]}"
     first, code = await _start_and_follow(here, keeper, {"task": LEARNING_TASK, "tenant": tenant})
     if code:
         return code
-    write_note("", "A second run, which is given no tool to read files with:")
+    write_note("", "A second run, which has no tool that reads files:")
     second, code = await _start_and_follow(here, keeper, {"task": RECALL_TASK, "tenant": tenant, "tools": []})
     stored = {str(entry.data.get("id")) for entry in first if entry.event == "KnowledgeStored"}
     recalled = {
@@ -54,15 +54,15 @@ async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Pat
     if not stored & recalled:
         write_note(f"the second run did not recall what the first had stored: {', '.join(sorted(stored)) or 'nothing'}")
         return code or ExitCode.FAILED
-    whose = f"--tenant {quote(tenant)}"
+    owner = f"--tenant {quote(tenant)}"
     write_result(
         f"It recalled what the first run had stored: {', '.join(sorted(stored & recalled))}",
-        "Now look at it, tell agents something yourself, and forget it all:",
-        f"  cd {quote(str(folder))}                    # each folder has a store of its own",
-        f"  orga knowledge search effect {whose} --agent default",
-        f'  orga knowledge add "the api" "is deployed" "on Fridays" {whose}',
-        f"  orga knowledge forget {whose}",
-        "What your own project's files say of its conventions, for agents that work there:",
+        "Now look at it, add a fact yourself, and erase all of it:",
+        f"  cd {quote(str(folder))}                    # each folder has its own store",
+        f"  orga knowledge search effect {owner} --agent default",
+        f'  orga knowledge add "the api" "is deployed" "on Fridays" {owner}',
+        f"  orga knowledge forget {owner}",
+        "Store your own project's conventions for agents that work there:",
         "  orga knowledge import-conventions",
     )
     return code
@@ -87,14 +87,14 @@ DOCUMENT_NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
 
 
 def copy_documents() -> Path:
-    """Return a folder with README, ARCHITECTURE, CHANGELOG and docs as they are now.
+    """Copy README, ARCHITECTURE, CHANGELOG and docs into a folder of the home, and return it.
 
     Raises:
-        UsageError: This is no clone of the project.
+        UsageError: The program does not run from a clone of the project.
     """
     found = [ROOT / name for name in DOCUMENT_NAMES if (ROOT / name).exists()]
     if not found:
-        raise UsageError("the demo reads the project's own documents; run it from a clone of the project")
+        raise UsageError("the demo reads the project's own documents. Run it from a clone of the project")
     folder = prepare_home().folder / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -112,15 +112,15 @@ GOAL = "Compare how often an idempotent and an irreversible tool is tried again 
 
 def demo(
     *,
-    goal: Annotated[bool, typer.Option("--goal", help="A goal: plan, carry out, evaluate, decide.")] = False,
+    goal: Annotated[bool, typer.Option("--goal", help="Show a goal: plan, carry out, evaluate, decide.")] = False,
     knowledge: Annotated[
-        bool, typer.Option("--knowledge", help="Two runs: the second answers from what the first has learnt.")
+        bool, typer.Option("--knowledge", help="Show two runs: the second answers from what the first learned.")
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """Ask an agent a question about this project and watch it find out: live view, answer, journal.
+    """Ask an agent a question about this project and watch it work: live view, answer, journal.
 
-    Without a model key the answer comes from offline:extractive, which reads and quotes but is no language model.
+    Without a model key, offline:extractive answers. It reads and quotes, but is not a language model.
 
     Example: orga demo
 
@@ -129,9 +129,9 @@ def demo(
     Example: orga demo --knowledge
     """
     if goal and knowledge:
-        raise UsageError("--goal and --knowledge are two demos; choose one")
+        raise UsageError("--goal: cannot be combined with --knowledge. Choose one demo")
 
-    async def shown() -> int:
+    async def show_demo() -> int:
         root = copy_documents()
         async with cli_context(config, root=root) as here:
             order = replace(here.worker_order(), root=root)
@@ -140,19 +140,20 @@ def demo(
                     return await run_knowledge_demo(here, keeper, here.loaded.path.parent if here.loaded.path else root)
                 return await _run_demo(here, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
 
-    return run_interruptible(shown())
+    return run_interruptible(show_demo())
 
 
 @dataclass(frozen=True)
 class _Demo:
-    """What is started, and what is told of it behind its end."""
+    """A run to start, and what to show after its end."""
 
     kind: str
     text: str
     start: Callable[[Client, str], Awaitable[AgentHandle]]
-    told: Callable[[Client, str], Awaitable[list[str]]]
+    ending_lines: Callable[[Client, str], Awaitable[list[str]]]
+    """Returns the lines to show after the end of the run with that id."""
     next: tuple[str, ...]
-    """What to try then; `{quoted}` is the id of the run."""
+    """Suggestions for what to try next. `{quoted}` is replaced by the id of the run."""
 
 
 async def _run_demo(here: CliContext, keeper: WorkerKeeper, what: _Demo) -> int:
@@ -160,7 +161,7 @@ async def _run_demo(here: CliContext, keeper: WorkerKeeper, what: _Demo) -> int:
     write_note(f"{what.kind}: {what.text}")
     write_note(f"run {run.id}")
     code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
-    write_result("", *await what.told(here.client, run.id), "", *_next_lines(here, run.id, what))
+    write_result("", *await what.ending_lines(here.client, run.id), "", *_next_lines(here, run.id, what))
     return code
 
 
@@ -188,9 +189,9 @@ _QUESTION_DEMO = _Demo(
     _journal_lines,
     (
         "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
-        '  orga run "Which limits does a run have?"   # says the worker\'s process id',
+        '  orga run "Which limits does a run have?"   # prints the worker\'s process id',
         "  kill -9 PID                                # another worker takes over; nothing is done twice",
-        "Or end the command with Ctrl-C, and come back with: orga attach ID",
+        "Or end the command with Ctrl-C, and return with: orga attach ID",
     ),
 )
 _GOAL_DEMO = _Demo(
@@ -199,9 +200,9 @@ _GOAL_DEMO = _Demo(
     start_goal,
     _phase_lines,
     (
-        "What its model was sent in the first turn:",
+        "The first prompt that its model received:",
         "  orga steps {quoted} --prompt 1",
-        "All that it saw and did, and whether the history agrees:",
+        "Everything that it saw and did, and a check against the history:",
         "  orga journal {quoted}",
         "  orga verify {quoted}",
         "A goal about the files of your own folder:",

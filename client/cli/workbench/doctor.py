@@ -1,4 +1,4 @@
-"""`orga doctor`: checks server, worker, models and tools, and names the remedy for each problem."""
+"""`orga doctor` checks server, worker, models and tools, and names the remedy for each problem. Also `orga setup`."""
 
 import asyncio
 import os
@@ -50,14 +50,14 @@ TIMEOUT_S = 60.0
 
 
 class CheckedAgent(Record):
-    """An agent as a run would get it."""
+    """An agent as a run would use it."""
 
     model: str | None = None
     tools: tuple[str, ...] = ()
 
 
 class WorkerProblem(Record):
-    """Something that a run would trip over."""
+    """A problem of the configuration that would make runs fail, or a warning."""
 
     place: str
     problem: str
@@ -65,21 +65,21 @@ class WorkerProblem(Record):
 
 
 class WorkerReport(Record):
-    """The parts of a worker."""
+    """The agents, tools, models and policy of a worker, with their problems."""
 
     agents: dict[str, CheckedAgent] = {}
     tools: tuple[str, ...] = ()
     models: dict[str, str] = {}
-    """By name, why its provider cannot be asked now; "" where it answers."""
+    """By model name, the reason why it cannot be used now; "" if its provider answers."""
     policy: str = ""
-    """Who decides what may run."""
+    """A description of the policy engine."""
     problems: tuple[WorkerProblem, ...] = ()
     warnings: tuple[WorkerProblem, ...] = ()
-    """What works, and is better known."""
+    """Things that work, but that the operator should know."""
 
 
 async def worker_report(config: Path) -> WorkerReport:
-    """Return the report of a worker that would start here and now."""
+    """Return the report of a worker process that is started here for the check."""
     options = ["--check", "--config", str(config)]
     command = module_command("orga.client.workers.child", *options)
     process = await asyncio.create_subprocess_exec(
@@ -90,12 +90,12 @@ async def worker_report(config: Path) -> WorkerReport:
         return WorkerReport.model_validate_json(output)
     except ValidationError:
         lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
-        said = lines[-1][:300] if lines else "it said nothing"
-        return WorkerReport(problems=(WorkerProblem(place="worker", problem=f"it does not start: {said}"),))
+        last = lines[-1][:300] if lines else "it wrote nothing"
+        return WorkerReport(problems=(WorkerProblem(place="worker", problem=f"it does not start: {last}"),))
 
 
 async def _read_output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
-    """Read both streams; standard input stays open meanwhile, since its end would end the worker."""
+    """Read both streams. Standard input stays open meanwhile, because its end would end the worker."""
     assert process.stdout is not None
     assert process.stderr is not None
     try:
@@ -114,28 +114,28 @@ async def _read_output(process: asyncio.subprocess.Process) -> tuple[bytes, byte
 
 _MODEL_REMEDY = "check its name, key and address: [models] and [agents] of orga.toml, and the provider's variables"
 
-_OTHER_SERVER_REMEDY = "fit for tests; for all else: temporal server start-dev, or no address at all"
+_OTHER_SERVER_REMEDY = "this server is for tests only; otherwise use: temporal server start-dev, or set no address"
 
 LATEST_RUNS = 200
-"""That are looked at."""
+"""The number of live runs that are checked, newest first."""
 
 DEEP_TASK = "Answer with the single word OK."
 
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """One finding."""
+    """The result of one check."""
 
     name: str
     ok: bool
     detail: str
     remedy: str = ""
     warning: bool = False
-    """It works, and is better known."""
+    """True if it works, but the operator should know of it."""
 
 
 async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
-    """Yield the findings in order."""
+    """Yield the results of all checks in order."""
     yield _folder_check()
     try:
         loaded = load_config(config)
@@ -143,12 +143,10 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
         yield _untrusted_check(error)
         loaded = LoadedConfig(OrgaConfig())
     except ConfigError as error:
-        yield DoctorCheck(
-            "config", ok=False, detail=str(error), remedy="correct the file or the variable that is named"
-        )
+        yield DoctorCheck("config", ok=False, detail=str(error), remedy="correct the named file or variable")
         return
     else:
-        yield DoctorCheck("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
+        yield DoctorCheck("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults apply"))
         for check in (
             *_worker_report_checks(await worker_report(loaded.path or NO_FILE)),
             *idle_address_checks(os.environ),
@@ -167,16 +165,16 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
 
 
 def idle_address_checks(env: Mapping[str, str]) -> list[DoctorCheck]:
-    """Tell which addresses of the environment are not asked, for want of a key."""
+    """Return warnings about model servers in the environment that are not used because a key is missing."""
     from orga.activities.adapters.models.settings import idle_addresses
 
     return [
-        DoctorCheck("models", ok=True, detail=told, remedy="orga models", warning=True) for told in idle_addresses(env)
+        DoctorCheck("models", ok=True, detail=text, remedy="orga models", warning=True) for text in idle_addresses(env)
     ]
 
 
 def _untrusted_check(error: Untrusted) -> DoctorCheck:
-    """Return what a configuration asks for that is left alone, so that all else is looked at without it."""
+    """Return the result for a configuration that is not trusted. The other checks go on without it."""
     *lines, remedy = str(error).splitlines()
     return DoctorCheck("config", ok=False, detail="\n".join([*lines, "it was not read further"]), remedy=remedy)
 
@@ -189,7 +187,7 @@ def _folder_check() -> DoctorCheck:
 
 
 def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
-    """Return what a worker with this configuration says of its agents, tools and models."""
+    """Return the results for the agents, tools, models and policy of a worker."""
     found = [
         DoctorCheck(problem.place, ok=False, detail=problem.problem, remedy=problem.remedy)
         for problem in report.problems
@@ -200,8 +198,8 @@ def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
         )
         found.append(DoctorCheck("agents", ok=True, detail=agents))
     for model, problem in report.models.items():
-        told = problem or "it can be asked; --deep lets it answer"
-        found.append(DoctorCheck(f"model {model}", ok=not problem, detail=told, remedy=_MODEL_REMEDY))
+        detail = problem or "its provider answers; --deep lets it generate an answer"
+        found.append(DoctorCheck(f"model {model}", ok=not problem, detail=detail, remedy=_MODEL_REMEDY))
     if report.tools:
         found.append(DoctorCheck("tools", ok=True, detail=", ".join(report.tools)))
     if report.policy:
@@ -229,19 +227,19 @@ async def _server_checks(here: CliContext, *, deep: bool) -> AsyncGenerator[Doct
 
 
 def _poller_check(here: CliContext, there: list[str] | None) -> DoctorCheck:
-    """Tell who works for this folder, and whether under the configuration that stands there now."""
+    """Return which workers poll for this folder, and whether they have its current configuration."""
     own = identity_suffix(here.connection.workplace)
     queue = f"task queue {here.task_queue!r}"
     if here.connection.endpoint.embedded:
         queue = f"{queue} of {here.connection.workplace.root}"
     if there is None:
-        detail = f"the server does not tell who polls {queue}; orga run and orga attach bring a worker of their own"
+        detail = f"the server does not report who polls {queue}; orga run and orga attach start their own worker"
         return DoctorCheck("worker", ok=True, detail=detail, remedy=_OTHER_SERVER_REMEDY, warning=True)
     if not there:
-        return DoctorCheck("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach bring their own")
-    told = [_worker_text(each) for each in there]
+        return DoctorCheck("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach start their own")
+    workers = [_worker_text(each) for each in there]
     others = [each for each in there if config_digest(each) not in (None, own.removeprefix(MARK))]
-    detail = f"{', '.join(told)} on {queue}"
+    detail = f"{', '.join(workers)} on {queue}"
     if not others:
         return DoctorCheck("worker", ok=True, detail=detail)
     mine = "this orga.toml" if here.loaded.path else "no orga.toml"
@@ -257,7 +255,7 @@ async def _routing_checks(here: CliContext) -> list[DoctorCheck]:
 
 
 def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:
-    """Tell which deployment version takes new runs, where there are any, and whether a worker of it polls."""
+    """Return which deployment version takes new runs, and whether a worker of it polls. Empty without versions."""
     if there.current is None and not there.waiting:
         return []
     names = ", ".join(version.to_canonical_string() for version in there.waiting)
@@ -271,24 +269,27 @@ def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[Do
         return [DoctorCheck("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
     remedy = f"let new runs go there: {make_current_command(there.waiting[-1], server)}"
     if there.is_served:
-        told = f"new runs go to workers without a version{polling}"
-        return [DoctorCheck("version", ok=True, detail=told, remedy=remedy, warning=True)]
+        detail = f"new runs go to workers without a version{polling}"
+        return [DoctorCheck("version", ok=True, detail=detail, remedy=remedy, warning=True)]
     return [DoctorCheck("version", ok=False, detail=f"no worker takes new runs{polling}", remedy=remedy)]
 
 
 def blocked_loop_checks(there: list[str]) -> list[DoctorCheck]:
-    """Tell which workers of this machine were held up; of others their logs and metrics tell."""
+    """Return warnings about workers of this machine whose event loop was blocked.
+
+    Workers of other machines show it only in their logs and metrics.
+    """
     held = {each: longest_block_text(each) for each in there}
     return [
         DoctorCheck(
             f"worker {on_one_line(each.partition(MARK)[0])}",
             ok=True,
-            detail=f"its event loop was {on_one_line(told)}: all its runs waited as long",
-            remedy="its log has each time; a function of yours that computes or blocks belongs into `blocking`",
+            detail=f"its event loop was {on_one_line(text)}: all its runs waited that long",
+            remedy="its log has each time; functions of yours that compute or block belong in `blocking`",
             warning=True,
         )
-        for each, told in held.items()
-        if told
+        for each, text in held.items()
+        if text
     ]
 
 
@@ -314,14 +315,14 @@ async def _search_attribute_check(here: CliContext) -> DoctorCheck:
     except NoSearchAttributes as error:
         return DoctorCheck("search attributes", ok=True, detail=str(error), remedy=_OTHER_SERVER_REMEDY, warning=True)
     except SearchAttributesRefused as error:
-        return DoctorCheck("search attributes", ok=False, detail=str(error), remedy="let an administrator do that")
+        return DoctorCheck("search attributes", ok=False, detail=str(error), remedy="ask an administrator to do that")
     if lacking:
         return DoctorCheck("search attributes", ok=False, detail=f"missing: {', '.join(lacking)}", remedy="orga setup")
     return DoctorCheck("search attributes", ok=True, detail="all are registered")
 
 
 async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
-    """Return the live runs that no worker can go on with."""
+    """Return the results for live runs whose workflow task fails, so that no worker can continue them."""
     try:
         live = [run.id async for run in client.list_workflows(RunFilter(running=True).visibility(), limit=LATEST_RUNS)]
     except RPCError as error:
@@ -331,7 +332,7 @@ async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
         return [DoctorCheck("runs", ok=True, detail=detail, remedy=_OTHER_SERVER_REMEDY, warning=True)]
     failing = await failing_tasks(client, live)
     if not failing:
-        return [DoctorCheck("runs", ok=True, detail=f"{len(live)} live, none of them is stuck")]
+        return [DoctorCheck("runs", ok=True, detail=f"{len(live)} live, none is stuck")]
     return [
         DoctorCheck(f"run {each.workflow_id}", ok=False, detail=each.told, remedy=each.way_out)
         for each in failing.values()
@@ -339,7 +340,7 @@ async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
 
 
 async def _model_check(here: CliContext) -> DoctorCheck:
-    """Let the default agent's model answer once, as a run would."""
+    """Start a run that lets the default agent's model answer once."""
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:
@@ -349,8 +350,8 @@ async def _model_check(here: CliContext) -> DoctorCheck:
     except OrgaError as error:
         return DoctorCheck("model", ok=False, detail=str(error), remedy=_MODEL_REMEDY)
     ok = bool(ended.usage.model_calls)
-    told = f"{ended.termination.reason} {ended.termination.detail}".strip()
-    return DoctorCheck("model", ok=ok, detail=told, remedy=_MODEL_REMEDY)
+    detail = f"{ended.termination.reason} {ended.termination.detail}".strip()
+    return DoctorCheck("model", ok=ok, detail=detail, remedy=_MODEL_REMEDY)
 
 
 def doctor(
@@ -361,12 +362,12 @@ def doctor(
     """Check configuration, folder, server, search attributes, workers, agents, tools and models.
 
     Each model's provider is asked for its list of models, which costs nothing and shows whether address and key are
-    right; --deep lets the default agent's model answer. Exit code 6 when anything has to be mended.
+    right. --deep lets the default agent's model answer. Exit code 6 means that something has to be fixed.
 
     Example: orga doctor --deep
     """
 
-    async def examined() -> int:
+    async def run_checks() -> int:
         found: list[DoctorCheck] = []
         async for check in all_checks(config, deep=deep):
             found.append(check)
@@ -376,18 +377,18 @@ def doctor(
             write_json([asdict(check) for check in found])
         return 0 if all(check.ok for check in found) else ExitCode.FAILED
 
-    return run_interruptible(examined())
+    return run_interruptible(run_checks())
 
 
 def check_lines(check: DoctorCheck) -> list[str]:
-    """Return the check, with the remedy under it."""
+    """Return the lines of a result, with the remedy below it."""
     mark = "!" if check.warning else "✓" if check.ok else "✗"
     lines = hanging_lines(f"{mark} {check.name}: ", check.detail)
     return [*lines, f"    → {check.remedy}"] if check.remedy and (check.warning or not check.ok) else lines
 
 
 def setup(json: Json = False, config: ConfigFile = None) -> int:
-    """Register the search attributes on the configured server; the embedded one has them already.
+    """Register the search attributes on the configured server. The embedded server already has them.
 
     Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup
     """

@@ -1,4 +1,4 @@
-"""`orga init`: a first `orga.toml`, by questions or by options."""
+"""`orga init`: write a first `orga.toml` from questions or options."""
 
 import os
 import re
@@ -29,7 +29,7 @@ _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
 
 @dataclass(frozen=True)
 class _InitOptions:
-    """The options; None where one was not given, and may be asked for."""
+    """The options as given. An option that was not given is None and may be asked for."""
 
     model: str | None
     base_url: str | None
@@ -40,39 +40,44 @@ class _InitOptions:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; this folder without.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder for the file. Default: the current one.")
+    ] = Path(),
     *,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="provider:model; `orga models` shows what can be had.")
+        str | None, typer.Option("--model", "-m", help="provider:model. `orga models` shows the choice.")
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where that provider answers, if not at its usual address.")
+        str | None, typer.Option(metavar="URL", help="The address of the provider, if it is not the usual one.")
     ] = None,
-    write: Annotated[bool | None, typer.Option("--write/--no-write", help="It may write files of the folder.")] = None,
-    web: Annotated[bool | None, typer.Option("--web/--no-web", help="It may fetch pages.")] = None,
+    write: Annotated[
+        bool | None, typer.Option("--write/--no-write", help="The agent may write files of the folder.")
+    ] = None,
+    web: Annotated[bool | None, typer.Option("--web/--no-web", help="The agent may fetch web pages.")] = None,
     programs: Annotated[
-        str | None, typer.Option("--commands", metavar="NAMES", help="Programs it may start, as git,pytest.")
+        str | None,
+        typer.Option("--commands", metavar="NAMES", help="Programs that the agent may start, such as git,pytest."),
     ] = None,
     approval: Annotated[
-        bool | None, typer.Option("--approval/--no-approval", help="A person says yes to each such call (the default).")
+        bool | None, typer.Option("--approval/--no-approval", help="A person approves each such call (the default).")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: what is not given stays at its default.")] = (
-        False
-    ),
-    show: Annotated[bool, typer.Option("--print", help="Write the text to stdout, and no file.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing. Options that are not given keep their defaults.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--print", help="Write the text to stdout instead of a file.")] = False,
     json: Json = False,
 ) -> int:
-    """Write a first, commented orga.toml; an existing one is never overwritten.
+    """Write a first, commented orga.toml. An existing file is never overwritten.
 
-    On a terminal it asks for what no option says: model, tools, whether a person has to say yes. What you choose here
-    you need not trust again.
+    On a terminal it asks for options that are not given: model, tools, approvals. What you choose here is already
+    trusted.
 
     Example: orga init
 
     Example: orga init --model openai:gpt-6.1-terra --write --commands git,pytest --yes
     """
     if show and json:
-        raise UsageError("--print writes the text of the file, which is TOML; leave out --json")
+        raise UsageError("--print: writes the text of the file, which is TOML. Remove --json")
     given = _InitOptions(model, base_url, write, web, None if programs is None else _parse_programs(programs), approval)
     file = folder / FILE_NAME
     if not show:
@@ -96,26 +101,26 @@ def init(
 
 def _require_new_file(folder: Path, file: Path) -> None:
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder; make it first")
+        raise UsageError(f"{folder}: is not a folder. Create it first")
     if file.is_symlink() or file.exists():
-        raise UsageError(f"{file} is there already and stays as it is; --print shows what would be written")
+        raise UsageError(f"{file}: already exists and was not changed. --print shows the text that would be written")
 
 
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as opened:  # made meanwhile by another, it stays as it is
+        with file.open("x", encoding="utf-8") as opened:  # "x" refuses a file that another process created meanwhile
             opened.write(text)
     except FileExistsError:
-        raise UsageError(f"{file} is there already and stays as it is") from None
+        raise UsageError(f"{file}: already exists and was not changed") from None
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from None
+        raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
 
 
 def _trust_file(file: Path) -> list[str]:
-    """Trust the new file, and return what of it would have asked.
+    """Trust the new file, and return its settings that need trust.
 
-    A file that asks for nothing now would ask once a Temporal server is set. Policies that somebody else may have put
-    into the folder are not chosen here: they ask then.
+    A file without such settings is trusted too, because it would need trust once a Temporal server is set. But if the
+    folder has policies, which somebody else may have put there, they are not trusted here.
     """
     asked = config_trust_request(file.absolute(), folder=Path.cwd(), env=os.environ)
     if asked is None or (not asked.risks and (file.parent / FOLDER).exists()):
@@ -128,7 +133,7 @@ def _hints(choices: StarterChoices, folder: Path) -> list[str]:
     found: list[str] = []
     above = find_config(None, folder.absolute().parent, {})
     if above is not None:
-        found.append(f"{above} holds here no longer")
+        found.append(f"{above} does not apply here any more")
     base_urls = {choices.model.partition(":")[0]: choices.base_url} if choices.model and choices.base_url else {}
     if choices.model and (problem := model_problem(choices.model, os.environ, base_urls)):
         found.append(f"before the first run: {problem}")
@@ -153,24 +158,24 @@ def _check_choices(choices: StarterChoices) -> None:
     if choices.model is not None:
         require_model(choices.model)
         if not _MODEL_NAME.fullmatch(choices.model):
-            raise UsageError("--model: the model's name has at most 200 characters, and no blanks among them")
+            raise UsageError("--model: the name is not valid. Use at most 200 characters without spaces")
     if choices.base_url is not None and choices.model is None:
-        raise UsageError("--base-url is the address of a model's provider: name the model, too")
+        raise UsageError("--base-url: is the address of a model's provider. Add --model")
     if choices.base_url is not None and not _HTTP_ADDRESS.fullmatch(choices.base_url):
-        raise UsageError(f"--base-url {choices.base_url!r}: write it like http://host:8000/v1")
+        raise UsageError(f"--base-url {choices.base_url!r}: not an address. Write it like http://host:8000/v1")
 
 
 def _ask_choices(given: _InitOptions) -> StarterChoices:
-    """Ask the person at the terminal for what no option says."""
+    """Ask the person at the terminal for options that are not given."""
     with interruptible_prompt():
         model = given.model or _ask_model()
-        write = _confirm("May it write files of this folder?") if given.write is None else given.write
+        write = _confirm("May the agent write files of this folder?") if given.write is None else given.write
         web = _confirm("May it fetch web pages?") if given.web is None else given.web
         programs = _ask_programs() if given.programs is None else given.programs
         approval = given.approval
         if approval is None:
             acts = write or web or bool(programs)
-            approval = _confirm("Shall a person say yes to each of these calls?", default=True) if acts else True
+            approval = _confirm("Must a person approve each of these calls?", default=True) if acts else True
     choices = StarterChoices(model, given.base_url, write, web, programs, approval)
     _check_choices(choices)
     return choices
@@ -182,7 +187,7 @@ def _ask_model() -> str | None:
     held = default_model(os.environ)
     while True:
         answer: str = typer.prompt(
-            f"Model (provider:model; Enter takes what the environment has a key for, now {held})",
+            f"Model (provider:model; Enter uses the environment's keys, now {held})",
             default="",
             show_default=False,
             err=True,
@@ -199,7 +204,7 @@ def _ask_model() -> str | None:
 def _ask_programs() -> tuple[str, ...]:
     while True:
         answer: str = typer.prompt(
-            "Programs it may start, as git,pytest (Enter: none)", default="", show_default=False, err=True
+            "Programs it may start, such as git,pytest (Enter: none)", default="", show_default=False, err=True
         )
         try:
             return _parse_programs(answer)
@@ -214,5 +219,5 @@ def _confirm(question: str, *, default: bool = False) -> bool:
 def _parse_programs(text: str) -> tuple[str, ...]:
     names: Sequence[Any] = [name for name in re.split(r"[,\s]+", text) if name]
     if wrong := [name for name in names if not _PROGRAM_NAME.fullmatch(name)]:
-        raise UsageError(f"--commands {wrong[0]!r}: name programs alone, as git,pytest: no paths, no arguments")
+        raise UsageError(f"--commands {wrong[0]!r}: not a program name. Name programs without paths and arguments")
     return tuple(dict.fromkeys(names))

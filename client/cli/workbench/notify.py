@@ -1,4 +1,4 @@
-"""`orga notify`: try the webhook that tells people what waits for them."""
+"""`orga notify`: test the webhook that notifies people of open questions."""
 
 import os
 from typing import TYPE_CHECKING
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="A webhook tells people what waits for them: try it.",
-    epilog=r"\[notify] in orga.toml says where to. docs/notifications.md is the guide.",
+    help="Test the webhook that notifies people of open questions.",
+    epilog=r"\[notify] in orga.toml sets the address. The guide is docs/notifications.md.",
     rich_markup_mode="rich",
 )
 
 
 @app.callback()
 def _group() -> None:
-    """Make `test` a command of a group although it is the only one."""
+    """Make `test` a command of a group. Typer would otherwise turn the only command into the group itself."""
 
 
 @app.command("test")
 def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Send one signed sample to the webhook, as a worker would, and print the answer. Exit code 6 unless it is 2xx.
+    """Send a signed sample to the webhook as a worker would, and print the answer. Exit code 6 unless it is 2xx.
 
     Example: orga notify test
     """
@@ -43,7 +43,7 @@ def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     if settings is None:
-        raise UsageError("nobody is to be told: [notify] url is not set; docs/notifications.md says how")
+        raise UsageError("[notify] url: is not set, so nobody is notified. See docs/notifications.md")
     return run_interruptible(_send_and_show(settings, as_json=json))
 
 
@@ -59,7 +59,7 @@ async def _send_and_show(settings: "WebhookSettings", *, as_json: bool) -> int:
         write_json({"ok": ok, "status": answer.status, "answer": answer.words})
     else:
         write_result(f"{answer.status} {answer.words}".strip())
-    write_note("the receiver took it" if ok else "the receiver did not take it; a redirect is not followed")
+    write_note("the receiver accepted it" if ok else "the receiver did not accept it; redirects are not followed")
     return 0 if ok else ExitCode.FAILED
 
 

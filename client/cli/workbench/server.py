@@ -1,4 +1,4 @@
-"""`orga server`, `worker`, `dev` and `logs`."""
+"""`orga server`, `orga worker`, `orga dev` and `orga logs`."""
 
 import asyncio
 import os
@@ -30,19 +30,21 @@ MAX_MISSES = 3
 
 def server(
     stop_it: Annotated[
-        bool, typer.Option("--stop", help="Stop it; runs stay in its database and go on later.")
+        bool, typer.Option("--stop", help="Stop the server. Runs stay in its database and go on later.")
     ] = False,
-    status: Annotated[bool, typer.Option("--status", help="Say whether it runs and where; exit 7 if not.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show whether it is running, and its address. Exit with 7 if it is not.")
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Keep the embedded Temporal server up until Ctrl-C, and show its address and its UI.
+    """Run the embedded Temporal server until Ctrl-C, and show the addresses of the server and its UI.
 
-    Other commands share it and start it when they need it; it stops a while after the last one ended.
+    Other commands share it, and start it if they need it. It stops a while after the last of them has ended.
 
     Example: orga server --status
     """
     if stop_it and status:
-        raise UsageError("--stop and --status cannot be combined")
+        raise UsageError("--stop: cannot be combined with --status")
     if stop_it:
         return _stop_server(as_json=json)
     return _show_status(as_json=json) if status else run_interruptible(_run_in_foreground(as_json=json))
@@ -64,7 +66,7 @@ def _show_status(*, as_json: bool) -> int:
     elif endpoint:
         write_result(*_endpoint_lines(endpoint))
     else:
-        write_note("no embedded server runs; it starts with the first command that needs it, or with: orga server")
+        write_note("no embedded server is running; the first command that needs it starts it, as does: orga server")
     return 0 if endpoint else ExitCode.NO_SERVER
 
 
@@ -75,7 +77,7 @@ async def _run_in_foreground(*, as_json: bool) -> int:
             write_json(asdict(endpoint))
         else:
             write_result(*_endpoint_lines(endpoint))
-        write_note("Ctrl-C ends this command; the server stops when no other one uses it (at once: orga server --stop)")
+        write_note("Ctrl-C ends this command; the server stops when no other uses it (at once: orga server --stop)")
         try:
             await _wait_until_down()
         except asyncio.CancelledError:
@@ -85,7 +87,7 @@ async def _run_in_foreground(*, as_json: bool) -> int:
 
 
 async def _wait_until_down() -> None:
-    """Wait until the server is down for longer than its supervisor takes to start it anew."""
+    """Wait until the server is down for longer than its supervisor takes to restart it."""
     misses = 0
     while misses < MAX_MISSES:
         await asyncio.sleep(WATCH_S)
@@ -97,7 +99,6 @@ def _endpoint_lines(endpoint: Endpoint) -> list[str]:
 
 
 def _validate_deployment(deployment: str | None) -> str | None:
-    """Refuse what cannot be a deployment."""
     try:
         return None if deployment is None else deployment_name(deployment)
     except ValueError as error:
@@ -109,26 +110,26 @@ def worker(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Be a version of this deployment: its runs stay with it.",
+            help="Be a version of this deployment. Its runs stay with this version.",
             callback=_validate_deployment,
         ),
     ] = None,
     json_logs: Annotated[
-        bool, typer.Option("--json-logs", help="Write everything to stderr as JSON, one object a line.")
+        bool, typer.Option("--json-logs", help="Write everything to stderr as JSON, one object per line.")
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.
+    """Run a worker, which carries out runs, until Ctrl-C or SIGTERM. It then finishes its current work.
 
-    File tools are rooted in the working directory unless orga.toml says otherwise. With --deployment no run is carried
-    out before the version is made current; doctor says how. Runs that it began stay on it until they continue as new.
+    The root of file tools is the working directory unless orga.toml sets another. A --deployment version gets no runs
+    before it is made current; orga doctor shows how. Its runs stay with it until they continue as new.
 
     Example: orga worker --json-logs 2> worker.log
 
     Example: orga worker --deployment shop
     """
     if json_logs:
-        from orga.client.telemetry.logs import configure_logs  # a worker in a terminal is told plainly
+        from orga.client.telemetry.logs import configure_logs  # not needed for a worker in a terminal
 
         configure_logs(json=True)
         set_quiet(quiet=False, to_log=True)
@@ -154,7 +155,7 @@ LOG_S = 0.5
 
 
 def dev(config: ConfigFile = None) -> int:
-    """Run server and worker until Ctrl-C, their logs side by side; a worker that dies is started again.
+    """Run server and worker until Ctrl-C, and show the logs of both. A worker that dies is restarted.
 
     Example: orga dev
     """
@@ -187,7 +188,7 @@ async def _run_server_and_worker(here: CliContext) -> int:
 
 
 async def _run_workers(here: CliContext) -> int:
-    """Run one worker after the other until too many in a row die young."""
+    """Run a worker and restart it when it dies, until too many in a row die soon after their start."""
     deaths = 0
     while deaths < MAX_DEATHS:
         here.require_usable()
@@ -200,12 +201,12 @@ async def _run_workers(here: CliContext) -> int:
             await child.stop()
         deaths = deaths + 1 if time.monotonic() - started < HEALTHY_S else 1
         write_note(f"[worker] process {child.pid} died (exit code {child.exit_code()})")
-    write_note(f"orga: {MAX_DEATHS} workers died one after the other; their last lines say why")
+    write_note(f"orga: {MAX_DEATHS} workers in a row died; their last lines show why")
     return ExitCode.FAILED
 
 
 async def _relay_output(child: WorkerProcess) -> None:
-    """Write what the worker writes, until it ends."""
+    """Print the lines of the worker until it ends."""
     if child.output is not None:
         async for line in _read_lines(child.output):
             write_note(f"[worker] {line}")
@@ -223,7 +224,7 @@ async def _read_lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
 
 
 async def _relay_server_log() -> None:
-    """Write what the server logs from now on."""
+    """Print the server's log from now on."""
     with suppress(OSError), server_home().log.open(errors="replace") as log:
         log.seek(0, os.SEEK_END)
         while True:
@@ -241,23 +242,23 @@ def _stop_unused_server() -> None:
 
 LOOK_S = 0.3
 TAIL_BYTES = 4_000_000
-"""Of a file that are looked at for its last lines."""
+"""The end of a log that is read to find its last lines."""
 
 
 def logs(
     which: Annotated[
         str | None,
-        typer.Argument(metavar="WHICH", help="server, worker (the newest), or the number of a worker; worker without."),
+        typer.Argument(metavar="WHICH", help="server, worker (the newest) or a worker's number. Default: worker."),
     ] = None,
     *,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many, of the end.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show which logs there are, newest first.")] = False,
-    json: Annotated[bool, typer.Option("--json", "-j", help="With --list: the logs as JSON on stdout.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The number of last lines to show.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the logs, newest first.")] = False,
+    json: Annotated[bool, typer.Option("--json", "-j", help="With --list: write the list as JSON.")] = False,
 ) -> int:
-    """Show the log of a worker that a command brought along, or of the embedded server.
+    """Show the log of a worker that a command started, or of the embedded server.
 
-    `orga worker` and `orga dev` write theirs to their own terminal. No server is needed.
+    `orga worker` and `orga dev` write their logs to their own terminal. No server is needed.
 
     Example: orga logs --follow
 
@@ -266,7 +267,7 @@ def logs(
     if list_:
         return _list_logs(as_json=json)
     if json:
-        raise UsageError("--json goes with --list")
+        raise UsageError("--json: needs --list")
     path = _find_log(which or "worker")
     write_note(str(path))
     found, read = _read_tail(path, lines)
@@ -279,7 +280,7 @@ def logs(
 
 
 def _log_paths() -> dict[str, Path]:
-    """Return the logs by the name that chooses them, newest first."""
+    """Return the logs by the name that selects them, newest first."""
     home = server_home()
     workers = sorted(home.folder.glob("worker-*.log"), key=_modified_at, reverse=True)
     found = {path.stem.removeprefix("worker-"): path for path in workers}
@@ -289,7 +290,7 @@ def _log_paths() -> dict[str, Path]:
 def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except OSError:  # tidied up meanwhile
+    except OSError:  # deleted meanwhile
         return 0.0
 
 
@@ -298,8 +299,8 @@ def _find_log(which: str) -> Path:
     newest = next((path for name, path in found.items() if name != "server"), None)
     path = newest if which == "worker" else found.get(which)
     if path is None:
-        known = ", ".join(found) or "none yet: a command that brings a worker, as orga run does, makes one"
-        raise UsageError(f"there is no log {which!r}; there are: {known}")
+        known = ", ".join(found) or "none yet: a command that starts a worker, such as orga run, creates one"
+        raise UsageError(f"there is no log {which!r}. There are: {known}")
     return path
 
 
@@ -315,7 +316,7 @@ def _list_logs(*, as_json: bool) -> int:
 
 @dataclass(frozen=True)
 class _LogPosition:
-    """How far a log was read, and which file it was: a server that starts anew has another."""
+    """The position up to which a log was read, and the file's inode: a server that restarts has a new file."""
 
     inode: int
     at: int
@@ -330,7 +331,7 @@ def _read_tail(path: Path, count: int) -> tuple[list[str], _LogPosition]:
 
 
 def _new_lines(path: Path, read: _LogPosition) -> Iterator[str]:
-    """Yield the lines that come, for ever."""
+    """Yield new lines for ever."""
     left = ""
     while True:
         with path.open("rb") as log:

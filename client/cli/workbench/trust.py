@@ -1,4 +1,4 @@
-"""`orga trust`: which configurations may run code, use keys and widen what agents may do."""
+"""`orga trust`: let configurations run code, use keys and widen what agents may do."""
 
 import os
 import sys
@@ -19,16 +19,17 @@ from orga.client.config.trust.store import revoke_trust, trust_digest, trusted_d
 def trust(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A configuration or its folder; else the first one upwards from here."),
+        typer.Argument(metavar="PATH", help="A configuration or its folder. Default: the nearest one here or above."),
     ] = None,
     *,
-    list_: Annotated[bool, typer.Option("--list", help="Show what is trusted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Trust it no longer.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show the trusted configurations.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Do not trust it any more.")] = False,
     json: Json = False,
 ) -> int:
-    """Trust a configuration as it stands: it may then run code, use your keys, and widen what agents may do.
+    """Trust a configuration as it is now. It may then run code, use your keys, and widen what agents may do.
 
-    It shows what asks for that. Whatever changes later, in the file or in the code it names, is asked about anew.
+    The command shows the settings that need trust. After a change of the file, or of code that it names, you are asked
+    again.
 
     Example: orga trust
     """
@@ -44,16 +45,16 @@ def trust(
     if json:
         write_json({"path": str(asked.path), "trusted": bool(asked.risks), "asks": [str(risk) for risk in asked.risks]})
     else:
-        write_result(f"trusted as it stands: {asked.path}" if asked.risks else f"{asked.path} needs no trust")
+        write_result(f"trusted as it is now: {asked.path}" if asked.risks else f"{asked.path} needs no trust")
     return 0
 
 
 def ask_for_trust(error: Untrusted) -> bool:
-    """Ask the person at the terminal; nobody is asked where none is."""
+    """Ask the person at the terminal whether to trust, and return the answer; False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     write_note(*str(error).splitlines()[:-1])
-    if not typer.confirm("Trust it as it stands?", default=False, err=True):
+    if not typer.confirm("Trust it as it is now?", default=False, err=True):
         return False
     trust_digest(error.asked.path, error.asked.digest)
     return True
@@ -64,15 +65,15 @@ def _find_config(path: Path | None) -> TrustRequest:
     if file is not None and file.name == FOLDER and file.is_dir():
         file, folder = None, folder / file.parent
     if file is not None and not file.is_file():
-        raise UsageError(f"{file} is no file; name a configuration, or the folder of an orga.toml")
+        raise UsageError(f"{file}: is not a file. Name a configuration, or the folder of an orga.toml")
     asked = config_trust_request(file, folder=folder, env=os.environ)
     if asked is None:
-        raise UsageError("there is no orga.toml here or above, and no policies that ask for trust; name a file")
+        raise UsageError("there is no orga.toml here or above, and no policies that need trust. Name a file")
     return asked
 
 
 def _config_path(path: Path | None) -> Path | None:
-    """Return the file that a path means: that of a folder, if it is not a folder of policies without one."""
+    """Return the file that a path means. A folder means its orga.toml, but a policy folder without one means itself."""
     if path is None or not path.is_dir() or (path.name == FOLDER and not (path / FILE_NAME).exists()):
         return path
     return path / FILE_NAME
