@@ -77,7 +77,7 @@ class WorkerBreakers:
         self._lock = Lock()
 
     @contextmanager
-    def guarded(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
+    def guard(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
         """Let the block run unless the circuit is open; its failures that `counts` accepts open it.
 
         A block that ends with any other exception, cancellation included, changes nothing: its permit is returned.
@@ -101,9 +101,9 @@ class WorkerBreakers:
     def _admit(self, name: str, options: CircuitOptions) -> _AdmittedCall:
         with self._lock:
             breaker, now = self._circuits.get(name, Breaker()), self._clock()
-            let_through = self._without_stale_trial(name, breaker, options, now).admitted(options, now)
+            let_through = self._without_stale_trial(name, breaker, options, now).with_admitted_call(options, now)
             if let_through is None:
-                raise CircuitOpenError(breaker.describe(name, options, now), breaker.wait_s(options, now))
+                raise CircuitOpenError(breaker.describe(name, options, now), breaker.wait_seconds(options, now))
             self._store_circuit(name, let_through)
             if let_through.state == "half_open":
                 self._tried_at[name] = now
@@ -113,12 +113,12 @@ class WorkerBreakers:
         """Return the circuit without a call that has tried for long. A reply may take minutes, and others wait."""
         tried_at = self._tried_at.get(name)
         is_long = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
-        return breaker.released() if is_long else breaker
+        return breaker.after_release() if is_long else breaker
 
     def _record_success(self, permit: _AdmittedCall) -> None:
         with self._lock:
             breaker = self._circuits.get(permit.name, Breaker())
-            self._store_circuit(permit.name, breaker.succeeded())
+            self._store_circuit(permit.name, breaker.after_success())
         if breaker.state != "closed":
             activity.logger.info("the circuit of %s has closed", permit.name)
 
@@ -128,7 +128,9 @@ class WorkerBreakers:
             before = self._circuits.get(permit.name, Breaker())
             if before.state == "half_open" and before.opened_at != permit.opened_at:
                 return  # it began before the circuit opened, so it holds none of today's permits
-            after = before.released() if cause is None else before.failed(permit.options, self._clock(), cause)
+            after = (
+                before.after_release() if cause is None else before.after_failure(permit.options, self._clock(), cause)
+            )
             self._store_circuit(permit.name, after)
         if after.state == "open" and before.state != "open":
             count_opened_circuit(permit.name, "worker")
@@ -156,9 +158,9 @@ class ToolCircuits(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Return our interceptor, or `next` if there is nothing to guard."""
         is_needed = self._source is not None or any(map(_is_guarded, self._options.values()))
-        return _CircuitInbound(next, self._breakers, self._options_of) if is_needed else next
+        return _CircuitInbound(next, self._breakers, self._tool_options) if is_needed else next
 
-    def _options_of(self, tool: str) -> ToolOptions | None:
+    def _tool_options(self, tool: str) -> ToolOptions | None:
         options = self._options.get(tool) or (self._source.options(tool) if self._source else None)
         return options if options and _is_guarded(options) else None
 
@@ -184,9 +186,7 @@ class _CircuitInbound(ActivityInboundInterceptor):
         if options is None:
             return await super().execute_activity(input)
         try:
-            with self._breakers.guarded(
-                tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)
-            ):
+            with self._breakers.guard(tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)):
                 return await super().execute_activity(input)
         except CircuitOpenError as turned_away:
             text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
@@ -238,7 +238,7 @@ class _GuardedProvider:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         try:
-            with self._breakers.guarded(self._circuit, self._options, _counts_as_failure):
+            with self._breakers.guard(self._circuit, self._options, _counts_as_failure):
                 return await self._provider.complete(request, on_text)
         except CircuitOpenError as turned_away:
             raise _circuit_open_error(turned_away) from None

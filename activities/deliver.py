@@ -74,7 +74,7 @@ class DeliverActivities:
             raise _unsure_delivery_error("an attempt was cut off")
         try:
             async with heartbeats(lambda: None):
-                await channel.deliver(self._secrets.hidden_in(request), current_run_key())
+                await channel.deliver(self._secrets.redact_record(request), current_run_key())
         except NotifyError as error:
             if channel.is_repeatable or not error.may_have_arrived:
                 raise
@@ -119,7 +119,7 @@ class NotifyActivities:
         try:
             with shutdown_as_failure():
                 async with heartbeats(lambda: None):
-                    await self._notifier.deliver(self._secrets.hidden_in(notification), current_run_key())
+                    await self._notifier.deliver(self._secrets.redact_record(notification), current_run_key())
         except NotifyError as error:
             raise _notify_failure(error) from None
 

@@ -90,7 +90,7 @@ class GoalActivities:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED_MODEL)
-        if request.asks_model:
+        if request.needs_model:
             asked = model_request("goal_input", context, request)
             reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
             # no model may pass its calls off as the plan's, because those are not counted
@@ -165,8 +165,10 @@ def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
     The model should make only the calls of `open_places`. Many models make all calls of the round. Then the plan's
     calls replace theirs. Any other number of calls stays unchanged, and the run refuses it.
     """
-    planned = request.planned
-    places = {len(request.open_places): request.open_places, request.size: range(request.size)}.get(len(reply.calls))
+    planned = request.planned_calls
+    places = {len(request.open_places): request.open_places, request.round_size: range(request.round_size)}.get(
+        len(reply.calls)
+    )
     if places is None:
         return reply
     parts, left = list[Part](), iter(places)

@@ -62,7 +62,7 @@ class Watchdog:
         self._stopping = threading.Event()
 
     @asynccontextmanager
-    async def watching(self) -> AsyncGenerator["Watchdog"]:
+    async def watch(self) -> AsyncGenerator["Watchdog"]:
         """Watch the loop that runs this."""
         ticks = asyncio.create_task(self._measure_lag(), name="watchdog")
         watched = asyncio.get_running_loop(), threading.get_ident(), ticks

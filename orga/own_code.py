@@ -22,7 +22,7 @@ class _OwnCode:
     def __init__(self) -> None:
         self.is_sealed = False
 
-    def look(self, fullname: str) -> HeldLoader | None:
+    def find_loader(self, fullname: str) -> HeldLoader | None:
         """Return the loader of one of our modules, or None for others."""
         if not is_ours(fullname):
             return None
@@ -46,7 +46,7 @@ def pin() -> HeldCode:
     """Make our names mean our modules, each with the code that it had first, and return the finder."""
     finder = installed_finder()
     if finder is None:
-        finder = HeldCode(_own.look)
+        finder = HeldCode(_own.find_loader)
         sys.meta_path.insert(0, finder)  # pyright: ignore[reportArgumentType]
     return finder
 

@@ -14,7 +14,7 @@ from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.client.runs.inbox import InboxEntry, inbox
-from orga.client.runs.listing import ListedRun, RunFilter, rows, with_details
+from orga.client.runs.listing import ListedRun, RunFilter, listed_runs, with_details
 from orga.client.runs.message_forms import anthropic_messages, openai_messages
 from orga.workflows.types.status import JournalEntry
 
@@ -60,7 +60,9 @@ async def list(
         InvalidInput: The server does not understand the query.
         OrgaError: The server does not list runs.
     """
-    return await with_details(client, await rows(client, RunFilter(running, agent, tenant, query, dead_letters), limit))
+    return await with_details(
+        client, await listed_runs(client, RunFilter(running, agent, tenant, query, dead_letters), limit)
+    )
 
 
 async def journal(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:

@@ -30,10 +30,11 @@ pause. Before act they raise `Interrupted`: each call of the current reply gets 
 that was running leaves nothing. Within act nothing is raised: a call that is cut short has that as its outcome. After
 the deadline people may still give more time. The run then continues without that reply.
 
-When the history has grown enough (`is_due`), the run continues as new (`ContinueAsNew`): between two iterations, or
-while it waits for a resume or for people, if the next segment can take over the wait (`may_roll_over`). It carries the
-question, and a reply that waits (`pending`), which goes through the gate and its stages from the beginning, before any
-limit. A run that has outgrown its history and cannot be carried on ends with a result.
+When the history has grown enough (`is_continue_as_new_due`), the run continues as new (`ContinueAsNew`): between two
+iterations, or while it waits for a resume or for people, if the next segment can take over the wait
+(`may_continue_as_new`). It carries the question, and a reply that waits (`pending`), which goes through the gate and
+its stages from the beginning, before any limit. A run that has outgrown its history and cannot be carried on ends
+with a result.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class AgentLoop(Lifecycle[T]):
             ContinueAsNew: The run is to continue as new.
         """
         run = self._run
-        await wait_if_paused(run, may_roll_over=True)
+        await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)
         # the previous segment asked them; stages and limits ask theirs again when they are reached
         if run.state.questions:
@@ -91,7 +92,7 @@ class AgentLoop(Lifecycle[T]):
             await self._run_iteration()
         return stop
 
-    async def bring_gathered(self, stop: Stop) -> None:
+    async def output_gathered_text(self, stop: Stop) -> None:
         """If the run ends without an answer, use the text gathered next to calls, provided that the gate allows it.
 
         Text that a review stage would have to see is not used.
@@ -99,7 +100,7 @@ class AgentLoop(Lifecycle[T]):
         run = self._run
         text = fallback_output(run.state, stop[0])
         if text and await gate.is_text_allowed(run, text):
-            run.change(with_output, text)
+            run.change_state(with_output, text)
 
     async def _run_iteration(self) -> None:
         """Observe, reason, gate, act. A reply that is interrupted before act gets "not run" outcomes.
@@ -112,23 +113,23 @@ class AgentLoop(Lifecycle[T]):
             proposed = self._paused_reply() or await self._reason_phase()
             if proposed is None:
                 return None
-            await pause_checkpoint(run, may_roll_over=True)
+            await pause_checkpoint(run, may_continue_as_new=True)
             gated = await self._gate_phase(proposed.classified)
         except ContinueAsNew:
             if proposed is not None:
-                run.change(with_paused_reply, proposed.classified.reply)
+                run.change_state(with_paused_reply, proposed.classified.reply)
             raise
         except Interrupted:
             # there is nothing to answer; while an abort waits for news of a reset, the run waits too
             if proposed is None:
                 return await wait_if_paused(run)
             reply = proposed.classified.reply
-            run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
+            run.change_state(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
         else:  # effects are final: however act ends, the reply is not judged again
             await self._act_phase(gated)
-        await wait_if_paused(run, may_roll_over=True)
+        await wait_if_paused(run, may_continue_as_new=True)
         visibility.show_progress(run)
-        if run.is_due:
+        if run.is_continue_as_new_due:
             raise ContinueAsNew
         return run.end_if_outgrown()
 
@@ -137,7 +138,7 @@ class AgentLoop(Lifecycle[T]):
         run, reply = self._run, self._run.state.pending
         if reply is None:
             return None
-        run.change(with_paused_reply, None)
+        run.change_state(with_paused_reply, None)
         return reason.carried_proposal(run, reply)
 
     async def _reason_phase(self) -> reason.ProposedReply | None:
@@ -145,8 +146,8 @@ class AgentLoop(Lifecycle[T]):
         run = self._run
         if run.state.waiting_letters:  # dead letters that people requeued: gated, each after a checkpoint
             await act.send_requeued_letters(run)
-        await pause_checkpoint(run, may_roll_over=True)
-        run.change(observe.with_inbox_drained)
+        await pause_checkpoint(run, may_continue_as_new=True)
+        run.change_state(observe.with_inbox_drained)
         if run.config.uses_knowledge:
             await recall_context(run)
         enter_phase(run, "reasoning")
@@ -155,10 +156,10 @@ class AgentLoop(Lifecycle[T]):
         if isinstance(proposed, reason.NoReply):
             is_asked_again = proposed.is_out_of_time and can_retry_model_call(run.state, run.now)
             if not is_asked_again:
-                run.change(observe.with_stop_reason, "error", proposed.detail)
+                run.change_state(observe.with_stop_reason, "error", proposed.detail)
             await wait_if_paused(run)
             return None
-        run.change(observe.with_reply, proposed.classified.reply, proposed.conversation)
+        run.change_state(observe.with_reply, proposed.classified.reply, proposed.conversation)
         return proposed
 
     async def _gate_phase(self, classified: ClassifiedReply) -> gate.GatedReply:
@@ -166,7 +167,7 @@ class AgentLoop(Lifecycle[T]):
         run = self._run
         if classified.kind not in {"calls", "answer", "cut_answer"}:
             repair = gate.answer_conclusion(observe.with_repair, classified)
-            return gate.GatedReply(classified, (), run.held_up_s(), conclusion=repair)
+            return gate.GatedReply(classified, (), run.paused_seconds(), conclusion=repair)
         enter_phase(run, "gating")
         with phase_span("gate", run.state.iteration):
             gated = await gate.judge_reply(run, classified)
@@ -178,7 +179,7 @@ class AgentLoop(Lifecycle[T]):
         if gated.conclusion is not None or not gated.reply.calls:
             return conclude_reply(run, gated)
         if all(each.permitted is not None for each in gated.results):
-            run.change(with_gathered_text, gated.reply.text)
+            run.change_state(with_gathered_text, gated.reply.text)
         await act.execute_reply(run, gated, "acting")
         return await resolve_stuck_steps(run)  # people decide about calls that failed repeatedly
 
@@ -201,7 +202,7 @@ class AgentWorkflow(AgentLoop[AgentResult]):
             lambda: first_state(raw, carried, before, origin, now, parent=parent),
             lambda: first_state(AgentInput(task="(invalid input)"), None, None, origin, now),
         )
-        self.begin(Run(state), problem, *([partial(report_pauses_to_parent, parent)] if parent else []))
+        self.begin_run(Run(state), problem, *([partial(report_pauses_to_parent, parent)] if parent else []))
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -210,17 +211,17 @@ class AgentWorkflow(AgentLoop[AgentResult]):
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
         """
-        return await self.live()
+        return await self.run_to_result()
 
     async def run_until_stop(self) -> Stop:
         """Iterate until the run ends, and return how."""
         return await self.iterate_until_stop()
 
-    async def bring(self, stop: Stop) -> None:
+    async def set_fallback_output(self, stop: Stop) -> None:
         """Use the gathered text."""
-        await self.bring_gathered(stop)
+        await self.output_gathered_text(stop)
 
-    async def finish(self, ended: AgentResult) -> AgentResult:
+    async def finish_run(self, ended: AgentResult) -> AgentResult:
         """Store the run's learnings."""
         if self._run.config.uses_knowledge:
             since = latest_turn(self._run.state.conversation.messages).start

@@ -54,7 +54,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             lambda: initial_goal_state(GoalInput(goal="(invalid input)"), origin, now),
         )
         self._goal = GoalRun(state)
-        self.begin(self._goal, problem)
+        self.begin_run(self._goal, problem)
 
     @workflow.run
     async def run(self, *given: Any) -> GoalResult:
@@ -63,17 +63,17 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no goal can start with.
         """
-        return await self.live()
+        return await self.run_to_result()
 
     @workflow.signal
     def override_step(self, *step: Any) -> None:
         """Do this in place of the next step that is due. The journal records why a step was refused."""
-        self._run.heard()
+        self._run.record_intervention()
         try:
-            self.refuse_when_over()
-            self._goal.pursue(with_override, first_argument(step))
+            self.refuse_if_over()
+            self._goal.change_goal(with_override, first_argument(step))
         except ValueError as error:
-            self._run.change(with_refused_signal, "override_step", str(error))
+            self._run.change_state(with_refused_signal, "override_step", str(error))
 
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -84,7 +84,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     async def run_until_stop(self) -> Stop:
         """Pursue the goal until it ends, and return how."""
         run = self._goal
-        await wait_if_paused(run, may_roll_over=True)
+        await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)
         await resolve_stuck_steps(run)
         while True:
@@ -98,10 +98,10 @@ class GoalWorkflow(Lifecycle[GoalResult]):
                 await GOAL_PHASES[pursuit.stage](run)
             except Interrupted:
                 continue
-            await wait_if_paused(run, may_roll_over=True)
+            await wait_if_paused(run, may_continue_as_new=True)
             visibility.show_progress(run)
             show_details(run)
-            if run.is_due:
+            if run.is_continue_as_new_due:
                 raise ContinueAsNew
             run.end_if_outgrown()
 
@@ -114,16 +114,16 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             return run.goal.pursuit.ending
         return None if run.state.pending is not None else await next_stop(run)
 
-    async def bring(self, stop: Stop) -> None:
+    async def set_fallback_output(self, stop: Stop) -> None:
         """Use the findings of the steps if there is no final answer."""
         await bring_best_effort(self._goal, stop)
 
-    def go_on(self) -> None:
+    def resume_after_end(self) -> None:
         """Decide again with the new guidance."""
-        super().go_on()
-        self._goal.pursue(with_guidance_seen)
+        super().resume_after_end()
+        self._goal.change_goal(with_guidance_seen)
 
-    async def finish(self, ended: GoalResult) -> GoalResult:
+    async def finish_run(self, ended: GoalResult) -> GoalResult:
         """Deliver the answer, and store the goal's learnings with their confidence."""
         delivered = await deliver_answer(self._goal, ended)
         if has_done_step(ended):

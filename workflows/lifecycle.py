@@ -48,27 +48,27 @@ class RunHandlers(ControlHandlers[Run]):
     @workflow.signal
     def delegate_held(self, *held: Any) -> None:
         """Stop or restart the clock. A delegated run sends it when a person holds it up."""
-        self._run.change(with_delegate_paused, held, self._run.heard())
+        self._run.change_state(with_delegate_paused, held, self._run.record_intervention())
         show_details(self._run)
 
     @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:
         """Raise limits of this run. Returns the raised limits that apply now."""
-        self._run.heard()
+        self._run.record_intervention()
         raised = parsed_extension(self._run.state, first_argument(limits))
-        self._run.change(with_extension, raised)
+        self._run.change_state(with_extension, raised)
         return self._run.state.extended
 
     @extend_budget.validator
     def _validate_extension(self, *limits: Any) -> None:
-        self.refuse_when_over()
+        self.refuse_if_over()
         parsed_extension(self._run.state, first_argument(limits))
 
     @workflow.update
     def requeue(self, *letter_id: Any) -> None:
         """Send a dead letter again before the next reasoning step."""
-        self._run.heard()
-        self._run.change(recovery.with_requeued_letter, recovery.parsed_letter_id(first_argument(letter_id)))
+        self._run.record_intervention()
+        self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(first_argument(letter_id)))
 
     def refuse_requeue(self) -> None:
         """Refuse to requeue a letter if nothing would send it.
@@ -79,7 +79,7 @@ class RunHandlers(ControlHandlers[Run]):
 
     @requeue.validator
     def _validate_requeue(self, *letter_id: Any) -> None:
-        self.refuse_when_over()
+        self.refuse_if_over()
         self.refuse_requeue()
         recovery.with_requeued_letter(self._run.state, recovery.parsed_letter_id(first_argument(letter_id)))
 
@@ -118,34 +118,34 @@ class Lifecycle(RunHandlers, Generic[T]):
         """
         raise NotImplementedError
 
-    async def bring(self, stop: Stop) -> None:
+    async def set_fallback_output(self, stop: Stop) -> None:
         """Use what there is as output, if the run ends without an answer."""
         raise NotImplementedError
 
-    def settle_open(self, stop: Stop) -> None:
+    def settle_open_work(self, stop: Stop) -> None:
         """Settle open work before anybody can see that the run is over. Every ending passes here."""
 
     def result(self, stop: Stop) -> T:
         """Return the result of the run."""
         raise NotImplementedError
 
-    async def finish(self, ended: T) -> T:
+    async def finish_run(self, ended: T) -> T:
         """Do the remaining work once the ending is final, and return the result."""
         return ended
 
-    async def leave(self) -> None:
+    async def prepare_continue_as_new(self) -> None:
         """Do the necessary work before the run continues as new."""
 
-    def go_on(self) -> None:
+    def resume_after_end(self) -> None:
         """Resume after an end that was not reported yet, because guidance came."""
         visibility.show_reopened(self._run)
 
-    def begin(self, run: Run, problem: str, *others: Watch) -> None:
+    def begin_run(self, run: Run, problem: str, *others: Watch) -> None:
         """Set the run, and the problem of its input. `others` run next to its loop."""
         self._run, self._problem = run, problem
         self._resets, self._watches = ResetWatch(run), RunWatches(run, *others)
 
-    async def live(self) -> T:
+    async def run_to_result(self) -> T:
         """Run to an ending, also when Temporal cancels it.
 
         Raises:
@@ -158,7 +158,7 @@ class Lifecycle(RunHandlers, Generic[T]):
     async def _run_until_finished(self) -> T:
         ended = await self._run_until_ended()
         self._run.is_final = True
-        return await self.finish(ended)
+        return await self.finish_run(ended)
 
     async def _run_until_ended(self) -> T:
         run = self._run
@@ -167,11 +167,11 @@ class Lifecycle(RunHandlers, Generic[T]):
             await self._prepare_setup()
         if run.state.setup is None:
             stop = run.stop_reason() or ("error", "nothing was prepared")
-            self.settle_open(stop)
+            self.settle_open_work(stop)
             return self._end_run(stop)
         name_run(run.setup)
         while (ended := await self._run_until_end_reported()) is None:
-            self.go_on()
+            self.resume_after_end()
         return ended
 
     async def _prepare_setup(self) -> None:
@@ -185,10 +185,12 @@ class Lifecycle(RunHandlers, Generic[T]):
         except ActivityError as error:
             if is_invalid_input(error):
                 raise ApplicationError(failure_message(error), type="InvalidInput", non_retryable=True) from error
-            run.change(observe.with_stop_reason, "timeout" if is_out_of_time(error) else "error", failure_text(error))
+            run.change_state(
+                observe.with_stop_reason, "timeout" if is_out_of_time(error) else "error", failure_text(error)
+            )
             return
-        run.prepare(setup)
-        run.change(with_unpinned_server_taint)
+        run.apply_setup(setup)
+        run.change_state(with_unpinned_server_taint)
         show_start(run)
 
     async def _run_until_end_reported(self) -> T | None:
@@ -200,32 +202,32 @@ class Lifecycle(RunHandlers, Generic[T]):
         except ContinueAsNew:
             run.end_if_outgrown()
             stop = run.state.stop or await self._continue_as_new()
-        self.settle_open(stop)
-        run.change(with_run_over)
+        self.settle_open_work(stop)
+        run.change_state(with_run_over)
         await self._watches.stop()
-        await self.bring(stop)
+        await self.set_fallback_output(stop)
         ended = self._end_run(stop)
         await announce_end(run, stop)
-        run.change(with_reopened_end)
+        run.change_state(with_reopened_end)
         return ended if run.state.stop is not None else None
 
     async def _continue_as_new(self) -> NoReturn:
         await self._watches.stop()
-        await self.leave()
+        await self.prepare_continue_as_new()
         run = self._run
         state = continue_as_new_state(run.state, workflow.info().run_id)
         left_out = len(run.state.conversation.messages) - len(state.conversation.messages)
         if (cut := shortened_fields(run.state, state)) or left_out:
             data: dict[str, Any] = {"fields_cut": cut} if cut else {}
-            run.change(
+            run.change_state(
                 AgentState.with_note, "ContextCompacted", strategy="continue_as_new", messages_dropped=left_out, **data
             )
         continue_as_new(state)
 
     def _end_run(self, stop: Stop) -> T:
         run = self._run
-        run.change(observe.with_stop_reason, *stop)
-        run.change(with_run_over)
+        run.change_state(observe.with_stop_reason, *stop)
+        run.change_state(with_run_over)
         visibility.show_details(run)
         if run.state.setup is not None:
             visibility.show_end(run, stop[0])

@@ -66,7 +66,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         self._awaiting = 0
         self._has_ended_one = False
         """True if this segment has completed a turn. A waiting message begins before the next continue-as-new."""
-        self.begin(self._session, problem)
+        self.begin_run(self._session, problem)
 
     @workflow.run
     async def run(self, *given: Any) -> SessionResult:
@@ -75,12 +75,12 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no session can start with.
         """
-        return await self.live()
+        return await self.run_to_result()
 
     @workflow.update
     def send(self, *message: Any) -> int:
         """Send a message. Returns the turn that it became part of."""
-        self._run.heard()
+        self._run.record_intervention()
         sent = messages.parsed_message(first_argument(message))
         self._session.change_session(messages.with_sent_message, sent)
         return self._session.session_state.session.taken[sent.message_id].turn
@@ -92,7 +92,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.update
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
         """Return the `result` of a turn once it has ended, or `again_in_s`, the seconds until the next call."""
-        self._run.heard()
+        self._run.record_intervention()
         turn = parse_record(AwaitTurnArgument, first_argument(wanted)).turn
         if self._awaiting < MAX_AWAIT_UPDATES:
             self._awaiting += 1
@@ -111,7 +111,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.update
     def interrupt(self, *why: Any) -> int:
         """Interrupt the current turn. Returns its number."""
-        self._run.heard()
+        self._run.record_intervention()
         turn = self._session.session_state.session.turn
         wanted = messages.parsed_interrupt(first_argument(why))
         self._session.change_session(
@@ -126,13 +126,13 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.update
     def close(self, *_: Any) -> None:
         """End the session after the current turn."""
-        self._run.heard()
+        self._run.record_intervention()
         self._session.change_session(messages.with_closing)
 
     @workflow.signal(name="close")
     def take_close(self, *_: Any) -> None:
         """End it as the update does."""
-        self._run.heard()
+        self._run.record_intervention()
         self._session.change_session(messages.with_closing)
 
     @workflow.query
@@ -151,10 +151,10 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         run = self._session
         while (ending := await self._begin_turn()) is None:
             stop = await self.iterate_until_stop()
-            run.change(observe.with_stop_reason, *stop)
-            await run.until_nothing_runs()  # while the turn is still cut: its calls must not act in the next one
-            await self.bring_gathered(stop)
-            run.change(with_reopened_end)
+            run.change_state(observe.with_stop_reason, *stop)
+            await run.wait_for_abandoned_tasks()  # while the turn is still cut: its calls must not act in the next one
+            await self.output_gathered_text(stop)
+            run.change_state(with_reopened_end)
             if (stop := run.state.stop) is not None:  # it may have been cut since
                 await self._end_turn(stop)
         return ending
@@ -162,7 +162,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     async def _end_turn(self, stop: Stop) -> None:
         """End the turn. Its unread guidance comes before the next message, and its questions are closed."""
         run, turn = self._session, self._session.session_state.session.turn
-        run.change(observe.with_inbox_drained)
+        run.change_state(observe.with_inbox_drained)
         withdraw_all_questions(run)
         run.change_session(turns.with_turn_ended, stop, run.now)
         show_progress_now(run)
@@ -185,11 +185,11 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         show_phase(run)
         while (ending := turns.stop_between_turns(run.session_state)) is None:
             if run.state.paused:
-                await wait_if_paused(run, may_roll_over=True, is_over=lambda: run.session_state.session.closing)
+                await wait_if_paused(run, may_continue_as_new=True, is_over=lambda: run.session_state.session.closing)
                 run.change_session(turns.with_idle_clock_restarted, run.now)
                 continue
             has_message = bool(run.session_state.session.queue)
-            if run.is_due and (self._has_ended_one or not has_message):
+            if run.is_continue_as_new_due and (self._has_ended_one or not has_message):
                 raise ContinueAsNew
             if has_message:
                 run.change_session(turns.with_turn_begun, run.now)
@@ -198,12 +198,12 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             try:
                 await run.wait_until(
                     self._has_news,
-                    may_roll_over=True,
+                    may_continue_as_new=True,
                     timeout_s=turns.idle_seconds_left(run.session_state, run.now),
                     summary="until the session ends without a message",
                 )
             except TimeoutError:
-                run.tick()
+                run.advance_clock()
                 return turns.idle_timeout_stop(run.session_state)
         return ending
 
@@ -219,27 +219,27 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         if not self._session.session_state.session.turn:
             raise ValueError("no turn is running that could send it again; send a message first")
 
-    async def bring(self, stop: Stop) -> None:
+    async def set_fallback_output(self, stop: Stop) -> None:
         """Do nothing: each turn has already used its gathered text."""
 
-    async def leave(self) -> None:
+    async def prepare_continue_as_new(self) -> None:
         """Let all who await a turn ask the next segment, and shorten the results to the room that they have."""
         self._is_leaving = True
         await workflow.wait_condition(workflow.all_handlers_finished)
         if state_bytes(self._run.state) > MAX_CARRIED_BYTES:
             self._session.change_session(turns.with_bounded_results)
 
-    def settle_open(self, stop: Stop) -> None:
+    def settle_open_work(self, stop: Stop) -> None:
         """End the current turn with the session, and give results to waiting messages."""
         run, turn = self._session, self._session.session_state.session.turn
-        run.change(observe.with_inbox_drained)
+        run.change_state(observe.with_inbox_drained)
         if turn:  # the session could not continue in the middle of it
             withdraw_all_questions(run)
             run.change_session(turns.with_turn_ended, stop, run.now)
             self._cut_short = turn
         run.change_session(turns.with_session_end)
 
-    async def finish(self, ended: SessionResult) -> SessionResult:
+    async def finish_run(self, ended: SessionResult) -> SessionResult:
         """Store the learnings of the interrupted turn, and answer all who await one."""
         if self._cut_short:
             await self._store_turn_learnings(self._cut_short)

@@ -54,7 +54,7 @@ class Rules:
     stores: tuple[Path, ...] = ()
     """Files that the worker itself writes. One that appears while a command runs may not be the command's."""
 
-    def forbid(self, path: Path, below: Path) -> bool:
+    def is_forbidden(self, path: Path, below: Path) -> bool:
         """Return whether a path without links is a rule. Its parts below the folder `below` also count by name."""
         if any(map(_is_rule_name, path.relative_to(below).parts)):
             return True
@@ -70,7 +70,7 @@ class Rules:
         every = (*self._real_paths(), *module_files(self.modules))
         return frozenset(found for rule in every if (found := file_identity(rule)))
 
-    def inside(self, folder: Path, present: Iterable[Path] | None = None) -> list[Path]:
+    def paths_inside(self, folder: Path, present: Iterable[Path] | None = None) -> list[Path]:
         """Return the existing rules in a folder or above it, without links. A folder comes before its content.
 
         Args:
@@ -80,12 +80,12 @@ class Rules:
         Raises:
             TooManyFolders: Not all folders can be searched.
         """
-        present = self.present(folder) if present is None else present
+        present = self.present_in(folder) if present is None else present
         every = (*self._real_paths(), *present, *self._hard_links(folder))
         found = {path.resolve() for path in every if path.exists()}
         return sorted(path for path in found if path.is_relative_to(folder) or folder.is_relative_to(path))
 
-    def present(self, folder: Path, deadline: float | None = None) -> dict[Path, Path | None]:
+    def present_in(self, folder: Path, deadline: float | None = None) -> dict[Path, Path | None]:
         """Return the rules in a real folder, with the path's spelling on disk. A link has its target as value.
 
         Links on the way to a rule count too. With a `deadline` all folders are searched, however many. Without one,

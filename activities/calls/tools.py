@@ -219,7 +219,7 @@ async def _model_safe_text(content: str, secrets: KnownSecrets) -> str:
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:
     """Return the text sanitized, then without secrets: an invisible character may split a secret in two."""
     text = sanitized_text(clean_text(content))
-    return secrets.hidden_at_cuts(secrets.hidden(text, is_cut=len(content) > MAX_CHARS))
+    return secrets.redact_at_cuts(secrets.redact(text, is_cut=len(content) > MAX_CHARS))
 
 
 async def _guarded_call(
@@ -244,7 +244,7 @@ async def _guarded_call(
 
 def _error_message(secrets: KnownSecrets, text: str) -> str:
     said = sanitized_text(clean_text(text[:MAX_ERROR_CHARS]))
-    hidden = secrets.hidden_at_cuts(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS))
+    hidden = secrets.redact_at_cuts(secrets.redact(said, is_cut=len(text) > MAX_ERROR_CHARS))
     return clip(hidden, MAX_ERROR_BYTES)
 
 
@@ -255,7 +255,7 @@ class _Progress:
         self._note, self._secrets = "", secrets
 
     def note(self, text: str) -> None:
-        self._note = clip(self._secrets.hidden(clean_text(text)), MAX_ERROR_BYTES)
+        self._note = clip(self._secrets.redact(clean_text(text)), MAX_ERROR_BYTES)
 
     def details(self) -> dict[str, object]:
         return {"note": self._note}

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 def with_fitted_arguments(reply: Reply, tools: Sequence[ToolSpec]) -> Reply:
     """Return the reply with the arguments of its calls fitted to the schemas of their tools."""
     fitting = _ArgumentFitter({tool.name: tool.parameters for tool in tools})
-    parts = tuple(fitting.call(part) if isinstance(part, ToolCall) else part for part in reply.parts)
+    parts = tuple(fitting.fitted_call(part) if isinstance(part, ToolCall) else part for part in reply.parts)
     return reply.with_differences(parts=parts)
 
 
@@ -37,7 +37,7 @@ class _ArgumentFitter:
         self._root: Json = {}
         self._looks = MAX_VISITS
 
-    def call(self, call: ToolCall) -> ToolCall:
+    def fitted_call(self, call: ToolCall) -> ToolCall:
         schema = self._schemas.get(call.name)
         if schema is None:
             return call

@@ -127,7 +127,7 @@ class GateActivities:
             verdicts = await self._judge_all([("the answer", partial(self._judge_answer, request))])
         verdicts = recordable_verdicts(verdicts)
         count_verdicts(request.calls, verdicts, specs)
-        given = self._secrets.hidden_in(Verdicts(verdicts=verdicts))
+        given = self._secrets.redact_record(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
             given = Verdicts(verdicts=given.verdicts, places=request.places)
         return self._signed(request, given)
@@ -181,7 +181,7 @@ class GateActivities:
 
     async def _judge_unmodified(self, request: GateRequest, what: str) -> Verdict:
         proposal = _proposal(request)
-        judgement = await self._judgement(proposal)
+        judgement = await self._engine_verdict(proposal)
         if judgement.allowed and judgement.arguments is not None:  # the policy does not allow it unchanged
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
         return _recorded_verdict(proposal, judgement)
@@ -207,7 +207,7 @@ class GateActivities:
             if problem or spec is None:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
             proposal = _proposal(request, call, spec)
-            judgement = _with_earlier_policies(by, await self._judgement(proposal))
+            judgement = _with_earlier_policies(by, await self._engine_verdict(proposal))
             if (
                 not judgement.allowed
                 or judgement.arguments is None
@@ -227,7 +227,7 @@ class GateActivities:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
 
-    async def _judgement(self, proposal: Proposal) -> EngineVerdict:
+    async def _engine_verdict(self, proposal: Proposal) -> EngineVerdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:

@@ -30,7 +30,7 @@ class ImportCounts:
     unchanged: int = 0
 
     @property
-    def done(self) -> int:
+    def total(self) -> int:
         """All items so far."""
         return self.added + self.updated + self.unchanged
 
@@ -66,13 +66,13 @@ async def import_items(
             stored = await store.store(batch)
         except KnowledgeError as error:
             raise KnowledgeError(
-                f"{error} ({done.done:,} items were imported before; import again to go on)",
+                f"{error} ({done.total:,} items were imported before; import again to go on)",
                 kind=error.kind,
                 retryable=error.retryable,
             ) from error
         counts = {change: sum(each.change == change for each in stored) for change in ("added", "updated", "unchanged")}
         done = replace(done, **{change: getattr(done, change) + count for change, count in counts.items()})
-        progress(done.done, max(done.done, total))
+        progress(done.total, max(done.total, total))
     return done
 
 

@@ -46,27 +46,27 @@ class RecallActivities:
     async def recall_context(self, request: RecallRequest) -> RecalledContext:
         """Return the matching items, or the reason why nothing could be looked up."""
         log_iteration(request.iteration)
-        terms = tuple(self._secrets.hidden(term) for term in request.wanted)
+        terms = tuple(self._secrets.redact(term) for term in request.search_terms)
         try:
             found = await self._recalled_items(request)
         except Exception as error:
             activity.logger.exception("the knowledge could not be read; the run goes on without it")
             said = "too slow" if isinstance(error, TimeoutError) else error_text(error)
             kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
-            text = one_line(self._secrets.hidden(clean_text(f"{kind}: {said}")), MAX_ERROR_CHARS)
-            return request.failed(text).with_terms(terms)
+            text = one_line(self._secrets.redact(clean_text(f"{kind}: {said}")), MAX_ERROR_CHARS)
+            return request.failed_recall(text).with_terms(terms)
         now = await asyncio.to_thread(shown_knowledge, found, request.max_bytes, self._model_safe_text)
         given = RecalledContext(terms=terms, items=now.items, taint=now.taint, content=now.content)
         if not now.items:
             return given
         if now.content == request.content:
-            return given.as_same()
-        text = self._secrets.hidden(f"{BLOCK_LINE}\n{now.text}")
+            return given.with_block_kept()
+        text = self._secrets.redact(f"{BLOCK_LINE}\n{now.text}")
         self._conversations.keep_result(current_run_key(), recall_id(request.iteration), text)
         return given.with_text(text)
 
     def _model_safe_text(self, text: str) -> str:
-        return sanitized_text(clean_text(self._secrets.hidden(text, is_cut=len(text) == MAX_ITEM_CHARS)))
+        return sanitized_text(clean_text(self._secrets.redact(text, is_cut=len(text) == MAX_ITEM_CHARS)))
 
     async def _recalled_items(self, request: RecallRequest) -> list[Recalled]:
         if self._store is None:
@@ -89,5 +89,5 @@ async def recall_for_request(store: KnowledgeStore, request: RecallRequest, root
     words = " ".join(request.terms or request.paths)
     wish = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)
     found = await store.recall(wish)
-    places = await named_places(store, request.reader, request.wanted, request.limit, root)
+    places = await named_places(store, request.reader, request.search_terms, request.limit, root)
     return places.with_conventions(found, request.limit)

@@ -136,7 +136,7 @@ class Conversations:
             return known
         setup = known.setup
         return known.with_chain(
-            request.context.applied(known.chain, lambda news: news.shown(self._message(run, news, setup)))
+            request.context.apply_to(known.chain, lambda news: news.shown(self._message(run, news, setup)))
         )
 
     def _new_conversation(self, request: ReasonRequest) -> _CachedConversation:

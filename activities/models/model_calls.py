@@ -128,9 +128,9 @@ class ModelCalls:
             ApplicationError: The failure, with its kind. It is final, or it has the delay that the provider asked for.
         """
         try:
-            return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.hidden)
+            return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact)
         except ModelError as error:
-            said = self._secrets.hidden(str(error))
+            said = self._secrets.redact(str(error))
             raise _activity_failure(error, said, _seconds_left(time.monotonic() - began)) from None
 
     async def _ask_one(self, setup: Setup, request: ModelRequest, name: str) -> Reply:
@@ -139,8 +139,8 @@ class ModelCalls:
         asked, text = replace(request, model=model, messages=messages), _StreamTail(self._secrets)
         with model_span(setup.with_model(name), asked) as noted:
             async with heartbeats(text.details):
-                reply = noted(self._secrets.hidden_in(await provider.complete(asked, text.add)))
-        return reply.by(name) if setup.tiers else reply
+                reply = noted(self._secrets.redact_record(await provider.complete(asked, text.add)))
+        return reply.with_author(name) if setup.tiers else reply
 
     def _resolve_provider(self, name: str) -> tuple[ModelProvider, str]:
         try:
@@ -162,10 +162,10 @@ class _StreamTail:
         self._text += piece
         self._chars += len(piece)
         if len(self._text) > 2 * self._kept_chars:  # secrets are hidden before the cut, so the cut splits none
-            self._text = self._secrets.hidden(_with_joined_surrogates(self._text))[-self._kept_chars :]
+            self._text = self._secrets.redact(_with_joined_surrogates(self._text))[-self._kept_chars :]
 
     def details(self) -> dict[str, object]:
-        text = self._secrets.hidden(clean_text(self._text), is_cut=True)
+        text = self._secrets.redact(clean_text(self._text), is_cut=True)
         return {"text": text[-TAIL_CHARS:], "chars": self._chars}
 
 

@@ -232,14 +232,14 @@ class KnownSecrets:
     """The secrets to search for in a decoded notation."""
 
     @classmethod
-    def of(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
+    def from_values(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
         """Return the secrets among these values, those of at least so many characters, in all spellings."""
         worth = {value for value in values if len(value) >= least}
         texts = sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)
         return cls(tuple(texts), tuple({form for value in worth for form in (value, *encoded_forms(value))}))
 
     @classmethod
-    def of_environment(
+    def from_environment(
         cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), beside: Iterable[str] = ()
     ) -> "KnownSecrets":
         """Return the secrets that the variables hold.
@@ -249,14 +249,14 @@ class KnownSecrets:
             also: Further variables that hold secrets, whatever their names end in.
             beside: Further secret values, such as those in a file that a variable names.
         """
-        return cls.of([*secret_values(environment, also), *beside], MIN_GUESSED_CHARS)
+        return cls.from_values([*secret_values(environment, also), *beside], MIN_GUESSED_CHARS)
 
     @cached_property
     def longest(self) -> int:
         """Characters of the longest spelling."""
         return max(map(len, self.texts), default=0)
 
-    def hidden(self, text: str, *, is_cut: bool = False) -> str:
+    def redact(self, text: str, *, is_cut: bool = False) -> str:
         """Return the text without secrets. If its end was cut off, the beginning of a secret there is hidden too."""
         text = _WRAPPED.sub(self._unwrap, text) if self.texts else text
         for secret in self.texts:
@@ -265,7 +265,7 @@ class KnownSecrets:
             text = text[:start] + REDACTED + text[end:]
         return text[: len(text) - self._begun_chars(text)] if is_cut else text
 
-    def hidden_at_cuts(self, text: str) -> str:
+    def redact_at_cuts(self, text: str) -> str:
         """Return a text of our tools without the remains of secrets that the tool's own cuts have split."""
         if not self.texts:
             return text
@@ -278,7 +278,7 @@ class KnownSecrets:
             pieces.append(piece[: len(piece) - self._begun_chars(piece)] if end in ends else piece)
         return "".join(pieces)
 
-    def hidden_in(self, record: R) -> R:
+    def redact_record(self, record: R) -> R:
         """Return the record with secrets hidden in texts and keys. Mostly it is the same object."""
         if not self.texts:
             return record
@@ -286,9 +286,9 @@ class KnownSecrets:
         fresh = self._redact_value(value)
         return record if fresh == value else type(record).model_validate(fresh)
 
-    def left_out_of(self, error: ToolError) -> ToolError:
+    def redact_error(self, error: ToolError) -> ToolError:
         """Return the error with its secrets hidden."""
-        return ToolError(self.hidden(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
+        return ToolError(self.redact(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
 
     def _unwrap(self, found: re.Match[str]) -> str:
         """Return lines of base64 joined if a secret spans them."""
@@ -316,12 +316,12 @@ class KnownSecrets:
 
     def _redact_value(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.hidden(value)
+            return self.redact(value)
         if isinstance(value, list):
             return [self._redact_value(item) for item in cast("list[Any]", value)]
         if isinstance(value, dict):
             pairs = cast("dict[str, Any]", value).items()
-            return {self.hidden(key): self._redact_value(item) for key, item in pairs}
+            return {self.redact(key): self._redact_value(item) for key, item in pairs}
         return value
 
 

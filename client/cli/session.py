@@ -39,7 +39,7 @@ class CliContext:
         return self.connection.task_queue
 
     @property
-    def runs_here(self) -> str:
+    def folder_runs_query(self) -> str:
         """A visibility query: the runs of this folder, or on a configured server those of the task queue."""
         here = self.connection
         if here.endpoint.embedded:
@@ -130,7 +130,7 @@ async def run_context(
     """
     async with cli_context(config_file) as here:
         if named == NEWEST_RUN:
-            meant = await newest(here.client, here.runs_here)
+            meant = await newest(here.client, here.folder_runs_query)
         else:
             meant = await run_by_name(here.client, named)
         if not meant.is_told:

@@ -62,7 +62,7 @@ def delivery_channels(
 def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     secret = _variable_value(f"{place}.secret_from", config.secret_from, env)
     try:
-        key = SigningKey.of(secret)
+        key = SigningKey.from_secret(secret)
     except ValueError as error:
         raise ValueError(f"{place}.secret_from: {config.secret_from} {error}; {REMEDY}") from None
     return PostedDelivery(WebhookPost(_channel_url(place, config, env), "the webhook"), webhook_form, key)

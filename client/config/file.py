@@ -126,13 +126,13 @@ def load_config(
     """
     env = os.environ if env is None else env
     read = _read_config(named, folder or Path.cwd(), env, named_by)
-    if not trusts_all(env) and (asked := read.asked(env)):
+    if not trusts_all(env) and (asked := read.trust_request(env)):
         try:
             require_trust(asked)
         except Untrusted:
             _refuse_misspelt(read, env)
             raise
-    return LoadedConfig(with_policy_folder(read.config(env), read.base).of_file(read.path), read.path)
+    return LoadedConfig(with_policy_folder(read.config(env), read.base).with_file(read.path), read.path)
 
 
 def _refuse_misspelt(read: "_ConfigInputs", env: Mapping[str, str]) -> None:
@@ -175,7 +175,7 @@ def config_trust_request(named: Path | None = None, *, folder: Path, env: Mappin
     Raises:
         ConfigError: As `load_config`, except for trust.
     """
-    return _read_config(named, folder, env).asked(env)
+    return _read_config(named, folder, env).trust_request(env)
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class _ConfigInputs:
         line = line_of(self.text, key)
         return f"{self.path}:{line}" if line else str(self.path)
 
-    def asked(self, env: Mapping[str, str]) -> TrustRequest | None:
+    def trust_request(self, env: Mapping[str, str]) -> TrustRequest | None:
         """Return what the file, or without one the policies, asks trust for beside the user's settings."""
         around = user_settings(self.found, env)
         policies = self._policies_risk(around)

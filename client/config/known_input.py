@@ -152,4 +152,4 @@ def models_of(wanted: RequestedNames, agent: AgentConfig, config: OrgaConfig, en
     from orga.activities.adapters.models.settings import default_model
 
     choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
-    return choice.chosen(agent, wanted.model, is_goal=wanted.is_goal).models
+    return choice.chosen_models(agent, wanted.model, is_goal=wanted.is_goal).models

@@ -51,6 +51,6 @@ class PriceList(Protocol):
         ...
 
 
-def is_priced(config: ModelsConfig, models: PriceList) -> Callable[[str], bool]:
+def price_check(config: ModelsConfig, models: PriceList) -> Callable[[str], bool]:
     """Return a function that tests whether a model has a price. It accepts every model under `unpriced = "allow"`."""
     return models.is_priced if config.unpriced == "refuse" else lambda model: True

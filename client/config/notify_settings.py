@@ -27,7 +27,7 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
     if not secret:
         raise ValueError(f"notify.url is set, but not {SECRET} in the environment; {REMEDY}")
     try:
-        return WebhookSettings(url, SigningKey.of(secret), config.format)
+        return WebhookSettings(url, SigningKey.from_secret(secret), config.format)
     except ValueError as error:
         raise ValueError(f"{SECRET} {error}; {REMEDY}") from None
 

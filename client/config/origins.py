@@ -46,7 +46,7 @@ def effective_values(sources: ConfigSources, env: Environment) -> list[Effective
         ServerUnavailable: Temporal's own configuration cannot be read.
     """
     config = sources.config.with_agents(with_default_agent(sources.config.agents))
-    known = KnownSecrets.of_environment(env)
+    known = KnownSecrets.from_environment(env)
     found: list[EffectiveValue] = []
     for key, value in _leaves((), config.model_dump(mode="json")):
         origin = sources.origin(key)
@@ -94,5 +94,5 @@ def _masked_value(key: Key, value: Any, known: KnownSecrets) -> Any:
     if key == ("notify", "url") or (key[:2] == ("goals", "deliveries") and key[-1] == "url"):
         parts = urlsplit(value)
         return f"{parts.scheme}://{parts.hostname}/{REDACTED}"
-    own = KnownSecrets.of(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
-    return known.hidden(own.hidden(value))
+    own = KnownSecrets.from_values(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
+    return known.redact(own.redact(value))

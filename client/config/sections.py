@@ -204,7 +204,7 @@ class TemporalConfig(CheckedInput):
     roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
     """Events after which a run continues as new."""
 
-    def with_named(self, *, namespace: str | None = None, task_queue: str | None = None) -> Self:
+    def with_overrides(self, *, namespace: str | None = None, task_queue: str | None = None) -> Self:
         """Return the section with the names that are given."""
         named = {"namespace": namespace, "task_queue": task_queue}
         return replace_fields(self, {key: value for key, value in named.items() if value})
@@ -415,7 +415,7 @@ class OrgaConfig(CheckedInput):
     def _check_goal_tiers(cls, goals: GoalsConfig, info: ValidationInfo) -> GoalsConfig:
         models = info.data.get("models")
         if isinstance(models, ModelsConfig) and models.tiers.configured:
-            for turn, tier in goals.tiers.by_turn.items():
+            for turn, tier in goals.tiers.by_goal_prompt.items():
                 if tier not in models.tiers.configured:
                     key = f"tiers.{turn.removeprefix('goal_')} = {tier!r}"
                     raise ValueError(f"{key} names a tier without models; {_tier_remedy(models.tiers, tier)}")
@@ -438,7 +438,7 @@ class OrgaConfig(CheckedInput):
     def with_mcp(self, mcp: McpConfig) -> Self:
         return replace_fields(self, {"mcp": mcp})
 
-    def of_file(self, path: Path | None) -> "OrgaConfig":
+    def with_file(self, path: Path | None) -> "OrgaConfig":
         """Return a copy that was read from that file."""
         config = self.model_copy()
         config._file = path

@@ -112,7 +112,7 @@ class StarterChoices:
     """True if a person approves each call that does more than read."""
 
     @property
-    def acting(self) -> list[str]:
+    def acting_tools(self) -> list[str]:
         """The chosen tools that do more than read this folder."""
         chosen = {WRITE: self.write, FETCH: self.web, COMMAND: bool(self.programs)}
         return [tool for tool, is_chosen in chosen.items() if is_chosen]
@@ -128,11 +128,11 @@ def starter_text(choices: StarterChoices) -> str:
     parts = [
         _HEAD,
         _MODELS.format(default=default, base_url=_base_url(choices)),
-        _AGENT.format(tools=_toml_value([*READ_ONLY_TOOLS, *choices.acting])),
+        _AGENT.format(tools=_toml_value([*READ_ONLY_TOOLS, *choices.acting_tools])),
         _FILES,
         _WEB if choices.web else "",
         _COMMANDS.format(programs=_toml_value(list(choices.programs))) if choices.programs else "",
-        *(_APPROVAL.format(tool=tool, yes=_toml_value(choices.approval)) for tool in choices.acting),
+        *(_APPROVAL.format(tool=tool, yes=_toml_value(choices.approval)) for tool in choices.acting_tools),
         _REST,
     ]
     text = "".join(parts)

@@ -126,7 +126,7 @@ class _EventReader:
 
     def __init__(self, values: RunValues) -> None:
         self._values = values
-        self._own = values.own
+        self._own = values.own_converter
         self._task_queue = ""
         self._activities: dict[int, _OpenActivity] = {}
         self._failed_before: dict[str, str] = {}
@@ -141,7 +141,7 @@ class _EventReader:
     async def values(self, payloads: Iterable[Payload]) -> list[Any]:
         return _read_values(self._own, await decode_payloads(self._own, payloads))
 
-    async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
+    async def intervention_arguments(self, payloads: Iterable[Payload]) -> list[Any]:
         """Return the arguments of a signal or update, limited as the run reads them."""
         return _read_values(self._own, bounded_payloads(await decode_payloads(self._own, payloads)))
 
@@ -152,10 +152,12 @@ class _EventReader:
         at = event.event_time.ToDatetime(tzinfo=UTC)
         return Happening(kind=kind, at=at, event_id=event.event_id, **fields)
 
-    def child(self, kind: HappeningKind, event: HistoryEvent, run: WorkflowExecution, **fields: Any) -> Happening:
+    def child_happening(
+        self, kind: HappeningKind, event: HistoryEvent, run: WorkflowExecution, **fields: Any
+    ) -> Happening:
         return self.happening(kind, event, key=run.workflow_id, run_id=run.run_id, **fields)
 
-    async def started(self, event: HistoryEvent) -> Happening:
+    async def on_started(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_started_event_attributes
         self._values = replace(self._values, workflow_type=attributes.workflow_type.name)
         self._task_queue = attributes.task_queue.name
@@ -164,17 +166,17 @@ class _EventReader:
             arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
         return self.happening("started", event, name=attributes.workflow_type.name, value=arguments)
 
-    async def signaled(self, event: HistoryEvent) -> Happening:
+    async def on_signaled(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_signaled_event_attributes
-        value = await self.sent(attributes.input.payloads)
+        value = await self.intervention_arguments(attributes.input.payloads)
         refused = NO_RESET if attributes.signal_name == REWOUND and not self._is_reset else ""
         return self.happening("signaled", event, name=attributes.signal_name, value=value, text=refused)
 
-    async def task_failed(self, event: HistoryEvent) -> None:
+    async def on_task_failed(self, event: HistoryEvent) -> None:
         """Note a reset. A run accepts a rewind signal only until its next workflow task completes."""
         self._is_reset = self._is_reset or bool(event.workflow_task_failed_event_attributes.base_run_id)
 
-    async def task_completed(self, event: HistoryEvent) -> Happening | None:
+    async def on_task_completed(self, event: HistoryEvent) -> Happening | None:
         self._is_reset = False
         attributes = event.workflow_task_completed_event_attributes
         build = attributes.deployment_version.build_id or attributes.worker_version.build_id
@@ -183,16 +185,16 @@ class _EventReader:
         self._build = build
         return self.happening("decided", event, key=build)
 
-    async def scheduled(self, event: HistoryEvent) -> Happening:
+    async def on_scheduled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_scheduled_event_attributes
         name, key = attributes.activity_type.name, attributes.activity_id
-        converter = self._values.of_activity(attributes)
+        converter = self._values.for_activity(attributes)
         self._activities[event.event_id] = _OpenActivity(name, key, converter)
         return self.happening(
             "scheduled", event, name=name, key=key, value=await _first_value(converter, attributes.input)
         )
 
-    async def begun(self, event: HistoryEvent) -> None:
+    async def on_attempt_started(self, event: HistoryEvent) -> None:
         """Note the last attempt. The server writes the start event only when the activity has ended."""
         attributes = event.activity_task_started_event_attributes
         begun = self._activities.get(attributes.scheduled_event_id)
@@ -206,36 +208,44 @@ class _EventReader:
             attempts=attributes.attempt, failed_before=text
         )
 
-    def ended(self, kind: HappeningKind, event: HistoryEvent, activity: _OpenActivity, **fields: Any) -> Happening:
+    def activity_happening(
+        self, kind: HappeningKind, event: HistoryEvent, activity: _OpenActivity, **fields: Any
+    ) -> Happening:
         again = {"attempts": activity.attempts, "failed_before": activity.failed_before}
         return self.happening(kind, event, name=activity.name, key=activity.key, **again, **fields)
 
-    async def finished(self, event: HistoryEvent) -> Happening:
+    async def on_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
-        return self.ended("finished", event, activity, value=await _first_value(activity.converter, attributes.result))
+        return self.activity_happening(
+            "finished", event, activity, value=await _first_value(activity.converter, attributes.result)
+        )
 
-    async def failed(self, event: HistoryEvent) -> Happening:
+    async def on_failed(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_failed_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
-        return self.ended("failed", event, activity, text=await failure_text(activity.converter, attributes.failure))
+        return self.activity_happening(
+            "failed", event, activity, text=await failure_text(activity.converter, attributes.failure)
+        )
 
-    async def timed_out(self, event: HistoryEvent) -> Happening:
+    async def on_timed_out(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_timed_out_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
-        return self.ended("failed", event, activity, text=await failure_text(activity.converter, attributes.failure))
+        return self.activity_happening(
+            "failed", event, activity, text=await failure_text(activity.converter, attributes.failure)
+        )
 
-    async def cancelled(self, event: HistoryEvent) -> Happening:
+    async def on_cancelled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_canceled_event_attributes
-        return self.ended("cancelled", event, self._pop_activity(attributes.scheduled_event_id))
+        return self.activity_happening("cancelled", event, self._pop_activity(attributes.scheduled_event_id))
 
-    async def marker(self, event: HistoryEvent) -> Happening | None:
+    async def on_marker(self, event: HistoryEvent) -> Happening | None:
         attributes = event.marker_recorded_event_attributes
         if attributes.marker_name != "core_local_activity":
             return None
         data = from_json(attributes.details["data"].payloads[0].data)
         name, key, attempt = data["activity_type"], data["activity_id"], data.get("attempt") or 1
-        converter = self._values.of_local_activity(name, key, self._task_queue)
+        converter = self._values.for_local_activity(name, key, self._task_queue)
         text = await failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
         if data.get("backoff"):  # it will be retried after a timer
             self._failed_before[key] = text
@@ -243,106 +253,108 @@ class _EventReader:
         before = "" if attempt < 2 else self._failed_before.pop(key, UNRECORDED)
         activity = _OpenActivity(name, key, converter, attempt, before)
         if attributes.HasField("failure"):
-            return self.ended("failed", event, activity, text=text)
+            return self.activity_happening("failed", event, activity, text=text)
         value = await _first_value(converter, attributes.details["result"]) if "result" in attributes.details else None
-        return self.ended("finished", event, activity, value=value)
+        return self.activity_happening("finished", event, activity, value=value)
 
-    async def noted(self, event: HistoryEvent) -> Happening | None:
+    async def on_noted(self, event: HistoryEvent) -> Happening | None:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO not in fields:
             return None
         found = await self.values([fields[NOTES_MEMO]])
         return self.happening("noted", event, value=found[0])
 
-    async def updated(self, event: HistoryEvent) -> Happening:
+    async def on_updated(self, event: HistoryEvent) -> Happening:
         given = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        return self.happening("updated", event, name=given.name, value=await self.sent(given.args.payloads))
+        return self.happening(
+            "updated", event, name=given.name, value=await self.intervention_arguments(given.args.payloads)
+        )
 
-    async def child_started(self, event: HistoryEvent) -> Happening:
+    async def on_child_started(self, event: HistoryEvent) -> Happening:
         attributes = event.start_child_workflow_execution_initiated_event_attributes
-        value = await _first_value(self._values.of_child(attributes.workflow_id), attributes.input)
+        value = await _first_value(self._values.for_child(attributes.workflow_id), attributes.input)
         return self.happening(
             "child_started", event, name=attributes.workflow_type.name, key=attributes.workflow_id, value=value
         )
 
-    async def child_finished(self, event: HistoryEvent) -> Happening:
+    async def on_child_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_completed_event_attributes
         run = attributes.workflow_execution
-        value = await _first_value(self._values.of_child(run.workflow_id), attributes.result)
-        return self.child("child_finished", event, run, value=value)
+        value = await _first_value(self._values.for_child(run.workflow_id), attributes.result)
+        return self.child_happening("child_finished", event, run, value=value)
 
-    async def child_failed(self, event: HistoryEvent) -> Happening:
+    async def on_child_failed(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_failed_event_attributes
         run = attributes.workflow_execution
-        text = await failure_text(self._values.of_child(run.workflow_id), attributes.failure)
-        return self.child("child_failed", event, run, text=text)
+        text = await failure_text(self._values.for_child(run.workflow_id), attributes.failure)
+        return self.child_happening("child_failed", event, run, text=text)
 
-    async def child_cancelled(self, event: HistoryEvent) -> Happening:
+    async def on_child_cancelled(self, event: HistoryEvent) -> Happening:
         execution = event.child_workflow_execution_canceled_event_attributes.workflow_execution
-        return self.child("child_failed", event, execution, text="it was cancelled")
+        return self.child_happening("child_failed", event, execution, text="it was cancelled")
 
-    async def child_terminated(self, event: HistoryEvent) -> Happening:
+    async def on_child_terminated(self, event: HistoryEvent) -> Happening:
         execution = event.child_workflow_execution_terminated_event_attributes.workflow_execution
-        return self.child("child_failed", event, execution, text="it was terminated")
+        return self.child_happening("child_failed", event, execution, text="it was terminated")
 
-    async def child_timed_out(self, event: HistoryEvent) -> Happening:
+    async def on_child_timed_out(self, event: HistoryEvent) -> Happening:
         execution = event.child_workflow_execution_timed_out_event_attributes.workflow_execution
-        return self.child("child_failed", event, execution, text="it timed out")
+        return self.child_happening("child_failed", event, execution, text="it timed out")
 
-    async def child_not_started(self, event: HistoryEvent) -> Happening:
+    async def on_child_not_started(self, event: HistoryEvent) -> Happening:
         key = event.start_child_workflow_execution_failed_event_attributes.workflow_id
         return self.happening("child_failed", event, key=key, text="it could not be started")
 
-    async def workflow_completed(self, event: HistoryEvent) -> Happening:
+    async def on_workflow_completed(self, event: HistoryEvent) -> Happening:
         value = await _first_value(self._own, event.workflow_execution_completed_event_attributes.result)
         return self.happening("workflow_completed", event, value=value)
 
-    async def workflow_failed(self, event: HistoryEvent) -> Happening:
+    async def on_workflow_failed(self, event: HistoryEvent) -> Happening:
         text = await failure_text(self._own, event.workflow_execution_failed_event_attributes.failure)
         return self.happening("workflow_failed", event, text=text)
 
-    async def workflow_cancelled(self, event: HistoryEvent) -> Happening:
+    async def on_workflow_cancelled(self, event: HistoryEvent) -> Happening:
         return self.happening("workflow_cancelled", event)
 
-    async def workflow_terminated(self, event: HistoryEvent) -> Happening:
+    async def on_workflow_terminated(self, event: HistoryEvent) -> Happening:
         text = event.workflow_execution_terminated_event_attributes.reason
         return self.happening("workflow_terminated", event, text=text)
 
-    async def workflow_timed_out(self, event: HistoryEvent) -> Happening:
+    async def on_workflow_timed_out(self, event: HistoryEvent) -> Happening:
         return self.happening("workflow_timed_out", event)
 
-    async def continued_as_new(self, event: HistoryEvent) -> Happening:
+    async def on_continued_as_new(self, event: HistoryEvent) -> Happening:
         key = event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
         return self.happening("continued_as_new", event, key=key)
 
 
 _HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]] = {
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _EventReader.started,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _EventReader.signaled,
-    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _EventReader.task_failed,
-    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _EventReader.task_completed,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _EventReader.scheduled,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: _EventReader.begun,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _EventReader.finished,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _EventReader.failed,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _EventReader.timed_out,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _EventReader.cancelled,
-    EventType.EVENT_TYPE_MARKER_RECORDED: _EventReader.marker,
-    EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _EventReader.noted,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _EventReader.updated,
-    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: _EventReader.child_started,
-    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.child_not_started,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _EventReader.child_finished,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.child_failed,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _EventReader.child_cancelled,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _EventReader.child_terminated,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.child_timed_out,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _EventReader.workflow_completed,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _EventReader.workflow_failed,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _EventReader.workflow_cancelled,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _EventReader.workflow_terminated,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.workflow_timed_out,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _EventReader.continued_as_new,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _EventReader.on_started,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _EventReader.on_signaled,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _EventReader.on_task_failed,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _EventReader.on_task_completed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _EventReader.on_scheduled,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: _EventReader.on_attempt_started,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _EventReader.on_finished,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _EventReader.on_failed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _EventReader.on_timed_out,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _EventReader.on_cancelled,
+    EventType.EVENT_TYPE_MARKER_RECORDED: _EventReader.on_marker,
+    EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _EventReader.on_noted,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _EventReader.on_updated,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: _EventReader.on_child_started,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.on_child_not_started,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _EventReader.on_child_finished,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.on_child_failed,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _EventReader.on_child_cancelled,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _EventReader.on_child_terminated,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.on_child_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _EventReader.on_workflow_completed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _EventReader.on_workflow_failed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _EventReader.on_workflow_cancelled,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _EventReader.on_workflow_terminated,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.on_workflow_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _EventReader.on_continued_as_new,
 }
 
 

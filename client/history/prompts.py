@@ -54,7 +54,7 @@ async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Promp
         raise history_error(workflow_id, error) from error
     except (DigestMismatch, ValidationError) as error:
         raise OrgaError(f"the history of {workflow_id!r} is inconsistent: {error}; `orga verify` shows where") from None
-    return search.found(chain)
+    return search.result(chain)
 
 
 class _PromptSearch:
@@ -82,7 +82,7 @@ class _PromptSearch:
             reply = cast("dict[str, Any]", happening.value)
             self._is_planned = reply.get("model") == PLANNED_MODEL
 
-    def found(self, chain: RunChain) -> Prompt:
+    def result(self, chain: RunChain) -> Prompt:
         """Return the prompt, or raise NoPrompt if no model was called."""
         named = f"run {chain.workflow_id!r}"
         if self._is_planned:

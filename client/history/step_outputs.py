@@ -59,7 +59,7 @@ async def step_output(client: Client, workflow_id: str, step: str) -> StepResult
                 found.feed(happening)
     except RPCError as error:
         raise history_error(workflow_id, error) from error
-    return found.of(workflow_id, step)
+    return found.result_for(workflow_id, step)
 
 
 class _StepOutputs:
@@ -118,7 +118,7 @@ class _StepOutputs:
             steps = cast("list[dict[str, Any]]", note.data.get("steps") or [])
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
-    def of(self, workflow_id: str, named: str) -> StepResult:
+    def result_for(self, workflow_id: str, named: str) -> StepResult:
         """Return the outcome of the step.
 
         Raises:

@@ -26,21 +26,21 @@ class RunValues:
     workflow_type: str = ""
 
     @property
-    def own(self) -> DataConverter:
+    def own_converter(self) -> DataConverter:
         """The converter for the run's input, signals, notes and result."""
-        return self.of_child(self.workflow_id)
+        return self.for_child(self.workflow_id)
 
-    def of_child(self, workflow_id: str) -> DataConverter:
+    def for_child(self, workflow_id: str) -> DataConverter:
         """Return the converter for values sent to and received from another workflow."""
         return self.converter.with_context(WorkflowSerializationContext(self.namespace, workflow_id))
 
-    def of_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
+    def for_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
         """Return the converter for the input, result and failure of an activity."""
         return self._converter_for(
             scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False
         )
 
-    def of_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
+    def for_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
         """Return the converter for the result of an activity that the workflow's own worker executed."""
         return self._converter_for(name, activity_id, task_queue, is_local=True)
 

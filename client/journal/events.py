@@ -87,7 +87,7 @@ async def run_events(client: Client, workflow_id: str, after: int | str | None =
         reader = _JournalReader(watcher, start)
         while True:
             changed, is_over = watcher.changed, watcher.is_over
-            async for event in reader.news():
+            async for event in reader.new_events():
                 yield event
             if is_over:
                 watcher.raise_fault()
@@ -130,10 +130,10 @@ class _JournalReader:
         self._rewinds = len(watcher.rewinds)
         self._yielded: dict[_Key, LiveActivity] = {}
 
-    async def news(self) -> AsyncGenerator[RunEvent]:
+    async def new_events(self) -> AsyncGenerator[RunEvent]:
         """Yield what is new for this reader: finished activities, then entries, then changed activities."""
         watcher, shown = self._watcher, self._yielded
-        live = watcher.live()
+        live = watcher.live_activities()
         self._yielded = {key: each for key, each in shown.items() if key in live}
         for each in shown.keys() - live.keys():
             yield shown[each].over()
@@ -147,7 +147,7 @@ class _JournalReader:
                 entry = watcher.kept[self._next - watcher.first_kept]
                 self._next += 1
                 yield entry
-        for key, each in watcher.live().items():
+        for key, each in watcher.live_activities().items():
             if self._yielded.get(key) != each:
                 self._yielded[key] = each
                 yield each
@@ -160,7 +160,7 @@ class _JournalReader:
         if self._start is not None:
             if not (self._start.sequence < watcher.total or watcher.is_at_end or watcher.is_over):
                 return False
-            if not watcher.has(self._start):
+            if not watcher.has_entry(self._start):
                 self._next = 0
             self._start = None
         return True
@@ -255,17 +255,17 @@ class _Watcher:
         """The sequence of the first kept entry."""
         return self.total - len(self.kept)
 
-    def has(self, start: _Position) -> bool:
+    def has_entry(self, start: _Position) -> bool:
         """Return whether the journal, as far as it was read, has this entry."""
         if start.sequence >= self.total:
             return False
         return start.sequence < 0 or self._seen_entries.hash_at(start.sequence).startswith(start.hash)
 
-    def live(self) -> dict[_Key, LiveActivity]:
+    def live_activities(self) -> dict[_Key, LiveActivity]:
         """Return the running activities of the run and its delegates."""
         found = dict(self._live)
         for watcher in self._delegate_watchers.values():
-            found |= watcher.live()
+            found |= watcher.live_activities()
         return found
 
     def entries(self) -> AsyncGenerator[JournalEntry]:
@@ -337,7 +337,7 @@ class _Watcher:
             self._delegates.clear()
         elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled = event.activity_task_scheduled_event_attributes
-            self._under_way[event.event_id] = (scheduled.activity_id, self._values.of_activity(scheduled))
+            self._under_way[event.event_id] = (scheduled.activity_id, self._values.for_activity(scheduled))
         elif kind in _ACTIVITY_ENDS:
             activity_id, _ = self._under_way.pop(getattr(event, _ACTIVITY_ENDS[kind]).scheduled_event_id, ("", None))
             self._live.pop((self._id, activity_id), None)

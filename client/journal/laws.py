@@ -34,7 +34,7 @@ def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
         if entry.event == "ReasoningComplete":
             runs[run] = _ReplyState(entry)
         elif run in runs:
-            faults += [f"entry {entry.sequence} {fault}" for fault in runs[run].read(entry)]
+            faults += [f"entry {entry.sequence} {fault}" for fault in runs[run].entry_faults(entry)]
     return faults
 
 
@@ -50,7 +50,7 @@ class _ReplyState:
         self._begun: set[str] = set()
         self._reported_by_askers: set[str] = set()
 
-    def read(self, entry: JournalEntry) -> Iterable[str]:
+    def entry_faults(self, entry: JournalEntry) -> Iterable[str]:
         """Check an entry after the reply, and yield its faults."""
         data = entry.data
         match entry.event:
@@ -63,7 +63,7 @@ class _ReplyState:
             case event if (verdict := recorded_verdict(event, data)) is not None:
                 yield from self._stage_faults(data, verdict)
             case "Terminated" if data.get("reason") == "completed" and self._answer:
-                if lacks := self._answers.lacks(self._answer):
+                if lacks := self._answers.missing_verdict_text(self._answer):
                     yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
             case _:
                 for place in _executed_places(entry, self._places):
@@ -76,27 +76,27 @@ class _ReplyState:
             if place in SEPARATE_PROPOSALS:
                 continue
             standings = self._standings_for(place)
-            if "calls" not in data or (self._is_part(place) and standings.of(place) in _JUDGED_AGAIN):
-                standings.begin(place)
-            standings.hear(place, decision)
+            if "calls" not in data or (self._is_part(place) and standings.status_of(place) in _JUDGED_AGAIN):
+                standings.begin_judging(place)
+            standings.apply_verdict(place, decision)
 
     def _record_question(self, data: dict[str, Any]) -> None:
         """Note that people delay the calls. A journal does not show whether a pause took any time."""
         if is_reported_by_stage(data):
             self._reported_by_askers.add(str(data.get("id")))
         if data.get("kind") == "budget" or data.get("place") in self._places.values():
-            self._calls.hold_up()
+            self._calls.record_pause()
 
     def _stage_faults(self, data: dict[str, Any], verdict: Any) -> Iterable[str]:
         place = str(data.get("place", ""))
-        if verdict not in VERDICTS_AFTER_GATE or not self._standings_for(place).hear(place, verdict):
+        if verdict not in VERDICTS_AFTER_GATE or not self._standings_for(place).apply_verdict(place, verdict):
             yield f"records {verdict!r} for {place or 'nothing'}, which cannot follow what was recorded for it before"
 
     def _execution_faults(self, place: str) -> Iterable[str]:
         if place in self._begun:
             return
         self._begun.add(place)
-        if lacks := self._calls.lacks(place):
+        if lacks := self._calls.missing_verdict_text(place):
             yield f"shows {place} carried out, which lacks {lacks}"
 
     def _standings_for(self, place: str) -> ProposalStatuses[str]:

@@ -97,7 +97,7 @@ async def _entries(
             if is_cut_off and await was_reset(client, chain.workflow_id, run_ids):
                 raise _RunRewound
             async for entry in _read_delegate(client, happening):
-                yield fold.nested(entry, happening.key)
+                yield fold.nested_entry(entry, happening.key)
             found = fold.feed(happening)
             if is_cut:
                 found, is_cut = [*found, *fold.feed(past_missing(happening))], False

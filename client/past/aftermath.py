@@ -83,7 +83,7 @@ async def interventions_after(
     client: Client, runs: Sequence[RunHistory], boundary: Boundary
 ) -> tuple[SentIntervention, ...]:
     """Return what people sent after the boundary, in order."""
-    own = values_of(client, runs[0].history).own
+    own = values_of(client, runs[0].history).own_converter
     found = [await _read_intervention(own, event) for event in events_after(runs, boundary)]
     return tuple(sent for sent in found if sent is not None)
 
@@ -137,7 +137,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     spec = specs.get(attributes.activity_type.name)
     if spec is None or spec.effect == "read_only":
         return None
-    call = await _tool_call(values.of_activity(attributes), attributes.input, spec)
+    call = await _tool_call(values.for_activity(attributes), attributes.input, spec)
     return Effect(
         _iteration(attributes.activity_id),
         spec.name,
@@ -171,11 +171,11 @@ async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> S
     prepared: dict[int, DataConverter] = {}
     for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            carried = await _read_carried(values.own, event.workflow_execution_started_event_attributes)
+            carried = await _read_carried(values.own_converter, event.workflow_execution_started_event_attributes)
             if carried is not None:
                 return carried
         elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
-            prepared[event.event_id] = values.of_activity(event.activity_task_scheduled_event_attributes)
+            prepared[event.event_id] = values.for_activity(event.activity_task_scheduled_event_attributes)
         elif converter := prepared.get(event.activity_task_completed_event_attributes.scheduled_event_id):
             result = event.activity_task_completed_event_attributes.result
             return Setup.model_validate((await converter.decode(result.payloads))[0])

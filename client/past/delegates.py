@@ -71,7 +71,7 @@ async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why
 
 async def _abort(run: Exchange, why: str) -> None:
     with suppress(RunEnded):
-        await run.polled()
+        await run.require_worker()
         await run.signal("abort", why)
 
 

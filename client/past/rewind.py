@@ -125,7 +125,7 @@ async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argu
     if reset_by is None or reset_by.event_id != boundary.event_id:
         return ""
     signals = [e.workflow_execution_signaled_event_attributes for e in events[reset_by.event_id :]]
-    own = values_of(client, history).own
+    own = values_of(client, history).own_converter
     sent = [await own.decode(s.input.payloads) for s in signals if s.signal_name == signal]
     if [argument] not in sent:
         await run.signal(signal, argument)
@@ -148,7 +148,7 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
     Its first workflow task sees the signal, after the interventions that the server delivers again. For servers that
     cannot send it with the reset (such as 1.29), the run is frozen until the signal has been sent.
     """
-    own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own
+    own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own_converter
     payloads = Payloads(payloads=await own.encode([argument]))
     with_signal = PostResetOperation(
         signal_workflow=PostResetOperation.SignalWorkflow(signal_name=signal, input=payloads)
@@ -201,7 +201,7 @@ class RewindPlan:
     """The run ended with the answer of that iteration, so it continues only with guidance."""
 
     @property
-    def left_behind(self) -> tuple[str, ...]:
+    def irreversible_calls(self) -> tuple[str, ...]:
         """The irreversible calls of the dropped part, one line each: tool, arguments, outcome."""
         lines = [
             f"{each.text if loop_tool(each.tool).is_run else each.tool} {each.arguments}".rstrip() + f": {each.outcome}"
@@ -245,7 +245,7 @@ async def execute_rewind(
         to_iteration=boundary.iteration,
         boundary_at=boundary.at,
         steer=guidance or None,
-        left=plan.left_behind[-MAX_LINES:],
+        left=plan.irreversible_calls[-MAX_LINES:],
     )
     argument = rewind.model_dump(mode="json", exclude_defaults=True)
     try:
@@ -324,7 +324,7 @@ async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, it
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
         return None
     attributes = last.workflow_execution_completed_event_attributes
-    [answer] = await values_of(client, run.history).own.decode(attributes.result.payloads)
+    [answer] = await values_of(client, run.history).own_converter.decode(attributes.result.payloads)
     ended = kind_of(answer).result.model_validate(answer)
     if isinstance(ended, GoalResult) or (ended.termination.reason, ended.iterations) != ("completed", iteration):
         return None

@@ -45,7 +45,7 @@ class CaseStep(CheckedInput):
     arguments: dict[str, Any] | None = None
     depends_on: tuple[str, ...] = ()
 
-    def proposed(self, step_id: str) -> ProposedStep:
+    def proposed_step(self, step_id: str) -> ProposedStep:
         """Return the step in the form that the gate judges."""
         return ProposedStep(
             id=step_id, skill=self.skill, goal=self.goal, arguments=self.arguments, depends_on=self.depends_on
@@ -163,7 +163,7 @@ def case_proposal(
         call=call,
         spec=spec,
         answer=case.answer,
-        plan=tuple(step.proposed(f"s{number}") for number, step in enumerate(case.plan, start=1)),
+        plan=tuple(step.proposed_step(f"s{number}") for number, step in enumerate(case.plan, start=1)),
         plan_specs={
             step.skill: _tool_spec(step.skill, tools, known) for step in case.plan if step.skill in {*tools, *known}
         },

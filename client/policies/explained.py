@@ -53,7 +53,7 @@ def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
     reading = _VerdictReader()
     for entry in entries:
         if "run" not in entry.data:  # entries of delegated runs have it
-            yield from reading.read(entry)
+            yield from reading.entry_explanations(entry)
 
 
 class _VerdictReader:
@@ -63,7 +63,7 @@ class _VerdictReader:
         self._given: dict[str, Any] = {}
         self._actions: list[dict[str, Any]] = []
 
-    def read(self, entry: JournalEntry) -> Iterator[Explanation]:
+    def entry_explanations(self, entry: JournalEntry) -> Iterator[Explanation]:
         """Yield the verdicts in an entry."""
         data = entry.data
         match entry.event:

@@ -65,7 +65,7 @@ class Rejudger:
         self._engine = _RecordingEngine(engine)
         self._gate = GateActivities(self._engine, find_argument_errors)
 
-    async def judged(self, run: str, recorded: AnsweredRequest) -> list[VerdictComparison]:
+    async def compare_verdicts(self, run: str, recorded: AnsweredRequest) -> list[VerdictComparison]:
         """Return the comparison for each proposal of a request.
 
         If a person had approved a call, the same person is assumed to approve it under the other policies, if they ask.
@@ -218,7 +218,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) ->
         for fact in record.facts:
             if isinstance(fact, AnsweredRequest):
                 report(f"{run}: {len(judgements):,} proposals judged anew")
-                judgements += await rejudge.judged(run, fact)
+                judgements += await rejudge.compare_verdicts(run, fact)
             elif fact.kind == "child":
                 delegated.append(child_id(run, fact.place))
     return RunAudit(run, tuple(judgements), tuple(lacking), tuple(broken)), delegated

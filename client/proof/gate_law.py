@@ -48,13 +48,13 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
     found: list[str] = []
     for fact in facts:
         if isinstance(fact, AnsweredRequest):
-            licences.take(fact)
+            licences.record_verdicts(fact)
             continue
         there = [fact] if fact.kind == "local" else in_history.get((fact.kind, fact.place), [])
         if not there:
             continue
         started = there.pop(0)
-        if not licences.allow(started):
+        if not licences.is_allowed(started):
             found.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
     left = (started for there in in_history.values() for started in there)
     return found + [f"{started.place} {started.name}: the code of today starts no such call" for started in left]
@@ -67,19 +67,21 @@ class _AllowedCalls:
         self._standings = ProposalStatuses[str](CALL_STAGES)
         self._keys: dict[str, list[Key]] = {}
 
-    def take(self, judged: AnsweredRequest) -> None:
+    def record_verdicts(self, judged: AnsweredRequest) -> None:
         request = judged.request
         for call, place, verdict in zip(request.calls, request.places, judged.decisions, strict=False):
             if request.approved_by:
-                self._standings.hear(place, "yes")
+                self._standings.apply_verdict(place, "yes")
             elif request.purpose in RECONFIRMED_PURPOSES:
-                self._standings.begin(place)
-            self._keys[place] = _call_keys(call, verdict) if self._standings.hear(place, verdict.decision) else []
+                self._standings.begin_judging(place)
+            self._keys[place] = (
+                _call_keys(call, verdict) if self._standings.apply_verdict(place, verdict.decision) else []
+            )
 
-    def allow(self, started: StartedCall) -> bool:
+    def is_allowed(self, started: StartedCall) -> bool:
         place = _PERSON_SUFFIX.sub("", started.place)
         key = _call_key(started.name, started.call_id, started.arguments)
-        return not self._standings.lacks(place) and key in self._keys.get(place, [])
+        return not self._standings.missing_verdict_text(place) and key in self._keys.get(place, [])
 
 
 def _call_keys(call: ToolCall, verdict: Verdict) -> list[Key]:

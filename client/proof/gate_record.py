@@ -81,7 +81,7 @@ class GateRecord:
         if result.HasField("completed"):
             try:
                 answer = Verdicts.model_validate(_first_value(self._converter, [result.completed.result]))
-                verdicts = answer.on(request.places)
+                verdicts = answer.for_activity_ids(request.places)
             except ValidationError:
                 verdicts = None
         self.facts.append(AnsweredRequest(request, verdicts))
@@ -111,13 +111,13 @@ async def started_calls(history: WorkflowHistory, values: RunValues) -> list[Sta
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
             if scheduled.activity_type.name not in OWN_ACTIVITIES:
-                value = await _decode(values.of_activity(scheduled), scheduled.input.payloads)
+                value = await _decode(values.for_activity(scheduled), scheduled.input.payloads)
                 found.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
         elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):
             child = event.start_child_workflow_execution_initiated_event_attributes
             found.append(
                 started_child(
-                    child.workflow_id, await _decode(values.of_child(child.workflow_id), child.input.payloads)
+                    child.workflow_id, await _decode(values.for_child(child.workflow_id), child.input.payloads)
                 )
             )
     return found

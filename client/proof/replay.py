@@ -84,7 +84,7 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
         payloads = last.workflow_execution_continued_as_new_event_attributes.input.payloads
     else:
         return None
-    return await values.own.decode(payloads)
+    return await values.own_converter.decode(payloads)
 
 
 def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
@@ -154,7 +154,7 @@ async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> lis
     for event in history.events:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO in fields:
-            found += _decisions((await values.own.decode([fields[NOTES_MEMO]]))[0])
+            found += _decisions((await values.own_converter.decode([fields[NOTES_MEMO]]))[0])
     return found
 
 
@@ -206,9 +206,9 @@ class PlanRecord:
             calls = GoalReply.model_validate(self._converter.from_payloads([result.completed.result])[0]).calls
         except ValidationError:
             calls = ()
-        if len(calls) != request.size:  # the run executes no call of such a reply
+        if len(calls) != request.round_size:  # the run executes no call of such a reply
             return
-        for place, planned in request.planned.items():
+        for place, planned in request.planned_calls.items():
             is_other = calls[place].malformed is not None or call_fingerprint(calls[place]) != call_fingerprint(planned)
             if is_other and not self.fault:
                 self.fault = f"turn {request.iteration}: step {planned.call_id} has other arguments than its plan"

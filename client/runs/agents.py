@@ -170,7 +170,7 @@ class AgentHandle:
             RunEnded: The run has ended.
             NoAnswer: No worker is running.
         """
-        await self._exchange.polled()
+        await self._exchange.require_worker()
         return await self.status()
 
     async def conversation(self) -> list[ShownMessage]:

@@ -140,7 +140,7 @@ class Exchange:
         """
         if (size := len(to_json(argument))) > MAX_UPDATE_BYTES:
             raise TooLong(size, MAX_UPDATE_BYTES)
-        await self.polled()
+        await self.require_worker()
         await self._wait_for_record()
         try:
             return await self.ask_update(name, argument, ANSWER_TIMEOUT)
@@ -167,7 +167,7 @@ class Exchange:
                 raise asyncio.CancelledError from None
             raise
 
-    async def polled(self) -> None:
+    async def require_worker(self) -> None:
         """Check that a worker could accept what is sent.
 
         Raises:
@@ -205,7 +205,7 @@ class Exchange:
     async def _refuse_while_its_task_fails(self, described: WorkflowExecutionDescription) -> None:
         failing = await failing_task(self._client, described)
         if failing is not None:
-            raise TaskFails(self._id, failing.told, failing.way_out)
+            raise TaskFails(self._id, failing.problem_line, failing.remedy)
 
     async def _wait_for_record(self) -> None:
         """Wait briefly while a workflow task is pending.

@@ -38,12 +38,12 @@ class FailingTask:
     cause: str
 
     @property
-    def told(self) -> str:
+    def problem_line(self) -> str:
         """The problem, in one line."""
         return f"its workflow task fails, {self.attempts} times so far: {self.cause}"
 
     @property
-    def way_out(self) -> str:
+    def remedy(self) -> str:
         """The remedy."""
         mend = "mend the cause and restart the workers"
         if not can_be_typed(self.workflow_id):

@@ -134,7 +134,7 @@ class ListedRun:
     iterations."""
 
 
-async def rows(client: Client, wanted: RunFilter, limit: int) -> list[ListedRun]:
+async def listed_runs(client: Client, wanted: RunFilter, limit: int) -> list[ListedRun]:
     """Return the runs that meet the criteria, newest first.
 
     Executions that a rewind replaced are left out, even if they meet the criteria.
@@ -227,7 +227,7 @@ async def _read_task(client: Client, described: WorkflowExecutionDescription) ->
         return summary
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
-    own = RunValues(client.data_converter, client.namespace, described.id).own
+    own = RunValues(client.data_converter, client.namespace, described.id).own_converter
     given: Any = (
         from_json((await decode_payloads(own, started.input.payloads))[0].data) if started.input.payloads else {}
     )

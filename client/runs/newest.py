@@ -45,7 +45,7 @@ async def newest_runs(
                 break
             if is_wanted(run):
                 newest.add(run)
-    return newest.first
+    return newest.newest_first
 
 
 async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
@@ -91,7 +91,7 @@ class _NewestRuns:
         return None if run is None else (run.start_time, workflow_id)
 
     @property
-    def first(self) -> list[WorkflowExecution]:
+    def newest_first(self) -> list[WorkflowExecution]:
         """The runs, newest first."""
         return sorted(self._runs.values(), key=lambda run: run.start_time, reverse=True)
 

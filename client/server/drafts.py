@@ -19,7 +19,7 @@ class Draft:
     file: BinaryIO
     place: Path
 
-    def become(self, path: Path) -> None:
+    def move_to(self, path: Path) -> None:
         """Replace that file, or a link, once the whole draft is on disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
@@ -50,4 +50,4 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     with draft_next_to(path) as draft:
         draft.file.write(content)
-        draft.become(path)
+        draft.move_to(path)

@@ -44,12 +44,12 @@ class Home:
         return self.folder / "engines.json"
 
     @property
-    def holds(self) -> Path:
+    def blocked_loops(self) -> Path:
         """Blocked event loops of workers (`orga.client.workers.held_loops`)."""
         return self.folder / "holds.json"
 
     @property
-    def typed(self) -> Path:
+    def chat_input(self) -> Path:
         """The input history of `orga chat`."""
         return self.folder / "chat_history"
 
@@ -64,7 +64,7 @@ class Home:
         return self.folder / "server.log"
 
     @property
-    def ahead_lock(self) -> Path:
+    def early_worker_lock(self) -> Path:
         """Held by the command that starts a worker before it knows the order. Only one command at a time does that."""
         return self.folder / "ahead.lock"
 

@@ -31,11 +31,11 @@ class SecretMask:
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "SecretMask":
         """Return a mask for variables whose names suggest secrets, and for those in `also`."""
-        return cls(KnownSecrets.of_environment(environment, also))
+        return cls(KnownSecrets.from_environment(environment, also))
 
-    def hidden(self, line: str) -> str:
+    def mask_line(self, line: str) -> str:
         """Return the line without the secrets."""
-        return _CREDENTIAL.sub(REDACTED, self.secrets.hidden(line))
+        return _CREDENTIAL.sub(REDACTED, self.secrets.redact(line))
 
 
 FIELD_SEPARATOR = "  | "
@@ -123,7 +123,7 @@ def _rendering_processors(json: bool, mask: SecretMask) -> list[Processor]:
     if json:
         rename = structlog.processors.EventRenamer("message")
         return [*common, structlog.processors.format_exc_info, rename, _order_keys, json_line]
-    return [*common, *text_processors(mask.hidden, colors=sys.stderr.isatty())]
+    return [*common, *text_processors(mask.mask_line, colors=sys.stderr.isatty())]
 
 
 class _MaskingFormatter(structlog.stdlib.ProcessorFormatter):
@@ -134,7 +134,7 @@ class _MaskingFormatter(structlog.stdlib.ProcessorFormatter):
         self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._mask.hidden(super().format(record))
+        return self._mask.mask_line(super().format(record))
 
 
 def _with_run(logger: Any, method: str, event: EventDict) -> EventDict:

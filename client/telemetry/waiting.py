@@ -47,7 +47,7 @@ class WaitingMetrics:
             names.WAITING_AGE, [self._ages], unit="s", description="How long the oldest of them has waited, by kind"
         )
 
-    async def look(self, client: Client) -> None:
+    async def refresh(self, client: Client) -> None:
         """Query visibility. Each kind that was seen before keeps a value, 0 if none is left.
 
         Raises:
@@ -78,7 +78,7 @@ async def waiting_metrics(client: Client, *, every_s: float = REFRESH_INTERVAL_S
     async def watch() -> None:
         while True:
             try:
-                await metrics.look(client)
+                await metrics.refresh(client)
             except RPCError as error:
                 _log.warning("the server does not list what waits for people: %s", error_reason(error))
                 if is_unsupported(error):

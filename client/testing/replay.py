@@ -50,7 +50,7 @@ class LastTask:
         """A plugin that shows a replayer's tasks. It has to be the last one."""
         return _TaskObserverPlugin(self)
 
-    def see(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+    def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
         """Record a task and the commands of workflow code. An eviction is no task."""
         if all(job.HasField("remove_from_cache") for job in activation.jobs):
             return
@@ -116,7 +116,7 @@ class _TaskObserverPlugin(SimplePlugin):
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         given = cast("dict[str, Any]", config)
         for name in ("workflow_runner", "unsandboxed_workflow_runner"):
-            given[name] = ObservedRunner(given[name], self._last.see)
+            given[name] = ObservedRunner(given[name], self._last.observe)
         return config
 
 

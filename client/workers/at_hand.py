@@ -38,7 +38,7 @@ class WorkerKeeper:
         self.own: WorkerProcess | None = None
 
     @property
-    def is_at_it(self) -> bool:
+    def is_keeping(self) -> bool:
         """True if a missing worker will be started."""
         return self._deaths < MAX_DEATHS
 

@@ -20,7 +20,7 @@ from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.client.config.known_models import is_priced
+from orga.client.config.known_models import price_check
 from orga.client.config.notify_settings import notify_settings
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
@@ -44,7 +44,7 @@ class _Problems:
         self.found.append({"place": place, "problem": str(problem), "remedy": remedy})
 
     @contextmanager
-    def of(self, place: str, remedy: str) -> Generator[None]:
+    def noting(self, place: str, remedy: str) -> Generator[None]:
         """Add a problem if the block raises ValueError."""
         try:
             yield
@@ -62,8 +62,8 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     problems, warnings = _Problems(), _Problems()
     tools: dict[str, ToolSpec] = {}
     store: KnowledgeStore | None = None
-    with problems.of("tools", "correct [tools] in orga.toml"):
-        with problems.of("knowledge", "correct [knowledge] in orga.toml, or the environment"):
+    with problems.noting("tools", "correct [tools] in orga.toml"):
+        with problems.noting("knowledge", "correct [knowledge] in orga.toml, or the environment"):
             store = configured_store(config, env, root)
         catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env, store))
         if found := writable_rules(config, root, env):
@@ -75,23 +75,23 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     chosen = _chosen_models(agents, choice, problems)
     _check_tiers(config, models.check, problems)
     _check_models(chosen, models.check, problems)
-    _check_costs(agents, chosen, is_priced(config.models, models), problems)
+    _check_costs(agents, chosen, price_check(config.models, models), problems)
     is_elsewhere = partial(is_server_tool, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
     policy = ""
-    with problems.of("policy", "correct [policy] in orga.toml"):
+    with problems.noting("policy", "correct [policy] in orga.toml"):
         policy = _policy_text(policy_settings(config.policy, env))
-    with problems.of("mcp", "correct [mcp] in orga.toml, or the environment"):
+    with problems.noting("mcp", "correct [mcp] in orga.toml, or the environment"):
         server_settings(config.mcp.servers, config.tools.options, env)
-    with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
+    with problems.noting("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
-    with problems.of("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
+    with problems.noting("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
         configured_deliveries(config, root, env)
-    with problems.of("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
+    with problems.noting("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
         permit_keys(env)
     if not problems.found:
-        with problems.of("worker", "correct orga.toml, or the environment"):
+        with problems.noting("worker", "correct orga.toml, or the environment"):
             configured_parts(config, env, root, knows_attributes=False)
     return {
         "agents": {
@@ -111,15 +111,15 @@ def _chosen_models(
     """Return the models of each agent, except agents whose models cannot be determined."""
     found: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
-        with problems.of(f"agents.{name}", "correct the agent, or [models.tiers]"):
-            found[name] = choice.chosen(agent)
+        with problems.noting(f"agents.{name}", "correct the agent, or [models.tiers]"):
+            found[name] = choice.chosen_models(agent)
     return found
 
 
 def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Problems) -> None:
     for tier in config.models.tiers.configured:
         for model in config.models.tiers.models(tier):
-            with problems.of(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
+            with problems.noting(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
                 check(model)
 
 
@@ -134,11 +134,11 @@ def _tier_models(config: OrgaConfig) -> Iterable[str]:
 
 def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Problems) -> None:
     for name, models in chosen.items():
-        for key, model in models.named():
-            with problems.of(f"agents.{name}.{key}", "name another model"):
+        for key, model in models.keyed_models():
+            with problems.noting(f"agents.{name}.{key}", "name another model"):
                 check(model)
-        if models.misfit:
-            problems.add(f"agents.{name}", models.misfit, "name another model")
+        if models.unfit_model_problem:
+            problems.add(f"agents.{name}", models.unfit_model_problem, "name another model")
 
 
 async def _model_problems(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
@@ -146,7 +146,7 @@ async def _model_problems(models: ModelRegistry, names: Iterable[str]) -> dict[s
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
         with suppress(ValueError):
-            found[name] = await models.unreachable(name)
+            found[name] = await models.unreachable_reason(name)
     await models.close()
     return found
 

@@ -27,7 +27,7 @@ class EarlyWorker:
     process: subprocess.Popen[bytes]
     log: Path | None
 
-    def give(self, order: WorkerOrder) -> None:
+    def send_order(self, order: WorkerOrder) -> None:
         """Send the order. If the worker has died, whoever waits for it notices."""
         order_line = {"arguments": order.arguments(), "environment": order.environment()}
         assert self.process.stdin is not None
@@ -58,7 +58,7 @@ def begin_ahead() -> None:
     if _early_workers:
         return
     with suppress(OSError, ServerUnavailable):  # the command that needs it reports the error
-        lock = try_lock(prepare_home().ahead_lock)
+        lock = try_lock(prepare_home().early_worker_lock)
         if lock is None:
             return
         try:

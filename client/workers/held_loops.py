@@ -12,14 +12,16 @@ from orga.client.server.pollers import MARK, may_live, own_identity
 def remember_blocked_loop(held: object) -> None:
     """Record what blocked this process. If nothing can be written, its log and the metric still show it."""
     with suppress(OSError, ServerUnavailable, UnreadableTable):
-        there = {identity: text for identity, text in read_table(server_home().holds).items() if may_live(identity)}
+        there = {
+            identity: text for identity, text in read_table(server_home().blocked_loops).items() if may_live(identity)
+        }
         text = f"{held}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        write_table(server_home().holds, there | {own_identity(os.getpid()): text})
+        write_table(server_home().blocked_loops, there | {own_identity(os.getpid()): text})
 
 
 def longest_block_text(identity: str) -> str:
     """Return the longest block of a worker's event loop as a text, or "" if none is recorded."""
     try:
-        return read_table(server_home().holds).get(identity.partition(MARK)[0], "")
+        return read_table(server_home().blocked_loops).get(identity.partition(MARK)[0], "")
     except UnreadableTable:
         return ""

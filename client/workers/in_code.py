@@ -162,7 +162,7 @@ class InCodeParts:
                     "\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in problems)
                 )
 
-    def beside(self, config: OrgaConfig) -> OrgaConfig:
+    def merged_with(self, config: OrgaConfig) -> OrgaConfig:
         """Return the configuration together with what is given in code.
 
         Raises:

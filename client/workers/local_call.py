@@ -113,4 +113,4 @@ async def execute_call(tool: Tool, arguments: dict[str, Any], secrets: KnownSecr
 
 
 def _fit(text: str, secrets: KnownSecrets, limit: int) -> str:
-    return clip(secrets.hidden(sanitized_text(clean_text(text))), limit)
+    return clip(secrets.redact(sanitized_text(clean_text(text))), limit)

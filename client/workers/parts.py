@@ -22,7 +22,7 @@ from orga.activities.models.model_calls import Models
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import delivery_channels, run_channels
-from orga.client.config.known_models import is_priced
+from orga.client.config.known_models import price_check
 from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.notify_settings import ADDRESS, notify_settings
 from orga.client.config.policy_folder import policy_location_digest
@@ -143,7 +143,7 @@ def configured_parts(
     """
     store = configured_store(config, env, root)
     tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
-    tools = tools if stand_ins is None else stand_ins.among(tools)
+    tools = tools if stand_ins is None else stand_ins.applied_to(tools)
     servers = configured_servers(config, tools, env)
     models: KnownModels = stand_ins.models if stand_ins else _registry(config, env)
     default = stand_ins.models.default if stand_ins else default_model(env)
@@ -174,7 +174,7 @@ def configured_parts(
         models.check,
         facts,
         source=servers,
-        is_priced=is_priced(config.models, models),
+        is_priced=price_check(config.models, models),
         policy_version=lambda: policy_version(policy),
         tiers=config.models.tiers,
         goal_tiers=config.goals.tiers,
@@ -191,7 +191,7 @@ def configured_parts(
         list(tools.values()),
         config.models.breaker,
         source=servers,
-        secrets=KnownSecrets.of_environment(env, secret_names(config), permits.texts if permits else ()),
+        secrets=KnownSecrets.from_environment(env, secret_names(config), permits.texts if permits else ()),
         permits=permits,
         notifier=WebhookNotifier(webhook, link) if webhook else None,
         deliveries=configured_deliveries(config, root, env, store),

@@ -114,7 +114,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self.has_more_than_the_file = has_config or not in_code.is_empty
         self._in_code = in_code
         self._functions = in_code.functions()
-        self.config = in_code.beside(config)
+        self.config = in_code.merged_with(config)
         self.root = Path(root or self.config.tools.files.root or Path.cwd()).resolve()
         self._made: list[_WorkerParts] = []
 

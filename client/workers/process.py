@@ -47,11 +47,11 @@ class WorkerProcess:
         """Return its exit code, or None while it runs."""
         return self._process.poll()
 
-    async def ended(self) -> int:
+    async def wait_for_end(self) -> int:
         """Wait for its end and return its exit code."""
         return await asyncio.to_thread(self._process.wait)
 
-    async def polls(self, client: Client, task_queue: str) -> None:
+    async def wait_until_polling(self, client: Client, task_queue: str) -> None:
         """Wait until the server sees the worker poll.
 
         Raises:
@@ -110,14 +110,14 @@ class WorkerProcess:
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:
     """Start a worker in the working directory. Its output goes to a file in orga's home."""
     begun = take_or_start()
-    begun.give(order)
+    begun.send_order(order)
     return WorkerProcess(begun.process, begun.log)
 
 
 def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProcess:
     """Start a worker that writes to this command's streams, or into a pipe."""
     begun = EarlyWorker(start_writing_to(subprocess.PIPE if pipe else None), None)
-    begun.give(order)
+    begun.send_order(order)
     return WorkerProcess(begun.process, None)
 
 
@@ -129,7 +129,7 @@ async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
     """
     worker = spawn_worker(order)
     try:
-        await worker.polls(client, order.task_queue)
+        await worker.wait_until_polling(client, order.task_queue)
     except BaseException:
         worker.kill()
         raise

@@ -59,7 +59,7 @@ def registrations(client: Client, parts: Parts) -> Registrations:
 async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
     """Run what a worker needs besides: its source of tools, its store, and the watchdog of its event loop."""
     try:
-        async with Watchdog(report=remember_blocked_loop).watching(), parts.source or nullcontext():
+        async with Watchdog(report=remember_blocked_loop).watch(), parts.source or nullcontext():
             yield
     finally:
         if parts.knowledge is not None:

@@ -46,7 +46,7 @@ class StandIns:
     models: StandInModels
     tools: Sequence[StandInTool] = ()
 
-    def among(self, tools: Mapping[str, Tool]) -> ToolCatalog:
+    def applied_to(self, tools: Mapping[str, Tool]) -> ToolCatalog:
         """Return the tools, with each replaced that a stand-in is named after, and with the other stand-ins added.
 
         Raises:

@@ -38,7 +38,7 @@ def decided(update: str) -> Happens:
         [call] = (await wait_for_question(stage.handle, PATIENCE.total_seconds()))["data"]["calls"]
         await wait_for_note(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
         decision = {"approval_id": call["id"], "approver": "ada", "reason": "so it is"}
-        async with stage.deserted():
+        async with stage.without_worker():
             sent = asyncio.create_task(send_update(stage.handle, update, decision))
             await stage.until(lambda: is_there(stage, sent))
         await sent

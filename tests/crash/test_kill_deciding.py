@@ -18,7 +18,7 @@ def told(times: int) -> dict[str, Any]:
 
     async def happens(stage: Stage) -> None:
         async def has_come() -> bool:
-            return len(stage.told) == times
+            return len(stage.messages) == times
 
         await stage.until(has_come)
         await RETRIED["happens"](stage)

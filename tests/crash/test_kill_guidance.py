@@ -26,7 +26,7 @@ async def guided(stage: Stage) -> None:
     await stage.handle.signal("add_context", "second")
     await send_update(stage.handle, "extend_budget", {"max_iterations": 9})
     await stage.handle.signal("pause")
-    async with stage.deserted():
+    async with stage.without_worker():
         await stage.handle.signal("steer", "third")
     stage.release()
     await stage.until(lambda: is_paused(stage))
@@ -44,7 +44,7 @@ async def guided_while_paused(stage: Stage) -> None:
     await stage.handle.signal("steer", "third")
     stage.release()
     await stage.until(lambda: is_paused(stage))
-    async with stage.deserted():
+    async with stage.without_worker():
         await stage.handle.signal("steer", "fourth")
         await stage.handle.signal("resume")
 
@@ -55,7 +55,7 @@ async def guided_too_late(stage: Stage) -> None:
     await stage.handle.signal("steer", "first")
     await send_update(stage.handle, "extend_budget", {"max_iterations": 9})
     stage.release()
-    async with stage.bereft():
+    async with stage.without_next_worker():
         await stage.handle.signal("add_context", "late")
         await stage.handle.signal("steer", "later")
 

@@ -65,7 +65,7 @@ async def backs_off(stage: Stage) -> None:
         return [(a.attempt, a.state) for a in pending if a.activity_type.name == "flaky"] == [(2, scheduled)]
 
     await stage.until(waits)
-    async with stage.deserted():
+    async with stage.without_worker():
         pass
 
 

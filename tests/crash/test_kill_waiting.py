@@ -48,7 +48,7 @@ def answered(update: str, **given: Any) -> Happens:
         wait = await wait_for_question(stage.handle, PATIENCE.total_seconds())
         await wait_for_note(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
         answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
-        async with stage.deserted():
+        async with stage.without_worker():
             sent = asyncio.create_task(send_update(stage.handle, update, answer))
             await stage.until(lambda: is_there(stage, sent))
         await sent

@@ -60,7 +60,7 @@ async def exhausted(stage: Stage) -> None:
     async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
         await asked(stage, "budget")
-        async with stage.deserted():
+        async with stage.without_worker():
             more = asyncio.create_task(insisted(stage, "extend_budget", {"timeout_s": 1_000}))
             await asyncio.sleep(0.5)
         await more
@@ -74,7 +74,7 @@ async def approved(stage: Stage) -> None:
     async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
         await asked(stage, "approval")
-        async with stage.deserted():
+        async with stage.without_worker():
             await stage.handle.signal("steer", "go on")
         await approve(stage)
         await stage.handle.result()

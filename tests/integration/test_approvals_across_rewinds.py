@@ -122,4 +122,4 @@ async def test_calls_of_every_run_of_a_chain_are_told_with_their_own_outcome(cli
     async with a_loop(client, [*steps, answers()], pay, setup=each) as loop:
         ran = await loop.run()
         plan = await plan_rewind(client, ran.handle.id, 0)
-    assert plan.left_behind == ('pay {"cents":1}: ok', 'pay {"cents":2}: failed', 'pay {"cents":3}: ok')
+    assert plan.irreversible_calls == ('pay {"cents":1}: ok', 'pay {"cents":2}: failed', 'pay {"cents":3}: ok')

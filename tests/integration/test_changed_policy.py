@@ -174,7 +174,7 @@ async def test_while_another_delegate_that_has_the_slot_is_held(client: Client) 
         await send_update(helper, "answer", {"question_id": wait["wait_id"], "text": "yes"})
         ran = await loop.ended(handle)
 
-    assert (cast.told("lead")[-1], cast.seen("payer")) == (FORBIDDEN, [])
+    assert (cast.messages_to("lead")[-1], cast.seen("payer")) == (FORBIDDEN, [])
     assert ran.result.tool_calls.denied == 1
 
 

@@ -10,7 +10,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.critics import BAD, GARBAGE, a_critic, agents_with_critics, evaluations, verdict
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.whereabouts import paused
+from tests.support.runs.whereabouts import wait_until_paused
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_a_paused_run_ends_only_once_it_is_resumed(client: Client) -> None
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         await handle.signal("resume")
         ran = await loop.ended(handle)
     assert ran.result.output == "b"

@@ -36,7 +36,7 @@ async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client
         [child] = await children_of(client, ran)
 
     assert [message.text for message in cast.seen("helper")[0].messages] == ["count the files"]
-    assert untrusted_text(cast.told("lead")[-1]) == "42"
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "42"
     assert ran.result.output == "there are 42"
     assert (ran.result.usage.model_calls, ran.result.usage.total_tokens, ran.result.iterations) == (4, 440, 2)
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 0, "delegated": 1}
@@ -51,7 +51,7 @@ async def test_an_empty_answer_is_an_answer(client: Client) -> None:
     async with a_cast(client, agents, {"lead": [delegates("helper"), answers()], "helper": [ended]}) as (loop, cast):
         ran = await run_lead(loop)
 
-    assert untrusted_text(cast.told("lead")[-1]) == "(empty answer)"
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "(empty answer)"
     assert ran.result.tool_calls.failed == 0
 
 
@@ -106,8 +106,8 @@ async def test_an_agent_that_waits_for_this_is_not_delegated_to_again(client: Cl
         assert (await result_of(client, child))["tool_calls"]["run"] == 0
 
     expected = "[Not run] agent 'lead' waits for this already (lead > helper); do it yourself or choose another"
-    assert cast.told("helper") == ["", expected]
-    assert untrusted_text(cast.told("lead")[-1]) == "alone"
+    assert cast.messages_to("helper") == ["", expected]
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "alone"
 
 
 async def test_a_denied_delegation_is_told_and_starts_nothing(client: Client) -> None:
@@ -116,7 +116,7 @@ async def test_a_denied_delegation_is_told_and_starts_nothing(client: Client) ->
         ran = await run_lead(loop)
         assert await children_of(client, ran) == []
 
-    assert cast.told("lead")[-1] == "[Policy denied] delegate is forbidden"
+    assert cast.messages_to("lead")[-1] == "[Policy denied] delegate is forbidden"
     assert ran.result.tool_calls.denied == 1
 
 
@@ -142,7 +142,7 @@ async def test_the_recovery_of_the_delegate_tool_is_that_of_any_tool(client: Cli
         ran = await loop.ended(handle)
         assert await children_of(client, ran) == [f"{handle.id}.1.0", f"{handle.id}.1.0.r1"]
 
-    assert "I paid it" in cast.told("lead")[-1]
+    assert "I paid it" in cast.messages_to("lead")[-1]
     assert len({context.idempotency_key for context in pay.contexts}) == 1
     assert ran.result.usage.model_calls == 4
 
@@ -153,4 +153,4 @@ async def test_an_agent_without_delegates_has_nothing_to_delegate_with(client: C
         ran = await run_lead(loop)
         assert await children_of(client, ran) == []
 
-    assert cast.told("lead")[-1] == "[Invalid call] there is no tool 'delegate'; the tools are: none"
+    assert cast.messages_to("lead")[-1] == "[Invalid call] there is no tool 'delegate'; the tools are: none"

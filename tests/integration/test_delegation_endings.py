@@ -99,8 +99,8 @@ async def test_a_delegates_clock_ends_it_before_its_parents(client: Client) -> N
         ran = await run_lead(loop, timeout_s=12)  # of which a tenth is the parent's own
 
     assert ran.result.termination.reason == "completed"
-    assert cast.told("lead")[-1].startswith("[Error] agent 'helper' did not finish: timeout (limit of ")
-    assert "it had no output. The outcome is unknown" in cast.told("lead")[-1]
+    assert cast.messages_to("lead")[-1].startswith("[Error] agent 'helper' did not finish: timeout (limit of ")
+    assert "it had no output. The outcome is unknown" in cast.messages_to("lead")[-1]
 
 
 async def test_a_delegate_that_fails_is_told_as_an_error(client: Client) -> None:
@@ -115,7 +115,7 @@ async def test_a_delegate_that_fails_is_told_as_an_error(client: Client) -> None
         ran = await run_lead(loop)
 
     assert ran.result.output == "alone"
-    assert cast.told("lead")[-1].startswith(
+    assert cast.messages_to("lead")[-1].startswith(
         "[Error] agent 'helper' ended without a result: InvalidInput: model: no such model."
     )
     assert ran.result.tool_calls.failed == 1
@@ -131,7 +131,7 @@ async def test_a_delegate_that_is_terminated_is_told_as_an_error(client: Client)
         await client.get_workflow_handle(f"{handle.id}.1.0").terminate(reason="by hand")
         ran = await loop.ended(handle)
 
-    assert "[Error] agent 'helper' ended without a result: " in cast.told("lead")[-1]
+    assert "[Error] agent 'helper' ended without a result: " in cast.messages_to("lead")[-1]
     nested = [entry for entry in ran.journal if entry.data.get("run") == f"{handle.id}.1.0"]
     assert (nested[-1].event, nested[-1].data["detail"]) == ("Terminated", "by hand")
 

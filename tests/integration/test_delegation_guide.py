@@ -25,7 +25,7 @@ async def test_the_agents_of_the_guide_delegate_as_it_says(client: Client) -> No
     async with a_cast(client, agents, scripts, *tools) as (loop, cast):
         ran = await run_lead(loop)
 
-    assert [untrusted_text(text) for text in cast.told("lead")[-2:]] == ["a.txt:3", "written"]
+    assert [untrusted_text(text) for text in cast.messages_to("lead")[-2:]] == ["a.txt:3", "written"]
     assert [tool.name for tool in cast.seen("writer")[0].tools] == ["write_file"]
     assert "- reader: Finds a passage" in cast.seen("lead")[0].tools[-1].description
     assert ran.result.tool_calls.delegated == 2

@@ -38,7 +38,7 @@ async def test_a_delegate_whose_chain_goes_on_as_new_has_one_result_and_one_jour
         [child] = await children_of(client, ran)
         assert len(await histories_of(client, child)) == 3
 
-    assert untrusted_text(cast.told("lead")[-1]) == "found"
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "found"
     iterations = [e.iteration for e in ran.journal if e.data.get("run") == child and e.event == "ReasoningComplete"]
     assert iterations == [1, 2, 3]
 

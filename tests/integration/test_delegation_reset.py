@@ -96,7 +96,7 @@ async def test_a_delegate_that_its_parent_has_left_behind_is_not_in_the_journal(
 
 
 def _last(cast: Cast) -> str:
-    return cast.told("lead")[-1]
+    return cast.messages_to("lead")[-1]
 
 
 def _end(ran: Ran) -> int:

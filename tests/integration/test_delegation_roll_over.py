@@ -50,6 +50,6 @@ async def test_what_a_delegate_had_reserved_is_back_when_it_ends_behind_its_call
         late.go.set()
         ran = await loop.ended(handle)
 
-    assert "fine" in cast.told("lead")[-1]
+    assert "fine" in cast.messages_to("lead")[-1]
     assert ran.result.usage.model_calls == 6
     assert (len(ran.histories), ran.result.output) == (2, "done")

@@ -50,7 +50,7 @@ async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by:
         await loop.run({"task": "lead", "agent": "lead", **chosen})
 
     assert [tool.name for tool in cast.seen("helper")[0].tools] == ["look"]
-    assert cast.told("helper")[-1] == "[Invalid call] there is no tool 'send'; the tools are: look"
+    assert cast.messages_to("helper")[-1] == "[Invalid call] there is no tool 'send'; the tools are: look"
     assert (len(look.contexts), len(send.contexts)) == (1, 0)
 
 
@@ -93,8 +93,8 @@ async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> No
         [child] = await children_of(client, ran)
 
     assert [tool.name for tool in cast.seen("hand")[0].tools] == ["look"]
-    assert untrusted_text(cast.told("helper")[-1]) == "seen"
-    assert untrusted_text(cast.told("lead")[-1]) == "handed on"
+    assert untrusted_text(cast.messages_to("helper")[-1]) == "seen"
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "handed on"
     assert (ran.result.usage.model_calls, ran.result.tool_calls.delegated) == (6, 2)
     [started] = [entry for entry in ran.journal if entry.event == "Started" and entry.agent == "hand"]
     assert started.data["run"] == f"{child}.1.0"
@@ -158,7 +158,7 @@ async def test_delegates_of_one_reply_run_side_by_side_and_answer_in_call_order(
         ran = await run_lead(loop)
         assert len(await children_of(client, ran)) == 2
 
-    assert [untrusted_text(text) for text in cast.told("lead")[-2:]] == ["1", "2"]
+    assert [untrusted_text(text) for text in cast.messages_to("lead")[-2:]] == ["1", "2"]
 
 
 async def test_delegates_keep_to_max_concurrent_tools(client: Client) -> None:

@@ -19,7 +19,7 @@ from tests.support.runs.delegates import (
     status_of,
     untrusted_text,
 )
-from tests.support.runs.whereabouts import paused, wait_until_known
+from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
 
 
 async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(client: Client) -> None:
@@ -42,9 +42,9 @@ async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(c
 
     guidance = [f"[Guidance from the operator] steer {number}" for number in range(3)]
     expected = [*guidance, "[Context from the operator]\na fact"]
-    assert cast.told("helper") == ["first", *expected]
-    assert cast.told("lead")[-4:] == expected
-    assert untrusted_text(cast.told("lead")[-5]) == "second"
+    assert cast.messages_to("helper") == ["first", *expected]
+    assert cast.messages_to("lead")[-4:] == expected
+    assert untrusted_text(cast.messages_to("lead")[-5]) == "second"
 
 
 async def _has_unread(handle: WorkflowHandle[Any, Any], count: int) -> bool:
@@ -68,13 +68,13 @@ async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -
         await handle.signal("pause")
         await wait_until(lambda: _is_paused(child))
         hold.go.set()
-        await paused(child)
+        await wait_until_paused(child)
         assert len(cast.seen("helper")) == 1
         await handle.signal("resume")
         ran = await loop.ended(handle)
         await children_of(client, ran)
 
-    assert untrusted_text(cast.told("lead")[-1]) == "done"
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "done"
 
 
 async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(client: Client) -> None:
@@ -96,7 +96,7 @@ async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(clien
         await handle.signal("resume")
         await loop.ended(handle)
 
-    assert untrusted_text(cast.told("lead")[-1]) == "late"
+    assert untrusted_text(cast.messages_to("lead")[-1]) == "late"
 
 
 async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:
@@ -115,5 +115,5 @@ async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_th
         ran = await loop.ended(handle)
 
     assert ran.result.output in {"first", "both"}
-    guidance = [text for text in cast.told("lead") if text.startswith("[Guidance from the operator] ")]
+    guidance = [text for text in cast.messages_to("lead") if text.startswith("[Guidance from the operator] ")]
     assert sorted(text.split()[-1] for text in guidance) == sorted(map(str, range(20)))

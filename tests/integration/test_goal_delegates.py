@@ -19,7 +19,7 @@ from tests.support.runs.goals import EndedGoal, start, wait_for_goal
 from tests.support.runs.long_runs import LONG, time_left
 from tests.support.runs.loop import EXECUTION_TIMEOUT, check_replay, histories_of
 from tests.support.runs.questions import send_update
-from tests.support.runs.whereabouts import paused, wait_until_known
+from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
 
 AGENTS = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["pay"])}
 
@@ -87,12 +87,12 @@ async def test_guidance_reaches_all_three_and_a_pause_holds_them(client: Client)
         for handle in goal.all:
             await wait_until(lambda handle=handle: is_told(handle, paused=True))
         await goal.approve()
-        await paused(goal.below[-1])
+        await wait_until_paused(goal.below[-1])
         assert goal.pay.contexts == []
         await goal.handle.signal("resume")
         pursued = await goal.end(client)
     assert (pursued.reason, len(goal.pay.contexts)) == ("completed", 1)
-    for texts in (goal.cast.told("hand"), goal.cast.told("mate"), [goal.model.asked[-1][1]]):
+    for texts in (goal.cast.messages_to("hand"), goal.cast.messages_to("mate"), [goal.model.asked[-1][1]]):
         assert sum(text.count("mind the gap") for text in texts) == 1
     assert goal.model.turns == ["plan", "evaluate", "decide", "summary"]
     assert (pursued.result.tool_calls.delegated, pursued.result.steps[0].source) == (2, 'delegate "mate"')

@@ -18,7 +18,7 @@ from tests.support.model.staged import TURNS, Staged, StagedModel
 from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, start, wait_for_goal
 from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import send_update, wait_for_question
-from tests.support.runs.whereabouts import paused
+from tests.support.runs.whereabouts import wait_until_paused
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -76,7 +76,7 @@ async def play(loop: Loop, model: StagedModel, state: str, moment: str, act: str
         await handle.signal("pause")
         staged.hold.go.set()
         if state != "ask":
-            await paused(handle)
+            await wait_until_paused(handle)
             played.stood_at = staged.turns[-1]
     await _do(handle, act, played)
     if act not in ENDS:

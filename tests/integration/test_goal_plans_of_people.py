@@ -324,7 +324,7 @@ async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(c
         hold.go.set()
         pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
-    assert cast.told("scout") == ["seen", "[Guidance from the operator] mind the gap"]
+    assert cast.messages_to("scout") == ["seen", "[Guidance from the operator] mind the gap"]
     assert "On the operator's instruction, step b is now look" in model.asked[-1][1]
 
 

@@ -15,7 +15,7 @@ from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import Message
 from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
-from tests.support.runs.whereabouts import paused
+from tests.support.runs.whereabouts import wait_until_paused
 from tests.support.tools.lookups import a_tool, fetching, issues
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -219,7 +219,7 @@ async def test_a_pause_holds_the_first_model_call_back(client: Client) -> None:
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         assert requests_of(loop) == []
         await handle.signal("resume")
         ran = await loop.ended(handle)

@@ -4,7 +4,7 @@ import uuid
 
 from temporalio.client import Client
 
-from orga.client.runs.listing import RunFilter, rows
+from orga.client.runs.listing import RunFilter, listed_runs
 from orga.workflows.types.names import AGENT_WORKFLOW, SESSION_WORKFLOW
 from tests.support.hold import wait_until
 
@@ -28,7 +28,7 @@ async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client)
         await wait_until(is_listed)
 
     async def shown(limit: int) -> list[str]:
-        found = await rows(client, RunFilter(query=f"TaskQueue = '{queue}'"), limit)
+        found = await listed_runs(client, RunFilter(query=f"TaskQueue = '{queue}'"), limit)
         return [row.id.removesuffix(f"-{queue}") for row in found]
 
     idle = [await begun(name, SESSION_WORKFLOW) for name in ("s1", "s2", "s3")]

@@ -61,7 +61,7 @@ async def a_witness(client: Client, *tools: FakeTool) -> AsyncGenerator[tuple[Lo
         endless = {"max_iterations": 100_000, "max_total_tokens": 10**9, "timeout_s": 1_000}
         witness = await loop.start(WITNESS, **endless, step_iteration={"enabled": False})
         await wait_until(has_begun)
-        async with Watchdog(held_s=LIMIT_S).watching() as watchdog:
+        async with Watchdog(held_s=LIMIT_S).watch() as watchdog:
             yield loop, both
         both.is_over = True
         assert (await witness.result())["output"] == "over"

@@ -138,7 +138,7 @@ async def test_nothing_is_rewound_while_a_delegate_does_not_end(
 
     assert (ran.result.output, ran.result.iterations) == ("done", 2)
     assert agency.done[2:] == TAKEN_BACK
-    assert "aborted" in cast.told("lead")[-1]
+    assert "aborted" in cast.messages_to("lead")[-1]
 
 
 async def test_nothing_is_rewound_where_no_worker_can_abort_a_delegate(client: Client) -> None:

@@ -93,7 +93,7 @@ async def test_the_effects_that_a_rewind_leaves_behind_are_named(client: Client)
         await wait_for_goal(handle, client)
         plan = await plan_rewind(client, handle.id, 1)
     assert [effect.tool for effect in plan.effects] == ["look"]
-    assert len(plan.left_behind) == 1
+    assert len(plan.irreversible_calls) == 1
 
 
 async def test_an_answer_that_was_given_is_left_behind_with_its_question(client: Client) -> None:

@@ -19,7 +19,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import inbox
-from orga.client.runs.listing import RunFilter, rows
+from orga.client.runs.listing import RunFilter, listed_runs
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control import interventions
@@ -123,7 +123,7 @@ async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, mo
         assert "a defect" in shown
         assert "orga worker" not in shown
 
-        [row] = await rows(client, RunFilter(query=f"WorkflowId = '{run}'"), 5)
+        [row] = await listed_runs(client, RunFilter(query=f"WorkflowId = '{run}'"), 5)
         assert (row.state, row.task_fails is not None) == ("running (stuck)", True)
 
         [check] = [check for check in await _stuck_run_checks(client) if run in check.name]
@@ -131,7 +131,7 @@ async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, mo
 
         told = replace(await history_status(read_journal(client, run)), failing=question.failing)
         assert "a defect" in "\n".join(told.lines())
-        assert "a defect" in told.shown()["task_fails"]["cause"]
+        assert "a defect" in told.json_fields()["task_fails"]["cause"]
 
 
 async def test_a_task_that_took_too_long_is_done_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ async def test_the_next_turn_begins_once_the_call_has_ended(
 
 
 def told_to_lead(cast: Cast) -> str:
-    return cast.told("lead")[1]
+    return cast.messages_to("lead")[1]
 
 
 def ends_of_delegates(last: EndedSession) -> list[str]:

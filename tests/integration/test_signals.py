@@ -15,7 +15,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop, a_worker
-from tests.support.runs.whereabouts import paused
+from tests.support.runs.whereabouts import wait_until_paused
 
 GUIDANCE = "[Guidance from the operator] "
 
@@ -65,7 +65,7 @@ async def test_a_pause_before_the_first_task_holds_the_first_model_call_back(cli
     handle = await loop.start()
     await handle.signal("pause")
     async with a_worker(loop):
-        await paused(handle)
+        await wait_until_paused(handle)
         assert provider.seen == []
         await handle.signal("resume")
         ran = await loop.ended(handle)
@@ -156,7 +156,7 @@ async def test_a_pause_stops_before_the_next_phase_and_the_clock_stands_still(cl
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         before = (await handle.query("status"))["budgets"]["time_s"]
         await asyncio.sleep(5)
         await handle.signal("steer", "while paused")  # a query alone is answered by the clock of the last task
@@ -179,7 +179,7 @@ async def test_pausing_and_resuming_twice_changes_nothing(client: Client) -> Non
         for name in ("resume", "pause", "pause"):
             await handle.signal(name)
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         for name in ("resume", "resume"):
             await handle.signal(name)
         ran = await loop.ended(handle)
@@ -196,7 +196,7 @@ async def test_an_abort_goes_through_a_pause(client: Client) -> None:
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
 

@@ -56,7 +56,9 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         shown, live = await of_history(client, handle.id), await goal_status(handle)
         assert told(shown.plan) == told(live["plan"])
         [question] = live["waiting"]
-        assert shown.shown()["waiting"] == [{"kind": "answer", "id": question["wait_id"], "question": "Which year?"}]
+        assert shown.json_fields()["waiting"] == [
+            {"kind": "answer", "id": question["wait_id"], "question": "Which year?"}
+        ]
         lines = shown.lines()
         assert "round      3" in lines
         assert "step       ✓ a look: do a  3.00 partial" in lines
@@ -95,5 +97,5 @@ async def test_a_goal_that_no_plan_was_made_of_has_none(client: Client) -> None:
         handle = await start(loop)
         await wait_for_goal(handle, client)
     told_of = await of_history(client, handle.id)
-    assert (told_of.plan, "plan" in told_of.shown()) == (None, False)
+    assert (told_of.plan, "plan" in told_of.json_fields()) == (None, False)
     assert any(line.startswith("iteration  ") for line in told_of.lines())

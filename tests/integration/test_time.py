@@ -16,7 +16,7 @@ from tests.support.hold import Hold, wait_for_event, wait_until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.whereabouts import paused
+from tests.support.runs.whereabouts import wait_until_paused
 
 NEARLY_ALL = 295
 """Of the 300 s that a run has by default; the rest passes for real while a call is in flight."""
@@ -163,7 +163,7 @@ async def test_the_clock_stands_still_through_a_pause_of_a_day(environment: Work
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         before = await time_left(handle)
         await environment.sleep(DAY)
         assert (await time_left(handle), look.contexts) == (before, [])
@@ -181,7 +181,7 @@ async def test_a_clock_that_ran_before_a_pause_does_not_fire_in_it(environment: 
         await waits_for_a_retry(handle)
         await handle.signal("pause")
         await environment.sleep(HOUR)
-        await paused(handle)
+        await wait_until_paused(handle)
         assert 200 < await time_left(handle) <= 300
         await handle.signal("resume")
         ran = await loop.ended(handle)
@@ -198,14 +198,14 @@ async def test_two_pauses_add_up_and_the_time_between_them_counts(environment: W
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         await environment.sleep(DAY)
         await handle.signal("resume")
         await waits_for_a_retry(handle)
         await environment.sleep(60)
         await handle.signal("pause")
         await environment.sleep(WEEK)
-        await paused(handle)
+        await wait_until_paused(handle)
         assert 200 < await time_left(handle) <= 240
         await handle.signal("resume")
         ran = await loop.ended(handle)
@@ -223,7 +223,7 @@ async def test_a_pause_of_a_day_counts_in_no_run_of_a_chain(environment: Workflo
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         await environment.sleep(DAY)
         await handle.signal("resume")
         ran = await loop.ended(handle)
@@ -246,7 +246,7 @@ async def test_an_abort_ends_a_pause_of_a_week(environment: WorkflowEnvironment)
     async with a_long_loop(environment, [answers()]) as loop:
         handle = await loop.start(timeout_s=300)
         await handle.signal("pause")
-        await paused(handle)
+        await wait_until_paused(handle)
         await environment.sleep(WEEK)
         await handle.signal("abort", "nobody came back")
         ran = await loop.ended(handle)

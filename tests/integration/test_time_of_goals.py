@@ -17,7 +17,7 @@ from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, start,
 from tests.support.runs.long_runs import DAY, LONG, time_left
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
 from tests.support.runs.questions import send_update, wait_for_question
-from tests.support.runs.whereabouts import paused
+from tests.support.runs.whereabouts import wait_until_paused
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ async def test_a_pause_of_days_is_left_out_and_one_inside_a_question_too(environ
         await handle.signal("pause")
         await environment.sleep(DAY)
         await answer_goal(handle, "1999")
-        await paused(handle)
+        await wait_until_paused(handle)
         await environment.sleep(DAY)
         assert model.turns == ["plan", "evaluate", "decide"]
         assert before - await time_left(handle) < 60
@@ -98,7 +98,7 @@ async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment
         await staged.hold.reached()
         await handle.signal("pause")
         staged.hold.go.set()
-        await paused(handle)
+        await wait_until_paused(handle)
         await environment.sleep(DAY)
         await handle.signal("resume")
         if place != "summary":

@@ -17,7 +17,7 @@ from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
 from tests.support.runs.long_runs import DAY, LONG, a_long_loop, seen_by, time_left, took
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
-from tests.support.runs.whereabouts import paused, wait_until_known
+from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment
     assert (ran.result.output, ran.result.termination.reason) == ("led", "completed")
     assert ran.result.duration_s < 60
     assert took(ran) > 7 * DAY
-    assert cast.told("lead")[-1].splitlines()[1] == "passed on"
+    assert cast.messages_to("lead")[-1].splitlines()[1] == "passed on"
 
 
 async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_go_on(
@@ -132,7 +132,7 @@ async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: Workf
         await handle.signal("pause")
         await environment.sleep(DAY)
         await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
-        await paused(handle)
+        await wait_until_paused(handle)
         await environment.sleep(DAY)
         assert (seen_by(loop), len(save.contexts)) == (1, 2)
         assert before - await time_left(handle) < 60

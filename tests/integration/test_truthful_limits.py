@@ -183,5 +183,5 @@ async def test_a_delegate_leaves_its_parent_the_tokens_to_read_the_answer(client
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
         ran = await run_lead(loop, max_total_tokens=50_000)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "read it")
-    assert "half of it" in cast.told("lead")[-1]
+    assert "half of it" in cast.messages_to("lead")[-1]
     assert ran.result.usage.total_tokens < 50_000

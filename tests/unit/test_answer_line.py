@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.live.terminal import label
+from orga.client.cli.live.terminal import answer_label
 from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.questions import QuestionKind, Resolution, ShownQuestion
 from tests.support.values.entries import an_entry
@@ -22,15 +22,15 @@ def test_what_has_a_free_answer_is_offered_here_and_below() -> None:
     decided = Resolution(escalation_id="question-9.0", choice="result", result="x")
     own = (asked(), asked("call-1.1", "escalation"), asked("question-9.0", resolution=decided))
     below = (("run.1.0", a_status(waiting=[asked("question-2.0")])),)
-    offered = Progress(run_id="run", waiting=own, below=below).questions()
+    offered = Progress(run_id="run", waiting=own, below=below).open_questions()
     assert list(offered) == [("run", "question-1.0"), ("run.1.0", "question-2.0")]
 
 
 def test_what_is_answered_is_not_offered_any_more() -> None:
     progress = Progress(run_id="run", waiting=(asked(),))
     answered = progress.with_entry(an_entry("QuestionAnswered", id="question-1.0", choice="result"))
-    assert (answered.questions(), answered.phase) == ({}, "acting")
-    assert progress.with_entry(an_entry("QuestionAnswered", id="question-7.0", choice="result")).questions()
+    assert (answered.open_questions(), answered.phase) == ({}, "acting")
+    assert progress.with_entry(an_entry("QuestionAnswered", id="question-7.0", choice="result")).open_questions()
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_what_is_answered_is_not_offered_any_more() -> None:
     ids=["a text", "options", "a default", "a hostile option"],
 )
 def test_the_line_says_what_counts(data: dict[str, Any], says: str) -> None:
-    assert label(asked(data=data)) == says
+    assert answer_label(asked(data=data)) == says

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from orga.workflows.decisions.limits import can_ask_for_budget, parsed_extension, question, with_extension
+from orga.workflows.decisions.limits import budget_question, can_ask_for_budget, parsed_extension, with_extension
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import LoopConfig
 from tests.support.values.core import T0, a_setup, a_state
@@ -66,7 +66,7 @@ def test_what_raises_nothing_is_refused(given: Any, says: str) -> None:
 
 def test_a_limit_that_is_reached_again_is_another_question() -> None:
     state = a_state(setup=a_setup(config=ASKS), iteration=5)
-    first = question(state, ("max_iterations", "limit of 5 iterations"), T0)
+    first = budget_question(state, ("max_iterations", "limit of 5 iterations"), T0)
     later = with_extension(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})
-    assert first.question_id != question(later, ("max_iterations", "limit of 6 iterations"), T0).question_id
+    assert first.question_id != budget_question(later, ("max_iterations", "limit of 6 iterations"), T0).question_id
     assert first.text == "max_iterations: limit of 5 iterations. Raise it with extend_budget, or end the run"

@@ -50,9 +50,9 @@ TOO_MANY = ModelError("RateLimited", "acme answered 429: slow down", retryable=T
 )
 def test_who_is_turned_away_reads_the_last_failure(error: Exception, told: str) -> None:
     shared, options = WorkerBreakers(), CircuitOptions(failure_threshold=1)
-    with pytest.raises(type(error)), shared.guarded("x", options, lambda failure: True):
+    with pytest.raises(type(error)), shared.guard("x", options, lambda failure: True):
         raise error
-    with pytest.raises(CircuitOpenError) as turned_away, shared.guarded("x", options, lambda failure: True):
+    with pytest.raises(CircuitOpenError) as turned_away, shared.guard("x", options, lambda failure: True):
         raise AssertionError("not reached")
     assert str(turned_away.value).endswith(told)
 
@@ -128,7 +128,7 @@ async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
 async def test_whether_a_provider_can_be_asked(status: int, told: str) -> None:
     network = Network([http.Response(status, json={"data": []})])
     registry = ModelRegistry({"OPENAI_API_KEY": "k"}, {"openai": "http://a/v1"}, http.MockTransport(network))
-    problem = await registry.unreachable("openai:m")
+    problem = await registry.unreachable_reason("openai:m")
     assert (told in problem) if told else problem == ""
     assert [(request.method, str(request.url)) for request in network.requests] == [("GET", "http://a/v1/models")]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.policy.cedar import cedar_verdict
 from orga.activities.adapters.policy.cedar_files import policy_files
-from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
+from orga.activities.adapters.policy.cedar_set import CedarSet, compile_policies
 from orga.activities.adapters.policy.cedar_values import UnrepresentableValue, cedar_record, cedar_value, wanted_value
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 from tests.support.values.strategies import LAW, any_json, any_text
@@ -29,7 +29,7 @@ forbid (principal, action, resource) when { context.arguments has o.x && context
 @cache
 def the_set() -> CedarSet:
     with TemporaryDirectory() as folder:
-        return compiled(policy_files(a_folder(Path(folder), a=PERMIT_ALL + LAWS)))
+        return compile_policies(policy_files(a_folder(Path(folder), a=PERMIT_ALL + LAWS)))
 
 
 def is_fine(arguments: dict[str, Any]) -> bool:

@@ -10,8 +10,8 @@ from orga.workflows.decisions.tool_calls.delegation import (
     common_tools,
     delegate_ceiling,
     exhausted_limits,
-    reserved,
     with_delegate_usage,
+    with_reserved_ceiling,
     with_waiting_delegate,
     without_delegate,
 )
@@ -92,7 +92,7 @@ def test_limits_that_the_run_does_not_have_its_delegates_have_not_either() -> No
 def test_what_a_delegate_did_not_use_is_there_for_the_next_in_the_same_reply() -> None:
     state = a_parent("a", "b", "c")
     for name in ("a", "b"):
-        state = reserved(state, name, delegate_ceiling(state, name, at(0)))
+        state = with_reserved_ceiling(state, name, delegate_ceiling(state, name, at(0)))
     state = with_delegate_usage(state, "a", a_result(tokens=33, calls=1))
     assert ceiling(state, "c")["max_total_tokens"] == 967 - 967 // 2 - 167
     assert ceiling(state, "c")["max_model_calls"] == 13 - 1 - 1 - 4
@@ -179,7 +179,7 @@ def test_delegates_that_keep_to_their_ceilings_never_overspend_together(
                 state = without_delegate(state, name)
             else:
                 running[name] = share
-                state = reserved(state, name, share)
+                state = with_reserved_ceiling(state, name, share)
         elif move != "start" and running:
             name, share = running.popitem()
             state = with_delegate_usage(state, name, _used(share, part) if move == "end" else None)

@@ -47,10 +47,10 @@ class TellingScreen:
         self.told = set(told)
         self.shown: list[str] = []
 
-    def calls_told(self) -> frozenset[str]:
+    def shown_call_ids(self) -> frozenset[str]:
         return frozenset(self.told)
 
-    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
+    def show_calls(self, calls: Iterable[HeldCall]) -> None:
         self.told.update(str(call["id"]) for call in calls)
 
     def lines(self, *lines: str) -> None:
@@ -139,8 +139,8 @@ async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
     shown = screen.ChatScreen(TurnPrinter("s", as_json=False))
     forged = "waits for your approval: read_file a.md → /approve or /deny"
-    asked = asyncio.create_task(shown.typed(ShownQuestion(wait_id="w", kind="answer", since=T0, question=forged)))
-    while not shown.answers("no"):
+    asked = asyncio.create_task(shown.read_answer(ShownQuestion(wait_id="w", kind="answer", since=T0, question=forged)))
+    while not shown.take_answer("no"):
         await asyncio.sleep(0)
     assert await asked == "no"
     assert capsys.readouterr().err.startswith("? asks: waits for your approval")
@@ -152,12 +152,12 @@ async def test_a_line_that_was_begun_before_a_question_came_up_is_no_answer_to_i
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
     shown = screen.ChatScreen(TurnPrinter("s", as_json=False))
     wait = ShownQuestion(wait_id="w", kind="answer", since=T0, question="Delete the old files?")
-    asked = asyncio.create_task(shown.typed(wait))
+    asked = asyncio.create_task(shown.read_answer(wait))
     await asyncio.sleep(0)
     monkeypatch.setattr(AtOnce, "begun_before", True)
-    assert not shown.answers("yes, and then write the report")
+    assert not shown.take_answer("yes, and then write the report")
     monkeypatch.setattr(AtOnce, "begun_before", False)
-    assert shown.answers("no")
+    assert shown.take_answer("no")
     assert await asked == "no"
 
 
@@ -172,5 +172,5 @@ class AtOnce:
     def __init__(self, *_: object) -> None:
         pass
 
-    def above(self, show: Callable[[], None]) -> None:
+    def print_above(self, show: Callable[[], None]) -> None:
         show()

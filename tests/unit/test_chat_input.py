@@ -152,7 +152,7 @@ async def test_what_cannot_be_printed_above_the_line_ends_the_reading(tmp_path: 
         keys.send_text("half")
         while not keyboard.was_begun_before(math.inf):
             await asyncio.sleep(0)
-        keyboard.above(full)
+        keyboard.print_above(full)
         with pytest.raises(OSError, match="No space left"):
             await asyncio.wait_for(reading, 20)
         with pytest.raises(OSError, match="No space left"):

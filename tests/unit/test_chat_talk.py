@@ -29,7 +29,7 @@ class Shown:
         self.is_busy = False
         self.seen: list[str] = []
 
-    def told(self, line: Any, at: Any) -> None:
+    def show_line(self, line: Any, at: Any) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -38,10 +38,10 @@ class Shown:
     def lines(self, *lines: str) -> None:
         self.seen += lines
 
-    def ended(self, turn: Any) -> None:
+    def show_turn(self, turn: Any) -> None:
         self.seen.append(turn.output)
 
-    def answers(self, text: str) -> bool:
+    def take_answer(self, text: str) -> bool:
         return False
 
 
@@ -239,12 +239,12 @@ async def test_a_turn_that_ends_as_it_is_steered_keeps_no_chat_busy(monkeypatch:
 async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_leaves() -> None:
     session = Session()
     chat = a_chat(session, "typed")
-    does = [chat.ctrl_c()]
-    saying = asyncio.create_task(chat.say("Hello"))
+    does = [chat.handle_ctrl_c()]
+    saying = asyncio.create_task(chat.send_message("Hello"))
     while not session.posted:
         await asyncio.sleep(0)
     assert chat.has_said
-    does += [chat.ctrl_c(), chat.ctrl_c()]
+    does += [chat.handle_ctrl_c(), chat.handle_ctrl_c()]
     assert does == ["clears", "interrupts", "leaves"]
     session.taken.set()
     await saying
@@ -273,13 +273,13 @@ async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monke
     talking = asyncio.create_task(chat.talk())
     while not chat.is_busy:
         await asyncio.sleep(0)
-    assert chat.ctrl_c() == "interrupts"
+    assert chat.handle_ctrl_c() == "interrupts"
     is_cut.set()
     await asyncio.wait_for(has_ended.wait(), SOON_S)
-    saying = asyncio.create_task(chat.say("Hello"))
+    saying = asyncio.create_task(chat.send_message("Hello"))
     while not session.posted:
         await asyncio.sleep(0)
-    assert [chat.ctrl_c(), chat.ctrl_c()] == ["interrupts", "leaves"]
+    assert [chat.handle_ctrl_c(), chat.handle_ctrl_c()] == ["interrupts", "leaves"]
     for task in (saying, talking):
         task.cancel()
     await asyncio.gather(saying, talking, return_exceptions=True)
@@ -316,7 +316,7 @@ async def test_what_nobody_took_was_not_said() -> None:
     session.fails = NoAnswer("q")
     chat = a_chat(session, "one")
     with pytest.raises(NoAnswer):
-        await chat.say("Hello")
+        await chat.send_message("Hello")
     assert (chat.has_said, chat.is_busy) == (False, False)
 
 
@@ -344,7 +344,7 @@ async def test_a_message_that_may_have_arrived_is_sent_again_under_its_id() -> N
     session.taken.set()
     session.loses = [NotTakenYet("no worker", "start one"), ServerLost("it is away"), ServerLost("still")]
     chat = a_chat(session, "typed")
-    await chat.say("Hello")
+    await chat.send_message("Hello")
     assert (len(session.posted), len(session.ids)) == (4, 1)
     assert shown_in(chat)[0] == "no worker has confirmed the message yet; sending it again"
 

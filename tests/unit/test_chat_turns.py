@@ -68,5 +68,5 @@ def test_the_meters_count_each_turn_anew() -> None:
     for entry in [*TURN, ENDED, CUT[0], an_entry("ReasoningComplete", 62, 3, actions=[], finish="stop")]:
         progress = progress.with_entry(entry)
     assert (progress.iteration, progress.before) == (1, 2)
-    assert not progress.is_next(an_entry("PolicyEvaluated", 62, 3))
-    assert progress.is_next(an_entry("ReasoningComplete", 63, 4))
+    assert not progress.begins_iteration(an_entry("PolicyEvaluated", 62, 3))
+    assert progress.begins_iteration(an_entry("ReasoningComplete", 63, 4))

@@ -9,7 +9,7 @@ import pytest
 from orga.client.cli.shown.decisions import commands_text, requeue_command
 from orga.client.cli.shown.text import age, time_left
 from orga.workflows.decisions.control.question_text import shown_question
-from orga.workflows.decisions.limits import budget_commands, question
+from orga.workflows.decisions.limits import budget_commands, budget_question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall
@@ -51,7 +51,7 @@ def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
 )
 def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[StopReason, str], options: str) -> None:
     limits = LoopConfig(max_total_tokens=1_000, max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
-    wait = shown_question(question(a_state(input=AgentInput(task="t", config=limits)), stop, T0))
+    wait = shown_question(budget_question(a_state(input=AgentInput(task="t", config=limits)), stop, T0))
     assert budget_commands("run", wait)[0] == f"orga extend run {options}"
     assert commands_text("run", wait).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
 

@@ -39,7 +39,7 @@ COLLECTED = an_entry("ObservationsCollected", iteration=3, outcomes=[])
 
 
 def acting() -> Progress:
-    return Progress().with_entry(PROPOSED).with_in_flight((READ, FETCH), NOW)
+    return Progress().with_entry(PROPOSED).with_activities((READ, FETCH), NOW)
 
 
 def test_parallel_calls_stand_with_their_arguments_and_each_with_its_own_time() -> None:
@@ -47,9 +47,9 @@ def test_parallel_calls_stand_with_their_arguments_and_each_with_its_own_time() 
 
 
 def test_a_call_that_is_over_stops_counting_while_another_goes_on() -> None:
-    progress = acting().with_in_flight((FETCH,), NOW)
+    progress = acting().with_activities((FETCH,), NOW)
     assert drawn(progress, LATER)[:2] == ["• read_file README.md 1.0 s", "  fetch_url https://example.org/a 9.0 s"]
-    again = progress.with_in_flight((FETCH,), LATER)
+    again = progress.with_activities((FETCH,), LATER)
     assert drawn(again, LATER)[0] == "• read_file README.md 1.0 s"
 
 
@@ -64,17 +64,17 @@ def test_when_all_is_over_nothing_counts_even_if_an_older_look_comes_late(entry:
     progress = acting().with_entry(entry)
     assert len(drawn(progress, LATER)) == 1
     if entry is COLLECTED:
-        assert len(drawn(progress.with_in_flight((READ, FETCH), LATER), LATER)) == 1
+        assert len(drawn(progress.with_activities((READ, FETCH), LATER), LATER)) == 1
 
 
 def test_a_dead_letter_of_an_earlier_iteration_counts() -> None:
     sent_again = PendingActivity("3.0.q7", "save", since=NOW)
-    assert drawn(Progress().with_entry(COLLECTED).with_in_flight((sent_again,), NOW))[0] == "  save 0.0 s"
+    assert drawn(Progress().with_entry(COLLECTED).with_activities((sent_again,), NOW))[0] == "  save 0.0 s"
 
 
 def test_another_attempt_has_the_calls_words_and_a_fallback_its_own_name() -> None:
     again, fallback = replace(READ, activity_id="3.0.r1"), replace(FETCH, activity_id="3.1.f1", name="search_text")
-    shown = drawn(acting().with_in_flight((again, fallback), NOW))
+    shown = drawn(acting().with_activities((again, fallback), NOW))
     assert "  read_file README.md 1.0 s" in shown
     assert "  search_text 4.0 s" in shown
 
@@ -86,7 +86,7 @@ def test_a_call_stays_on_its_line_and_keeps_its_time() -> None:
         actions=[{"tool": "read_file", "call_id": "c0", "arguments": {"path": "x/" * 90}}],
         finish="tool_calls",
     )
-    (call, _) = drawn(Progress().with_entry(long).with_in_flight((READ,), NOW), width=60)
+    (call, _) = drawn(Progress().with_entry(long).with_activities((READ,), NOW), width=60)
     assert cell_len(call) <= 60
     assert call.endswith("… 1.0 s")
 

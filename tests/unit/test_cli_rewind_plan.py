@@ -50,7 +50,7 @@ def test_an_irreversible_call_is_named_with_its_arguments_and_what_became_of_it(
     assert paid.endswith('iteration 2, pay {"cents":900}: ok')
     assert saved.endswith("iteration 2, save a")
     assert handed_on.endswith("iteration 3, delegate agent-1.3.0: ended")
-    assert plan.left_behind == ('pay {"cents":900}: ok', "delegate agent-1.3.0: ended")
+    assert plan.irreversible_calls == ('pay {"cents":900}: ok', "delegate agent-1.3.0: ended")
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_a_pause_is_seen(kinds: list[str], paused: bool) -> None:
 
 def test_what_is_in_flight_names_the_phase_before_the_journal_does() -> None:
     progress = Progress(phase="acting")
-    assert progress.with_in_flight((PendingActivity("reason-2", "reason"),), NOW).phase == "reasoning"
-    assert progress.with_in_flight((PendingActivity("1.0", "read_file"),), NOW).phase == "acting"
+    assert progress.with_activities((PendingActivity("reason-2", "reason"),), NOW).phase == "reasoning"
+    assert progress.with_activities((PendingActivity("1.0", "read_file"),), NOW).phase == "acting"
 
 
 def test_the_clock_stands_still_while_paused() -> None:
@@ -97,7 +97,7 @@ def test_the_block_has_meters_with_their_limits() -> None:
 
 def test_the_block_shows_streamed_text_that_cannot_act() -> None:
     text = "one\ntwo\n\x1b]0;owned\x07[red]three[/red]"
-    shown = progress_text(Progress().with_in_flight((PendingActivity("reason-1", "reason", text=text),), NOW))
+    shown = progress_text(Progress().with_activities((PendingActivity("reason-1", "reason", text=text),), NOW))
     assert "│ one\n│ two\n│ [red]three[/red]" in shown
     assert "owned" not in shown
 
@@ -105,7 +105,7 @@ def test_the_block_shows_streamed_text_that_cannot_act() -> None:
 def test_the_block_shows_tools_and_retries() -> None:
     runs = PendingActivity("1.0", "read_file", since=NOW - timedelta(seconds=3))
     waits = PendingActivity("1.1", "fetch_url", attempt=2, failure="Timeout: slow")
-    shown = progress_text(Progress().with_in_flight((runs, waits), NOW))
+    shown = progress_text(Progress().with_activities((runs, waits), NOW))
     assert "read_file 3.0 s" in shown
     assert "fetch_url: attempt 2, after: Timeout: slow" in shown
 
@@ -124,7 +124,7 @@ def test_plain_lines_say_each_remark_once_and_again_when_it_comes_back(capsys: p
 def test_plain_lines_say_a_retry_once_though_it_is_out_of_sight_for_a_moment(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    retried = Progress().with_in_flight((PendingActivity("reason-1", "reason", attempt=2, failure="lost"),), NOW)
+    retried = Progress().with_activities((PendingActivity("reason-1", "reason", attempt=2, failure="lost"),), NOW)
     screen = PlainScreen()
     for progress in (retried, Progress(), retried):
         screen.frame(progress)

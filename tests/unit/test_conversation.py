@@ -40,7 +40,7 @@ class Reader:
 
     def read(self, context: ContextRef) -> tuple[Message, ...]:
         over_the_wire = ContextRef.model_validate_json(context.model_dump_json(exclude_unset=True))
-        self.base = over_the_wire.applied(self.base, self.resolve)
+        self.base = over_the_wire.apply_to(self.base, self.resolve)
         return self.base.messages
 
 
@@ -96,7 +96,7 @@ def test_a_changed_message_is_a_mismatch(said: list[Message], other: Message, da
     changed[index] = other if other != said[index] else other.with_text(other.text + "!")
     forged = context.model_copy(update={"news": tuple(MessageRef(message=m) for m in changed[sent:])})
     with pytest.raises(DigestMismatch):
-        forged.applied(HashedMessages().plus(tuple(changed[:sent])), _in_full)
+        forged.apply_to(HashedMessages().plus(tuple(changed[:sent])), _in_full)
 
 
 def _in_full(news: MessageRef) -> Message:
@@ -119,7 +119,7 @@ THREE = (user("a"), user("b"), user("c"))
 def test_another_base_is_a_mismatch(base: tuple[Message, ...]) -> None:
     context, _ = reference_and_sent(with_message(conversation_of(*THREE, sent=3), user("news")))
     with pytest.raises(DigestMismatch):
-        context.applied(HashedMessages().plus(base), _in_full)
+        context.apply_to(HashedMessages().plus(base), _in_full)
 
 
 def test_the_reference_does_not_grow_with_the_run() -> None:

@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.client.config.known_models import is_priced
+from orga.client.config.known_models import price_check
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import worker_report
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
@@ -31,7 +31,7 @@ def registry_of(models: ModelsConfig, network: Network | None = None) -> ModelRe
 def agents_of(models: ModelsConfig, agent: AgentConfig | None = None) -> ConfiguredAgents:
     registry = registry_of(models)
     known = {"default": agent or AgentConfig(tools=())}
-    return ConfiguredAgents(known, {}, HOUSE, registry.check, a_setup(), is_priced=is_priced(models, registry))
+    return ConfiguredAgents(known, {}, HOUSE, registry.check, a_setup(), is_priced=price_check(models, registry))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_a_stated_price_is_what_a_reply_costs_wherever_it_comes_from() -> 
     ],
 )
 def test_the_arithmetic(price: ModelPrice, usage: Usage, expected: float) -> None:
-    assert price.cost_usd(usage) == pytest.approx(expected)
+    assert price.call_cost_usd(usage) == pytest.approx(expected)
 
 
 def test_doctor_names_agents_whose_limit_would_limit_nothing(tmp_path: Any) -> None:

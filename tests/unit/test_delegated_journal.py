@@ -32,7 +32,7 @@ def told_by_child() -> list[JournalEntry]:
 def test_entries_of_a_delegate_are_numbered_and_chained_by_the_journal_that_they_stand_in() -> None:
     fold = JournalFold()
     entries = fold.feed(Happening("started", T0, 1, value=[{"task": "lead", "agent": "lead"}]))
-    entries += [fold.nested(entry, CHILD) for entry in told_by_child()]
+    entries += [fold.nested_entry(entry, CHILD) for entry in told_by_child()]
     entries += fold.feed(Happening("workflow_terminated", T0, 9))
 
     assert [entry.sequence for entry in entries] == [0, 1, 2, 3, 4]

@@ -41,7 +41,7 @@ async def failure(channel: Taking, beats: Beats, name: str = "ops") -> Applicati
 
 
 async def test_an_answer_leaves_without_the_workers_secrets() -> None:
-    channel, secrets = Taking(), KnownSecrets.of_environment({"API_KEY": "sk-0123456789"})
+    channel, secrets = Taking(), KnownSecrets.from_environment({"API_KEY": "sk-0123456789"})
     assert await Beats(attempt=3).run(DeliverActivities({"ops": channel}, secrets).deliver, ASKED) == 3
     [(request, run)] = channel.taken
     assert (request.text, run) == ("[redacted]", RUN)

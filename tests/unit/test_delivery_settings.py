@@ -107,7 +107,7 @@ async def test_a_run_is_told_names_and_kinds_and_never_where(tmp_path: Path) -> 
     told = recorded["deliveries"]
     assert told[:2] == [{"name": "files", "kind": "file", "default": True}, {"name": "hook", "kind": "webhook"}]
     assert set(parts.deliveries) == {each["name"] for each in told} == set(ALL)
-    secrets = parts.secrets.hidden(" ".join((SECRET, TOKEN, HOOK, "planted-mail-password")))
+    secrets = parts.secrets.redact(" ".join((SECRET, TOKEN, HOOK, "planted-mail-password")))
     assert secrets == " ".join(["[redacted]"] * 4)
     assert [word for word in ("t0ken", TOKEN, SECRET, "planted") if word in repr(parts.deliveries)] == []
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.tool_calls.repeated_calls import (
-    alike_at,
     answer_denial_name,
     call_denial_name,
     denial_streaks,
+    similarity_threshold,
 )
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.tool_calls.gate import Verdict
@@ -71,7 +71,7 @@ def test_the_threshold_is_reached_at_its_value() -> None:
     ],
 )
 def test_the_threshold_is_that_of_the_progress_tracker(steps: StepIteration | None, expected: float) -> None:
-    assert alike_at(LoopConfig(step_iteration=steps)) == expected
+    assert similarity_threshold(LoopConfig(step_iteration=steps)) == expected
 
 
 @LAW

@@ -30,7 +30,7 @@ DOWN = ModelError("ServerError", "acme answered 500", retryable=True)
 BUSY = ModelError("RateLimited", "acme answered 429", retryable=True, retry_after_s=7.0)
 AWAY = ModelError("CircuitOpen", "provider:acme is left alone", retryable=True, retry_after_s=20.0)
 
-SECRETS = KnownSecrets.of(["sk-0123456789abcdef"])
+SECRETS = KnownSecrets.from_values(["sk-0123456789abcdef"])
 
 
 class NamedModels:

@@ -121,12 +121,12 @@ def test_the_conversation_and_what_was_spent_are_shared() -> None:
 def test_its_effects_and_its_clock_are_its_own_and_the_time_goes_on() -> None:
     fork = forked(the_past(clock=Clock(started_at=T0, stopped_s=1)))
     assert fork.origin == "fork"
-    assert fork.clock.elapsed_s(at(50)) == 4
-    assert fork.clock.elapsed_s(at(52)) == 6
+    assert fork.clock.elapsed_seconds(at(50)) == 4
+    assert fork.clock.elapsed_seconds(at(52)) == 6
 
 
 def test_the_time_of_a_run_that_ended_paused_is_that_of_its_pause() -> None:
-    assert forked(the_past(clock=Clock(started_at=T0, stopped_at=at(3)))).clock.elapsed_s(at(50)) == 3
+    assert forked(the_past(clock=Clock(started_at=T0, stopped_at=at(3)))).clock.elapsed_seconds(at(50)) == 3
 
 
 def test_nothing_of_what_the_other_run_waits_for_comes_with_it() -> None:

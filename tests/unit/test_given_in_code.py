@@ -78,7 +78,9 @@ async def test_an_agent_in_code_is_prepared_like_one_of_a_file(tmp_path: Path) -
         "clerk", instructions="Help.", tools=["read_file", stock, price_of, till.charge], config={"max_iterations": 3}
     )
     in_code = InCodeParts([agent], tools=[stock])
-    parts = configured_parts(in_code.beside(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions())
+    parts = configured_parts(
+        in_code.merged_with(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions()
+    )
     setup = await parts.agents.setup(PrepareRequest(agent="clerk"))
     assert [each.name for each in setup.tools] == ["read_file", "stock", "price", "charge"]
     assert [each.effect for each in setup.tools] == ["read_only", "read_only", "irreversible", "irreversible"]
@@ -87,7 +89,9 @@ async def test_an_agent_in_code_is_prepared_like_one_of_a_file(tmp_path: Path) -
 
 async def test_a_run_may_not_widen_an_agent_in_code(tmp_path: Path) -> None:
     in_code = InCodeParts([Agent("clerk", tools=[stock])], tools=[price_of])
-    parts = configured_parts(in_code.beside(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions())
+    parts = configured_parts(
+        in_code.merged_with(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions()
+    )
     with pytest.raises(ValueError, match="price"):
         await parts.agents.setup(PrepareRequest(agent="clerk", tools=("price",)))
 
@@ -100,25 +104,25 @@ def test_settings_in_code_are_all_those_of_a_run_and_no_others() -> None:
 
 REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     "two agents of one name": (
-        lambda: InCodeParts([Agent("clerk"), Agent("clerk")]).beside(EMPTY),
+        lambda: InCodeParts([Agent("clerk"), Agent("clerk")]).merged_with(EMPTY),
         "two agents given in code are called 'clerk'; rename one of them",
     ),
     "an agent that the file has, too": (
-        lambda: InCodeParts([Agent("clerk")]).beside(OrgaConfig(agents={"clerk": AgentConfig()})),
+        lambda: InCodeParts([Agent("clerk")]).merged_with(OrgaConfig(agents={"clerk": AgentConfig()})),
         "agent 'clerk' is given in code, and the configuration has one; rename one of them, or remove it",
     ),
     "an MCP server that the file has, too": (
-        lambda: InCodeParts(mcp_servers={"docs": {"command": "a"}}).beside(
+        lambda: InCodeParts(mcp_servers={"docs": {"command": "a"}}).merged_with(
             OrgaConfig(mcp=McpConfig(servers={"docs": McpServer(command="b")}))
         ),
         "MCP server 'docs' is given in code",
     ),
     "an MCP server without a transport": (
-        lambda: InCodeParts(mcp_servers={"docs": {}}).beside(EMPTY),
+        lambda: InCodeParts(mcp_servers={"docs": {}}).merged_with(EMPTY),
         "mcp_servers['docs']: input: needs either a command or a url",
     ),
     "an MCP server of a name that tools cannot have": (
-        lambda: InCodeParts(mcp_servers={"my_docs": {"command": "a"}}).beside(EMPTY),
+        lambda: InCodeParts(mcp_servers={"my_docs": {"command": "a"}}).merged_with(EMPTY),
         "mcp_servers: servers.my_docs",
     ),
     "an agent without a name": (lambda: Agent(" "), "give it a name"),
@@ -201,19 +205,19 @@ def test_a_policy_in_code_takes_the_place_of_none(said: dict[str, Any], tmp_path
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
     config = EMPTY.with_policy(PolicyConfig.model_validate(said))
     with pytest.raises(ConfigError, match="remove one of them"):
-        InCodeParts(policy=tmp_path).beside(config)
+        InCodeParts(policy=tmp_path).merged_with(config)
 
 
 def test_a_policy_in_code_judges(tmp_path: Path) -> None:
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
-    config = InCodeParts(policy=tmp_path).beside(EMPTY)
+    config = InCodeParts(policy=tmp_path).merged_with(EMPTY)
     assert (config.policy.engine, config.policy.dir) == ("cedar", tmp_path)
 
 
 def test_a_folder_without_policies_judges_nothing(tmp_path: Path) -> None:
     """It would have left the decision to a weaker engine."""
     with pytest.raises(ConfigError, match=r"has no \*\.cedar files"):
-        InCodeParts(policy=tmp_path).beside(EMPTY)
+        InCodeParts(policy=tmp_path).merged_with(EMPTY)
 
 
 def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,9 +227,9 @@ def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, mo
     before = rules_in_use(EMPTY, tmp_path, {})
     monkeypatch.setitem(sys.modules, module.__name__, module)
     rules = rules_in_use(EMPTY, tmp_path, {})
-    assert not before.forbid(tmp_path / "billing.py", tmp_path)
-    assert rules.forbid(tmp_path / "billing.py", tmp_path)
-    assert not rules.forbid(tmp_path / "notes.md", tmp_path)
+    assert not before.is_forbidden(tmp_path / "billing.py", tmp_path)
+    assert rules.is_forbidden(tmp_path / "billing.py", tmp_path)
+    assert not rules.is_forbidden(tmp_path / "notes.md", tmp_path)
 
 
 def test_what_is_given_as_a_generator_is_refused_since_the_first_look_would_use_it_up() -> None:
@@ -290,7 +294,7 @@ def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:
 def _beside_a_worker() -> Client:
     client, config = (
         cast("Client", _Connected()),
-        InCodeParts([Agent("clerk", model="offline:extractive")]).beside(EMPTY),
+        InCodeParts([Agent("clerk", model="offline:extractive")]).merged_with(EMPTY),
     )
     set_client_home(client, "ours", None)
     register_check(client, partial(refuse_in_process, config=config))

@@ -168,5 +168,5 @@ def test_a_fork_with_another_task_keeps_the_conversation() -> None:
 
 
 def test_the_journal_counts_them() -> None:
-    (entry,) = JournalStart().begun({"task": "t", "messages": TALK})
+    (entry,) = JournalStart().start_events({"task": "t", "messages": TALK})
     assert entry == ("Started", {"task": "t", "input": {"messages": 4}})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.goals.endings import can_be_summarised, goal_stop
-from orga.workflows.decisions.goals.plans import planned
+from orga.workflows.decisions.goals.plans import parsed_plan
 from orga.workflows.decisions.goals.pursue import (
     GUIDANCE_INSTEAD_TEXT,
     NO_ANSWER_TEXT,
@@ -235,9 +235,9 @@ def test_an_unsure_change_of_plan_begins_its_streak_anew() -> None:
     ],
 )
 def test_a_plan_may_be_so_large_and_no_larger(at_most: list[Any], over: list[Any]) -> None:
-    assert len(planned(at_most, {"read": ""}, 8)) == len(at_most)
+    assert len(parsed_plan(at_most, {"read": ""}, 8)) == len(at_most)
     with pytest.raises(UnusableReply, match="at most"):
-        planned(over, {"read": ""}, 8)
+        parsed_plan(over, {"read": ""}, 8)
 
 
 @pytest.mark.parametrize(("ready", "due"), [(4, 4), (5, 4)])

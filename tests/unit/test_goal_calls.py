@@ -68,4 +68,4 @@ def test_thinking_stays_before_the_call_that_it_led_to() -> None:
 def test_a_request_holds_no_more_than_it_needs(round_: tuple[ToolCall | None, ...], fields: dict[str, Any]) -> None:
     request = asked(*round_)
     assert {name: getattr(request, name) for name in request.model_fields_set - {"iteration", "context"}} == fields
-    assert request.asks_model == (None in round_)
+    assert request.needs_model == (None in round_)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.plans import available_skills, calls_mismatch, planned, ready_steps, step_call
+from orga.workflows.decisions.goals.plans import available_skills, calls_mismatch, parsed_plan, ready_steps, step_call
 from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pursuit import PlanStep
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
@@ -24,7 +24,7 @@ def a_plan_step(step_id: str, *needs: str, **fields: Any) -> PlanStep:
 
 def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
     listed = [said("a", arguments={"path": "x"}), {"tool": "read", "description": "then", "depends_on": ["a"]}]
-    first, second = planned(listed, SKILLS, 8)
+    first, second = parsed_plan(listed, SKILLS, 8)
     assert (first.arguments, second.id, second.goal, second.depends_on) == ({"path": "x"}, "s2", "then", ("a",))
 
 
@@ -55,7 +55,7 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
 )
 def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
     with pytest.raises(UnusableReply, match=why):
-        planned(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
+        parsed_plan(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
 )
 def test_dependencies_are_read_in_all_forms(ids: tuple[Any, ...], given: object, needs: tuple[str, ...]) -> None:
     listed = [said(step_id) if step_id is not None else {"goal": "g", "skill": "read"} for step_id in ids]
-    assert planned([*listed[:-1], listed[-1] | {"depends_on": given}], SKILLS, 8)[-1].depends_on == needs
+    assert parsed_plan([*listed[:-1], listed[-1] | {"depends_on": given}], SKILLS, 8)[-1].depends_on == needs
 
 
 @pytest.mark.parametrize(
@@ -94,26 +94,26 @@ def test_dependencies_are_read_in_all_forms(ids: tuple[Any, ...], given: object,
     ],
 )
 def test_arguments_are_read_in_all_forms(given: dict[str, Any], arguments: dict[str, Any] | None) -> None:
-    assert planned([said(**given)], SKILLS, 8)[0].arguments == arguments
+    assert parsed_plan([said(**given)], SKILLS, 8)[0].arguments == arguments
 
 
 def test_a_text_is_the_task_of_an_agent() -> None:
-    (step,) = planned([said(skill="scout", arguments="look at x")], SKILLS, 8, agents=frozenset({"scout"}))
+    (step,) = parsed_plan([said(skill="scout", arguments="look at x")], SKILLS, 8, agents=frozenset({"scout"}))
     assert step.arguments == {"task": "look at x"}
 
 
 @pytest.mark.parametrize("given", [{"question": "?"}, {"task": "look", "path": "a"}, {"task": ""}, {"task": 5}])
 def test_an_agent_takes_a_task_and_no_more(given: dict[str, Any]) -> None:
     with pytest.raises(UnusableReply, match="a: arguments: an agent takes its task as a text"):
-        planned([said(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
+        parsed_plan([said(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
     for fine, task in (({"task": "look"}, {"task": "look"}), ({}, None), (None, None)):
-        (step,) = planned([said(skill="scout", arguments=fine)], SKILLS, 8, agents=frozenset({"scout"}))
+        (step,) = parsed_plan([said(skill="scout", arguments=fine)], SKILLS, 8, agents=frozenset({"scout"}))
         assert step.arguments == task
 
 
 def test_all_problems_are_told_at_once_and_bounded() -> None:
     with pytest.raises(UnusableReply, match="and 6 more") as told:
-        planned([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
+        parsed_plan([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
     assert str(told.value).count("fly") == 5
 
 

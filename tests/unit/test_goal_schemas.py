@@ -8,7 +8,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.models.model_context import REPLY_SCHEMAS
-from orga.workflows.decisions.goals.plans import planned
+from orga.workflows.decisions.goals.plans import parsed_plan
 from orga.workflows.decisions.goals.replies import parsed_evaluations, parsed_goal_decision
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.goals import GOOD, a_step
@@ -88,7 +88,7 @@ def test_what_the_run_reads_fits_the_schema(turn: str, said: dict[str, Any]) -> 
 
 
 def test_what_fits_the_schema_is_read() -> None:
-    assert [step.id for step in planned([STEP], {"look": ""}, 8)] == ["a"]
+    assert [step.id for step in parsed_plan([STEP], {"look": ""}, 8)] == ["a"]
     assert parsed_evaluations({"steps": [EVALUATION], "memory": None}, ("a",))["a"].scores.mean > 4
     assert parsed_goal_decision(DECISION).action == "adjust"
     assert is_strict(REPLY_SCHEMAS["goal_evaluate"])

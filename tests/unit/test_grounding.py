@@ -238,7 +238,7 @@ def test_every_case_has_exactly_one_outcome(decision: GroundedDecision) -> None:
     outcomes = [rule.then for rule in decision.rules] + [decision.default]
     for case in ALL_CASES:
         rule, outcome = rule_outcome(decision, case)
-        holding = [r for r in decision.rules if all(c.holds(case[name]) for name, c in r.when.items())]
+        holding = [r for r in decision.rules if all(c.is_met_by(case[name]) for name, c in r.when.items())]
         assert outcome in outcomes
         assert outcome == (holding[0].then if holding else decision.default)
         assert (rule == "default") == (not holding)

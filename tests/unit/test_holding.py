@@ -35,9 +35,9 @@ def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
     state = with_delegate_paused(delegating(), (ONE.workflow_id, True), at(10))
     state = with_delegate_paused(state, (TWO.workflow_id, True), at(20))
     state = with_delegate_paused(state, (ONE.workflow_id, False), at(500))
-    assert (is_paused_by_people(state), state.clock.elapsed_s(at(900))) == (True, 10)
+    assert (is_paused_by_people(state), state.clock.elapsed_seconds(at(900))) == (True, 10)
     state = with_delegate_paused(state, (TWO.workflow_id, False), at(1_000))
-    assert (is_paused_by_people(state), state.clock.elapsed_s(at(1_005))) == (False, 15)
+    assert (is_paused_by_people(state), state.clock.elapsed_seconds(at(1_005))) == (False, 15)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_seconds_count_exactly_while_nobody_holds_anything_up(happenings: list[s
             (holders.add if who == "pause" else holders.discard)("pause")
         now += 1
         counted += not holders
-    assert state.clock.elapsed_s(at(now)) == counted
+    assert state.clock.elapsed_seconds(at(now)) == counted

@@ -16,7 +16,7 @@ from orga.activities.adapters.policy import cedar_files, cedar_set
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.cedar_files import PolicyFile
 from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, PolicyStatement, nesting_depth, parse_policy
-from orga.activities.adapters.policy.cedar_set import compiled
+from orga.activities.adapters.policy.cedar_set import compile_policies
 from orga.activities.adapters.policy.cedar_types import operands
 from orga.activities.adapters.policy.opa import OpaWasm
 from orga.activities.adapters.policy.problems import MAX_PROBLEMS_SHOWN, BrokenPolicies
@@ -116,7 +116,7 @@ def test_the_bound_is_no_less_than_what_the_parser_finds(expression: str) -> Non
     policy = parse_policy(PolicyStatement("a.cedar", 1, text))
     assert policy
     assert max(_height(condition["body"]) for condition in policy.node["conditions"]) <= depth
-    assert compiled((PolicyFile("a.cedar", "a.cedar", text.encode()),)).policies
+    assert compile_policies((PolicyFile("a.cedar", "a.cedar", text.encode()),)).policies
 
 
 def _height(node: Any) -> int:

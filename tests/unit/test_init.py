@@ -42,10 +42,10 @@ def test_every_combination_is_read_back_as_it_was_chosen(choices: StarterChoices
     config = load_config(env={"ORGA_TRUST": "1"}).config
     assert config.models.default == choices.model
     assert config.models.base_urls == ({"openai-compatible": choices.base_url} if choices.base_url else {})
-    assert [*config.agents["default"].tools[3:]] == choices.acting
+    assert [*config.agents["default"].tools[3:]] == choices.acting_tools
     assert config.tools.commands.allow == choices.programs
     assert {name: options.approval for name, options in config.tools.options.items()} == dict.fromkeys(
-        choices.acting, choices.approval
+        choices.acting_tools, choices.approval
     )
 
 

@@ -24,8 +24,8 @@ REPLY = Reply.of(calls=[ToolCall(call_id=f"c{n}", name="look", arguments={}) for
 def took_s(*happenings: Happening) -> dict[str, float]:
     times = CallTimes()
     for happening in happenings:
-        times.hear(happening)
-    return times.took_s(2, REPLY)
+        times.take_event(happening)
+    return times.call_seconds(2, REPLY)
 
 
 def test_parallel_calls_have_their_own_times() -> None:
@@ -63,9 +63,9 @@ def test_a_call_inside_a_workflow_task_has_no_time_of_its_own() -> None:
 
 def told(outcomes: list[dict[str, Any]], times: dict[str, float]) -> list[str]:
     narrator = Narrator()
-    narrator.tell(an_entry("ToolsDispatched", 1.0))
+    narrator.render(an_entry("ToolsDispatched", 1.0))
     entry = an_entry("ObservationsCollected", 4.0, outcomes=outcomes).with_took(times)
-    return [line.text for line in narrator.tell(entry)]
+    return [line.text for line in narrator.render(entry)]
 
 
 def test_the_timeline_has_each_calls_own_time() -> None:

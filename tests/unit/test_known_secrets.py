@@ -19,7 +19,7 @@ from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.gate import PERMIT_KEY
 
 SECRET = 'pass "word\\ é'
-KNOWN = KnownSecrets.of_environment({"DB_PASSWORD": SECRET})
+KNOWN = KnownSecrets.from_environment({"DB_PASSWORD": SECRET})
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ KNOWN = KnownSecrets.of_environment({"DB_PASSWORD": SECRET})
     ],
 )
 def test_a_secret_is_hidden_in_every_shape(shown: str) -> None:
-    found = KNOWN.hidden(shown)
+    found = KNOWN.redact(shown)
     assert REDACTED in found
     assert "word" not in found
 
@@ -43,8 +43,8 @@ def test_a_secret_is_hidden_in_every_shape(shown: str) -> None:
 @given(st.text(min_size=8), st.text(), st.text())
 def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, after: str) -> None:
     assume(secret.lower() not in COMMON_VALUES)
-    known = KnownSecrets.of_environment({"A_TOKEN": secret})
-    found = known.hidden(before + secret + after)
+    known = KnownSecrets.from_environment({"A_TOKEN": secret})
+    found = known.redact(before + secret + after)
     assert secret not in found or secret in REDACTED or secret in before + REDACTED + after
 
 
@@ -65,12 +65,12 @@ def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, afte
     ],
 )
 def test_what_counts_as_a_secret(environment: dict[str, str], also: tuple[str, ...], text: str, expected: str) -> None:
-    assert KnownSecrets.of_environment(environment, also).hidden(text) == expected
+    assert KnownSecrets.from_environment(environment, also).redact(text) == expected
 
 
 @given(st.text("ab", min_size=6, max_size=12), st.text("ab", max_size=30))
 def test_the_longest_beginning_of_a_secret_is_left_out_of_a_cut_end(secret: str, text: str) -> None:
-    found = KnownSecrets((secret,)).hidden(text, is_cut=True)
+    found = KnownSecrets((secret,)).redact(text, is_cut=True)
     whole = text.replace(secret, REDACTED)
     begun = [size for size in range(4, len(secret)) if whole.endswith(secret[:size])]
     assert found == whole[: len(whole) - max(begun, default=0)]
@@ -78,13 +78,13 @@ def test_the_longest_beginning_of_a_secret_is_left_out_of_a_cut_end(secret: str,
 
 def test_a_record_without_a_secret_is_left_as_it_is() -> None:
     reply = Reply.of("word", calls=(ToolCall(call_id="c1", name="look", arguments={"a": [1, None, True]}),))
-    assert KNOWN.hidden_in(reply) is reply
-    assert NO_SECRETS.hidden_in(reply) is reply
+    assert KNOWN.redact_record(reply) is reply
+    assert NO_SECRETS.redact_record(reply) is reply
 
 
 def test_a_record_is_searched_to_its_depths_and_what_is_not_set_stays_so() -> None:
     call = ToolCall(call_id="c1", name="look", arguments={SECRET: [{"a": f"x{SECRET}"}, 1]})
-    found = KNOWN.hidden_in(Reply.of("t", calls=(call,)))
+    found = KNOWN.redact_record(Reply.of("t", calls=(call,)))
     assert found.calls[0].arguments == {REDACTED: [{"a": f"x{REDACTED}"}, 1]}
     assert found.model_fields_set == {"parts"}
 
@@ -101,9 +101,9 @@ KEY = "sk/live+Zq8~é=w9&Rt7"
 @pytest.mark.parametrize("after", ["", ":", "@@", "more of it"])
 def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: str, after: str) -> None:
     """`user:password` of a header of basic authentication, a JSON body, an image's data: all shift the letters."""
-    known = KnownSecrets.of([value])
+    known = KnownSecrets.from_values([value])
     for encode in (b64encode, urlsafe_b64encode):
-        shown = known.hidden(encode(f"{before}{value}{after}".encode()).decode())
+        shown = known.redact(encode(f"{before}{value}{after}".encode()).decode())
         assert REDACTED in shown
         left = shown.replace(REDACTED, "")
         assert len(left) <= len(encode(f"{before}{after}".encode())) + 6
@@ -114,14 +114,14 @@ def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: s
 def test_base64_in_lines_shows_none(before: int, end: str) -> None:
     """`base64` breaks after 76 characters, wherever a secret stands."""
     shown = encodebytes(b"a" * before + KEY.encode() + b"b" * 60).decode().strip().replace("\n", end)
-    found = KnownSecrets.of([KEY]).hidden(f"data:\n{shown}\n--\nmore")
+    found = KnownSecrets.from_values([KEY]).redact(f"data:\n{shown}\n--\nmore")
     assert REDACTED in found
     assert found.endswith("\n--\nmore")
 
 
 def test_lines_without_a_secret_stay_lines() -> None:
     shown = encodebytes(b"a" * 200).decode()
-    assert KnownSecrets.of([KEY]).hidden(shown) == shown
+    assert KnownSecrets.from_values([KEY]).redact(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_lines_without_a_secret_stay_lines() -> None:
     ],
 )
 def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
-    found = KnownSecrets.of([KEY]).hidden(f"before {shown} after")
+    found = KnownSecrets.from_values([KEY]).redact(f"before {shown} after")
     assert REDACTED in found
     assert shown not in found
 
@@ -234,12 +234,12 @@ def words_of(data: bytes, form: str, size: int) -> str:
     ],
 )  # fmt: skip
 def test_a_secret_is_hidden_in_notations_of_any_layout(shown: str) -> None:
-    known = KnownSecrets.of([KEY])
-    found = known.hidden(f"(before)\n{shown}\n(after)")
+    known = KnownSecrets.from_values([KEY])
+    found = known.redact(f"(before)\n{shown}\n(after)")
     assert found.startswith("(before)\n")
     assert found.endswith("\n(after)")
     assert REDACTED in found
-    assert known.hidden(found) == found
+    assert known.redact(found) == found
 
 
 @pytest.mark.parametrize("group", [1, 2, 4, 8])
@@ -252,7 +252,7 @@ def test_a_column_of_digits_is_no_part_of_a_dump(group: int, width: int) -> None
         f"{at:08x}: {line.hex(' ', -group).ljust(2 * width + width // group - 1)}  {line.decode().strip()}"
         for at, line in lines
     )
-    assert REDACTED in KnownSecrets.of([secret]).hidden(shown)
+    assert REDACTED in KnownSecrets.from_values([secret]).redact(shown)
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ def test_a_column_of_digits_is_no_part_of_a_dump(group: int, width: int) -> None
     ],
 )
 def test_a_notation_without_a_secret_is_left_as_it_is(text: str) -> None:
-    assert KnownSecrets.of([KEY]).hidden(text) == text
+    assert KnownSecrets.from_values([KEY]).redact(text) == text
 
 
 @given(st.text(max_size=80))
 def test_any_text_can_be_read(text: str) -> None:
-    assert KnownSecrets.of([KEY]).hidden(text) == text
+    assert KnownSecrets.from_values([KEY]).redact(text) == text
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_any_text_can_be_read(text: str) -> None:
     ],
 )
 def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> None:
-    found = KnownSecrets.of_environment({name: value}).hidden(f"a {secret} b")
+    found = KnownSecrets.from_environment({name: value}).redact(f"a {secret} b")
     assert found == f"a {REDACTED} b"
 
 
@@ -328,7 +328,7 @@ def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> Non
     ],
 )
 def test_what_is_left_alone(name: str, value: str, text: str) -> None:
-    assert KnownSecrets.of_environment({name: value}).hidden(text) == text
+    assert KnownSecrets.from_environment({name: value}).redact(text) == text
 
 
 def test_the_permit_keys_of_a_file_are_known_to_the_worker(tmp_path: Path) -> None:
@@ -336,4 +336,4 @@ def test_the_permit_keys_of_a_file_are_known_to_the_worker(tmp_path: Path) -> No
     (tmp_path / "keys").write_text(f"{key}\n{key[::-1]}\n")
     env = {PERMIT_KEY: f"@{tmp_path / 'keys'}"}
     parts = configured_parts(OrgaConfig(), env, tmp_path, knows_attributes=False)
-    assert parts.secrets.hidden(f"the key is {key}, before it was {key[::-1]}").count(REDACTED) == 2
+    assert parts.secrets.redact(f"the key is {key}, before it was {key[::-1]}").count(REDACTED) == 2

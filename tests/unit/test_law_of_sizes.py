@@ -87,7 +87,7 @@ class Sized:
         context, seen = reference_and_sent(conversation, plan.drop, plan.mask)
         wire = context.model_dump_json(exclude_unset=True)
         assert len(wire.encode()) < PAYLOAD_BYTES
-        self.base = ContextRef.model_validate_json(wire).applied(self.base, self._message)
+        self.base = ContextRef.model_validate_json(wire).apply_to(self.base, self._message)
         assert self.base.messages == seen.messages
         assert are_paired(seen.messages)
         self.most_sent = max(self.most_sent, sum(message_size(m) for m in seen.messages))

@@ -182,7 +182,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
 
     @invariant()
     def the_clock_counts_neither_pauses_nor_waits(self) -> None:
-        assert isclose(self.state.clock.elapsed_s(self.now), self.running_s, abs_tol=1e-6)
+        assert isclose(self.state.clock.elapsed_seconds(self.now), self.running_s, abs_tol=1e-6)
         assert (self.state.clock.stopped_at is not None) == self.stands_still
 
     @invariant()
@@ -199,7 +199,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
             or self.iterations >= config.max_iterations
             or usage.total_tokens >= config.max_total_tokens
             or (config.max_cost_usd is not None and (usage.cost_usd or 0) >= config.max_cost_usd)
-            or self.state.clock.elapsed_s(self.now) >= config.timeout_s
+            or self.state.clock.elapsed_seconds(self.now) >= config.timeout_s
         )
         assert (stop_reason(self.state, config, self.now) is not None) == is_reached
 

@@ -270,5 +270,5 @@ def test_addresses_that_clients_were_asked_for_are_not_logged(capsys: pytest.Cap
     ],
 )
 def test_what_counts_as_a_secret_of_the_environment(name: str, value: str, is_secret: bool) -> None:
-    hidden = SecretMask.of_environment({name: value}).hidden(f"a {value} b")
+    hidden = SecretMask.of_environment({name: value}).mask_line(f"a {value} b")
     assert hidden == ("a [redacted] b" if is_secret else f"a {value} b")

@@ -68,7 +68,7 @@ def test_a_description_that_talks_to_the_model_is_marked() -> None:
 
 
 def test_a_secret_that_a_server_puts_into_its_definition_is_hidden() -> None:
-    settings = ServerSettings("s", McpServer(command="x"), secrets=KnownSecrets.of(["s3cr3t-value"]))
+    settings = ServerSettings("s", McpServer(command="x"), secrets=KnownSecrets.from_values(["s3cr3t-value"]))
     schema = {"type": "object", "properties": {"a": {"default": "s3cr3t-value"}}}
     (found,) = usable_definitions(
         settings, listed(a_definition("a", description="is s3cr3t-value", inputSchema=schema)), ()

@@ -30,7 +30,7 @@ def test_headers_come_from_the_environment() -> None:
 def test_settings_show_no_secret_and_hide_it_in_what_a_server_says() -> None:
     (settings,) = settings_of({**ENV, "TOKEN": 'quo"te-value'}, s=McpServer(command="x", env_from=("TOKEN",)))
     assert "quo" not in repr(settings)
-    said = settings.secrets.hidden('it is quo"te-value, or "quo\\"te-value"')
+    said = settings.secrets.redact('it is quo"te-value, or "quo\\"te-value"')
     assert said == 'it is [redacted], or "[redacted]"'
 
 

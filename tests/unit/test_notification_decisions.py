@@ -76,7 +76,7 @@ def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent
 
 def test_a_run_without_a_setup_tells_nobody() -> None:
     state = with_question(a_state(), an_escalation(), T0)
-    assert (unannounced(state), state.is_end_told) == ((), False)
+    assert (unannounced(state), state.is_end_notified) == ((), False)
 
 
 def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
@@ -148,7 +148,7 @@ def test_commands_are_for_the_calls_that_are_shown() -> None:
 
 def test_a_used_up_limit_is_named() -> None:
     state = telling()
-    question = limits.question(state, ("max_tokens", "5 of 4 tokens"), T0)
+    question = limits.budget_question(state, ("max_tokens", "5 of 4 tokens"), T0)
     message = told(state, question)
     assert message.limit == "max_total_tokens"
     assert message.commands[0] == "orga extend run --max-total-tokens 200000"
@@ -184,7 +184,7 @@ def test_whose_end_is_told(
     events: tuple[NotifyEvent, ...], chain: tuple[str, ...], source: ForkedFrom | None, expected: bool
 ) -> None:
     state = telling(*events, input=AgentInput(task="t", lineage=Lineage(chain=chain)), forked_from=source)
-    assert state.is_end_told is expected
+    assert state.is_end_notified is expected
 
 
 @pytest.mark.parametrize(

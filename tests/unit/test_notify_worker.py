@@ -53,7 +53,7 @@ def test_a_worker_without_the_secret_does_not_start(tmp_path: Path, monkeypatch:
 
 def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_history(tmp_path: Path) -> None:
     known = parts(tmp_path, NotifyConfig(url=URL), ENV | {"ORGA_NOTIFY__URL": URL}).secrets
-    assert known.hidden(f"{SECRET} {URL}") == "[redacted] [redacted]"
+    assert known.redact(f"{SECRET} {URL}") == "[redacted] [redacted]"
 
 
 @pytest.mark.parametrize(

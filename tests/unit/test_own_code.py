@@ -19,7 +19,7 @@ from tests.support.programs.installs import a_hostile_folder, an_install
 
 
 def a_finder() -> HeldCode:
-    return HeldCode(own_code._OwnCode().look)
+    return HeldCode(own_code._OwnCode().find_loader)
 
 
 def imported(finder: HeldCode, name: str) -> ModuleType:

@@ -31,7 +31,7 @@ def test_parts_keep_their_order_by_reference_and_in_a_run_that_continues_as_new(
     conversation = with_message(conversation, REPLY.message(), MessageRef(reply=0))
     context, seen = reference_and_sent(conversation)
     held = {0: REPLY}
-    rebuilt = context.applied(HashedMessages(), lambda news: news.message or held[news.reply or 0].message())
+    rebuilt = context.apply_to(HashedMessages(), lambda news: news.message or held[news.reply or 0].message())
     assert rebuilt.messages == seen.messages
     carried = Conversation.model_validate_json(with_all_as_base(conversation).model_dump_json(exclude_unset=True))
     assert (carried.messages[1].parts, carried.digest) == (PARTS, seen.digest)

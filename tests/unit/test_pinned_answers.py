@@ -102,7 +102,7 @@ def test_what_a_record_is_known_by() -> None:
 def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None:
     """References of the user's own kinds are looked up before the first iteration, as far as the fuel goes."""
     text = "T-1, T-22 and Ticket  x9; été, aab aaa"
-    assert [*LinearPattern(pattern).found(text, MatchFuel(1_000_000))] == found
+    assert [*LinearPattern(pattern).find_matches(text, MatchFuel(1_000_000))] == found
     assert LinearPattern(pattern)._size == size
 
 

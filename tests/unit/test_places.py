@@ -143,13 +143,17 @@ def test_verdicts_that_do_not_say_what_they_are_about_are_none() -> None:
 def test_verdicts_are_taken_by_their_places(
     places: tuple[str, ...], asked_for: tuple[str, ...], expected: tuple[Verdict, ...] | None
 ) -> None:
-    assert Verdicts(verdicts=(ALLOW, DENY), places=places).on(asked_for) == expected
+    assert Verdicts(verdicts=(ALLOW, DENY), places=places).for_activity_ids(asked_for) == expected
 
 
 def test_a_verdict_on_one_thing_is_on_what_the_id_of_its_activity_says() -> None:
     one = Verdicts(verdicts=(ALLOW,))
-    assert (one.on(("1.0",)), one.by_place("1.0.gate"), one.by_place("1.*.gate")) == ((ALLOW,), {"1.0": ALLOW}, None)
-    assert Verdicts(verdicts=(ALLOW,), places=("1.7",)).on(("1.0",)) is None
+    assert (one.for_activity_ids(("1.0",)), one.by_activity_id("1.0.gate"), one.by_activity_id("1.*.gate")) == (
+        (ALLOW,),
+        {"1.0": ALLOW},
+        None,
+    )
+    assert Verdicts(verdicts=(ALLOW,), places=("1.7",)).for_activity_ids(("1.0",)) is None
     happenings = [happened("finished", "gate", key=f"{at}.gate", value=one) for at in ("2.0", "1.1")]
     assert evaluated(journal(TWO, happenings)) == [(["2.0"], []), (["1.1"], None)]
 

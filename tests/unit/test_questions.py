@@ -64,16 +64,16 @@ def test_closing_what_does_not_wait_changes_nothing() -> None:
 
 def test_a_week_of_waiting_costs_no_time() -> None:
     state = with_question(a_state(), a_question(), at(10))
-    assert state.clock.elapsed_s(at(600_000)) == 10
+    assert state.clock.elapsed_seconds(at(600_000)) == 10
     state = with_resolution(state, decided(), at(700_000))
-    assert state.clock.elapsed_s(at(700_005)) == 15
+    assert state.clock.elapsed_seconds(at(700_005)) == 15
 
 
 def test_the_clock_goes_only_when_nothing_holds_it() -> None:
     state = with_pause(with_question(a_state(), a_question(), at(10)), at(20))
     state = with_resolution(state, decided(), at(30))
-    assert state.clock.elapsed_s(at(1_000)) == 10
-    assert with_resume(state, at(1_000)).clock.elapsed_s(at(1_001)) == 11
+    assert state.clock.elapsed_seconds(at(1_000)) == 10
+    assert with_resume(state, at(1_000)).clock.elapsed_seconds(at(1_001)) == 11
 
 
 ACTIONS = st.lists(st.tuples(st.sampled_from(["pause", "resume", "ask", "decide"]), st.integers(0, 100)), max_size=20)
@@ -87,7 +87,7 @@ def test_time_that_counts_is_the_time_in_which_nothing_held_the_run(actions: lis
         counted += 0 if paused or waits else seconds
         now += seconds
         state, paused, waits = _acted(state, action, now, paused, waits)
-    assert state.clock.elapsed_s(at(now)) == counted
+    assert state.clock.elapsed_seconds(at(now)) == counted
 
 
 def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -> tuple[AgentState, bool, int]:

@@ -215,7 +215,7 @@ async def test_partial_text_travels_in_the_heartbeats(pieces: tuple[str, ...], e
 
 
 SECRET = "sk-live-0123456789abcdefghij"
-KNOWN = KnownSecrets.of([SECRET])
+KNOWN = KnownSecrets.from_values([SECRET])
 WINDOW = "x" * (TAIL_CHARS - 4)
 """So much behind a secret that four of its characters would be shown."""
 

@@ -158,7 +158,7 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
             outcome("not_run", "[Not run] a person has to approve this: payments").message(),
             outcome("denied", "[Policy denied] forbidden by policy payments").message(),
             outcome("failed", f"{ERROR_MARKER}lighthouse unreachable")
-            .with_words(after="\n[Recovery] Correct the call")
+            .with_own_text(after="\n[Recovery] Correct the call")
             .message(),
             user("[Not run] calls left out"),
             user("[Policy denied] forbidden by policy answers"),
@@ -169,7 +169,7 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     "of a delegate's run its answer": (
         (
             outcome("ok", "")
-            .with_words(before=framed_text("answer of agent 'helper'", "warehouse closed", 900))
+            .with_own_text(before=framed_text("answer of agent 'helper'", "warehouse closed", 900))
             .message(),
         ),
         ["warehouse", "closed"],
@@ -258,18 +258,20 @@ def test_another_place_is_looked_up_though_the_words_are_the_same() -> None:
     request = due_recall(state)
     assert request is not None
     assert (request.terms[:2], request.paths) == (("warehouse", "harbour"), ("src/api/users.py",))
-    known = with_recalled_context(state, RecalledContext(terms=request.wanted), recall_id(1))
+    known = with_recalled_context(state, RecalledContext(terms=request.search_terms), recall_id(1))
     assert due_recall(known) is None
     moved = known.with_dialogue(conversation=with_message(known.conversation, calling({"path": "web/app.ts"})))
     again = due_recall(moved)
     assert again is not None
-    assert again.wanted == ("web/app.ts", "src/api/users.py", *request.terms)
+    assert again.search_terms == ("web/app.ts", "src/api/users.py", *request.terms)
 
 
 def recalled(state: AgentState, **result: Any) -> AgentState:
     request = due_recall(state)
     assert request is not None
-    found = request.failed("Unreachable") if not result else RecalledContext(terms=request.wanted, **result)
+    found = (
+        request.failed_recall("Unreachable") if not result else RecalledContext(terms=request.search_terms, **result)
+    )
     return with_recalled_context(state, found, recall_id(1))
 
 

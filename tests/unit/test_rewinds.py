@@ -34,28 +34,28 @@ def with_rewind(state: AgentState, told: Rewind, now: Any, since_s: float = 0) -
 
 def test_the_time_since_the_boundary_does_not_count() -> None:
     state = with_rewind(a_state(), rewind(7), at(1_000))
-    assert state.clock.elapsed_s(at(1_000)) == 7
-    assert state.clock.elapsed_s(at(1_003)) == 10
+    assert state.clock.elapsed_seconds(at(1_000)) == 7
+    assert state.clock.elapsed_seconds(at(1_003)) == 10
 
 
 def test_pauses_before_the_boundary_stay_left_out() -> None:
     paused = with_resume(with_pause(a_state(), at(2)), at(5))
-    assert with_rewind(paused, rewind(7), at(100)).clock.elapsed_s(at(100)) == 4
+    assert with_rewind(paused, rewind(7), at(100)).clock.elapsed_seconds(at(100)) == 4
 
 
 def test_a_pause_that_is_delivered_again_holds_the_run_with_the_time_of_the_boundary() -> None:
     state = with_rewind(with_pause(a_state(), at(100)), rewind(7), at(100))
     assert state.paused
-    assert with_resume(state, at(900)).clock.elapsed_s(at(900)) == 7
+    assert with_resume(state, at(900)).clock.elapsed_seconds(at(900)) == 7
 
 
 def test_a_boundary_before_what_the_reset_has_kept_gives_no_time_back() -> None:
-    assert with_rewind(a_state(), rewind(2), at(100), since_s=7).clock.elapsed_s(at(100)) == 7
+    assert with_rewind(a_state(), rewind(2), at(100), since_s=7).clock.elapsed_seconds(at(100)) == 7
 
 
 def test_a_run_that_is_held_since_before_the_boundary_loses_no_time() -> None:
     paused = with_pause(a_state(), at(5))
-    assert with_rewind(paused, rewind(50), at(100), since_s=40).clock.elapsed_s(at(100)) == 5
+    assert with_rewind(paused, rewind(50), at(100), since_s=40).clock.elapsed_seconds(at(100)) == 5
 
 
 @LAW
@@ -65,13 +65,13 @@ def test_no_word_turns_the_clock_back_beyond_the_start_or_on_beyond_real_time(
 ) -> None:
     state = with_pause(a_state(), at(since_s)) if is_paused else a_state()
     now = at(since_s + now_s)
-    elapsed_s = with_rewind(state, rewind(boundary_s), now, since_s=since_s).clock.elapsed_s(now)
+    elapsed_s = with_rewind(state, rewind(boundary_s), now, since_s=since_s).clock.elapsed_seconds(now)
     assert since_s - 1e-3 <= elapsed_s <= since_s + now_s + 1e-3
 
 
 def test_a_rewind_long_after_another_counts_its_own_time_only() -> None:
     state = with_rewind(a_state(), rewind(7), at(100))
-    assert with_rewind(state, rewind(103), at(500), since_s=100).clock.elapsed_s(at(500)) == 10
+    assert with_rewind(state, rewind(103), at(500), since_s=100).clock.elapsed_seconds(at(500)) == 10
 
 
 def test_an_ending_that_was_delivered_again_is_taken_back_and_the_guidance_comes_last() -> None:
@@ -91,7 +91,7 @@ def test_no_guidance_leaves_the_inbox_alone(steer: str | None) -> None:
     [pytest.param(-50, 0, id="before the start"), pytest.param(500, 9, id="in the future")],
 )
 def test_a_boundary_that_cannot_be_gives_no_more_than_the_whole_clock(boundary_s: float, elapsed_s: float) -> None:
-    assert with_rewind(a_state(), rewind(boundary_s), at(9)).clock.elapsed_s(at(9)) == elapsed_s
+    assert with_rewind(a_state(), rewind(boundary_s), at(9)).clock.elapsed_seconds(at(9)) == elapsed_s
 
 
 @LAW

@@ -254,7 +254,7 @@ async def test_what_an_isolated_command_makes_is_no_rule_afterwards(project: Pat
 def rules_of(project: Path) -> Mapping[Path, object]:
     """Return all that counts as a rule, generated folders included, with where links lead."""
     rules = rules_in_use(config_of(project), project, {})
-    return rules.present(project, deadline=time.monotonic() + 60)
+    return rules.present_in(project, deadline=time.monotonic() + 60)
 
 
 async def test_what_a_command_makes_is_renamed_and_named(project: Path) -> None:

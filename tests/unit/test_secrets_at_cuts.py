@@ -15,7 +15,7 @@ from orga.activities.text.secrets import REDACTED, KnownSecrets
 from tests.support.tools.calls import CONTEXT
 
 SECRET = "sk-live-0123456789abcdefghijklmnopqrstuvwxyz"
-KNOWN = KnownSecrets.of([SECRET])
+KNOWN = KnownSecrets.from_values([SECRET])
 PARTS = range(4, len(SECRET) - 3, 5)
 """How many characters of the secret stand ahead of the cut."""
 
@@ -69,5 +69,5 @@ async def test_of_a_line_that_is_found(tmp_path: Path, part: int) -> None:
 
 
 def test_a_text_without_a_cut_keeps_what_looks_like_a_part() -> None:
-    assert KNOWN.hidden_at_cuts(f"wxyz and {SECRET[:8]}") == f"wxyz and {SECRET[:8]}"
-    assert KNOWN.hidden_at_cuts(f"{REDACTED}\n[cut at line 1 of 2]") == f"{REDACTED}\n[cut at line 1 of 2]"
+    assert KNOWN.redact_at_cuts(f"wxyz and {SECRET[:8]}") == f"wxyz and {SECRET[:8]}"
+    assert KNOWN.redact_at_cuts(f"{REDACTED}\n[cut at line 1 of 2]") == f"{REDACTED}\n[cut at line 1 of 2]"

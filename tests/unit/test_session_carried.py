@@ -48,7 +48,7 @@ def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None
     assert sum(len(to_json(each.model_dump(mode="json"))) for each in light.session.results) <= RESULTS_BYTES
     own = len(light.session.model_dump_json(exclude_unset=True).encode())
     assert own <= SESSION_BYTES
-    assert state.room_for_tasks == SESSION_BYTES + 2 * MAX_MESSAGE_BYTES
+    assert state.task_bytes == SESSION_BYTES + 2 * MAX_MESSAGE_BYTES
 
 
 def test_a_session_is_carried_on_as_it_is_and_nobody_can_make_one_up() -> None:

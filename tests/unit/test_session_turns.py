@@ -80,7 +80,7 @@ def test_a_turn_begins_with_all_budgets_and_keeps_what_a_run_keeps() -> None:
     )
     assert (after.repairs, after.critiques, after.partial, after.denials, after.invalid) == (0, {}, "", {}, {})
     assert (after.failures, after.taint, after.origin) == ({}, ("web",), "origin")
-    assert (after.iteration, after.counted_iterations, after.clock.elapsed_s(at(65))) == (7, 0, 5.0)
+    assert (after.iteration, after.counted_iterations, after.clock.elapsed_seconds(at(65))) == (7, 0, 5.0)
     assert (after.session.usage.total_tokens, after.session.duration_s) == (99, 30.0)
 
 
@@ -99,7 +99,7 @@ def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_res
     assert state.clock.stopped_at is not None
     assert state.with_control(paused=True).with_clock_updated(at(20)).with_control(paused=False).with_clock_updated(
         at(30)
-    ).clock.elapsed_s(at(99_999)) == pytest.approx(0.0)
+    ).clock.elapsed_seconds(at(99_999)) == pytest.approx(0.0)
 
 
 def test_a_result_is_that_of_the_turn_alone_and_the_session_has_the_totals() -> None:

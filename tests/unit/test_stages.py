@@ -49,9 +49,9 @@ def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forb
     stages: ReviewStages, words: list[StageVerdict]
 ) -> None:
     standings = ProposalStatuses[str](stages, ["1.0"])
-    heard = [word for word in words if standings.hear("1.0", word)]
+    heard = [word for word in words if standings.apply_verdict("1.0", word)]
     by_gate = [word for word in heard if word in GATE_TRANSITIONS]
-    if not standings.lacks("1.0"):
+    if not standings.missing_verdict_text("1.0"):
         assert by_gate[-1] == "allow"
         assert heard[-1] in {"allow", "accepted"}
         assert not {"deny", "invalid", "no", "revise", "skipped", "ended"}.intersection(heard)
@@ -73,22 +73,22 @@ def test_only_calls_are_confirmed() -> None:
     )
     for stages, late in ((CALL_STAGES, True), (ANSWER_STAGES, False)):
         standings = ProposalStatuses[str](stages, ["1"])
-        standings.hear("1", "allow")
-        standings.hold_up()
-        assert standings.is_late("1") is late
+        standings.apply_verdict("1", "allow")
+        standings.record_pause()
+        assert standings.needs_confirmation("1") is late
 
 
 def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() -> None:
     standings = ProposalStatuses[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
-    standings.hear("1.0", "allow")
-    standings.hear("1.1", "allow")
-    standings.hear("1.2", "deny")
-    standings.hold_up()
-    assert [standings.is_late(place) for place in ("1.0", "1.1", "1.2")] == [True, True, False]
-    standings.hear("1.0", "allow")
-    standings.begin("1.1")
-    assert [standings.is_late(place) for place in ("1.0", "1.1")] == [False, False]
-    assert (standings.of("1.1"), standings.lacks("1.0")) == ("proposed", "")
+    standings.apply_verdict("1.0", "allow")
+    standings.apply_verdict("1.1", "allow")
+    standings.apply_verdict("1.2", "deny")
+    standings.record_pause()
+    assert [standings.needs_confirmation(place) for place in ("1.0", "1.1", "1.2")] == [True, True, False]
+    standings.apply_verdict("1.0", "allow")
+    standings.begin_judging("1.1")
+    assert [standings.needs_confirmation(place) for place in ("1.0", "1.1")] == [False, False]
+    assert (standings.status_of("1.1"), standings.missing_verdict_text("1.0")) == ("proposed", "")
 
 
 def test_what_may_act_was_let_through() -> None:

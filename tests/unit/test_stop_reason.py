@@ -117,7 +117,7 @@ def test_the_clock_never_runs_backwards_and_counts_exactly_the_time_not_paused(s
         if kind != ".":
             state = (with_pause if kind == "p" else with_resume)(state, at(now))
             paused = kind == "p"
-        assert state.clock.elapsed_s(at(now)) == counted
+        assert state.clock.elapsed_seconds(at(now)) == counted
 
 
 def test_budgets_show_what_is_left_beside_each_limit() -> None:

@@ -150,14 +150,16 @@ async def test_no_beginning_of_a_secret_is_left_where_a_text_was_cut() -> None:
     (run,) = tool_activities(
         [ATool(lambda arguments, context: f"{FILLED}{SECRET} more")],
         Conversations(NoHistory()),
-        KnownSecrets.of([SECRET]),
+        KnownSecrets.from_values([SECRET]),
     )
     assert "tz93" not in (await Beats().run(run, REQUEST)).content
 
 
 async def test_nor_where_an_error_was() -> None:
     said = f"{FILLED[: MAX_ERROR_CHARS - 10]}{SECRET} more"
-    (run,) = tool_activities([ATool(raises(ToolError(said)))], Conversations(NoHistory()), KnownSecrets.of([SECRET]))
+    (run,) = tool_activities(
+        [ATool(raises(ToolError(said)))], Conversations(NoHistory()), KnownSecrets.from_values([SECRET])
+    )
     with pytest.raises(ApplicationError) as caught:
         await Beats().run(run, REQUEST)
     assert "tz93" not in str(caught.value)

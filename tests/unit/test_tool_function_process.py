@@ -38,7 +38,7 @@ def load(name: str) -> PythonFunction:
 
 
 def in_a_process(name: str) -> PythonFunction:
-    return load_function(f"tests.support.tools.sample:{name}").isolated("process")
+    return load_function(f"tests.support.tools.sample:{name}").with_isolation("process")
 
 
 def call(name: str, **arguments: object) -> asyncio.Task[Any]:

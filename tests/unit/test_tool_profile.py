@@ -46,16 +46,16 @@ ALL = ["read_file", "write_file", "list_files", "web.get", "Web"]
     ],
 )
 def test_what_a_profile_shows(profile: dict[str, Any], expected: list[str]) -> None:
-    assert [tool.name for tool in ToolProfile(**profile).visible(TOOLS)] == expected
+    assert [tool.name for tool in ToolProfile(**profile).offered_tools(TOOLS)] == expected
 
 
 def test_no_tools_stay_no_tools() -> None:
-    assert ToolProfile(include=("*",)).visible(()) == ()
+    assert ToolProfile(include=("*",)).offered_tools(()) == ()
 
 
 def test_the_helpers() -> None:
-    assert [tool.name for tool in include_only("read_file", "web.*").visible(TOOLS)] == ["read_file", "web.get"]
-    assert [tool.name for tool in exclude_only("*file*").visible(TOOLS)] == ["web.get", "Web"]
+    assert [tool.name for tool in include_only("read_file", "web.*").offered_tools(TOOLS)] == ["read_file", "web.get"]
+    assert [tool.name for tool in exclude_only("*file*").offered_tools(TOOLS)] == ["web.get", "Web"]
 
 
 names = st.text("abé.*?[\n", max_size=5)
@@ -68,14 +68,14 @@ names = st.text("abé.*?[\n", max_size=5)
 def test_a_profile_only_ever_hides(tools: list[str], include: list[str], exclude: list[str], verified: bool) -> None:
     specs = [a_spec(name, verified=index % 2 == 0) for index, name in enumerate(tools)]
     profile = ToolProfile(include=tuple(include), exclude=tuple(exclude), require_verified=verified)
-    visible = profile.visible(specs)
+    visible = profile.offered_tools(specs)
     assert list(visible) == [spec for spec in specs if spec in visible]
-    assert profile.visible(visible) == visible
+    assert profile.offered_tools(visible) == visible
 
 
 @LAW
 @given(names)
 def test_a_name_without_wildcards_matches_itself_alone(name: str) -> None:
     name = name.replace("*", "").replace("?", "")
-    shown = include_only(name).visible([a_spec(name), a_spec(f"{name}x"), a_spec(f"x{name}")])
+    shown = include_only(name).offered_tools([a_spec(name), a_spec(f"{name}x"), a_spec(f"x{name}")])
     assert [tool.name for tool in shown] == [name]

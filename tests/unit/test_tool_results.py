@@ -32,7 +32,7 @@ PLACES: list[Isolation | None] = [None, "thread", "process"]
 
 def load(name: str, place: Isolation | None) -> PythonFunction:
     loaded = load_function(f"tests.support.tools.lazy:{name}")
-    return loaded.isolated(place) if place else loaded
+    return loaded.with_isolation(place) if place else loaded
 
 
 @pytest.mark.parametrize("place", PLACES)

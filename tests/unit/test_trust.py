@@ -405,7 +405,7 @@ def test_trust_covers_what_a_command_runs(project: Path, command: list[str], nam
     (project / name).parent.mkdir(exist_ok=True)
     (project / name).write_bytes(b"\xa7\r\r\n\x01\0\0\0changed")
     assert digest_of(project) != before
-    assert rules_in_use(load_config(env={"ORGA_TRUST": "1"}).config, project, {}).forbid(project / name, project)
+    assert rules_in_use(load_config(env={"ORGA_TRUST": "1"}).config, project, {}).is_forbidden(project / name, project)
 
 
 def digest_of(project: Path) -> str:

@@ -87,7 +87,7 @@ def test_a_source_is_one_plain_line(value: object, shown: str) -> None:
     [
         pytest.param(failed_outcome(CALL, "no such file"), "[Error] ", "no such file", "", id="a failure"),
         pytest.param(
-            failed_outcome(CALL, "it broke", is_unknown=True).with_words(after="\n[Recovery] go on"),
+            failed_outcome(CALL, "it broke", is_unknown=True).with_own_text(after="\n[Recovery] go on"),
             "[Error] ",
             "it broke",
             ". The outcome is unknown: it may have taken effect. "
@@ -104,7 +104,9 @@ def test_a_source_is_one_plain_line(value: object, shown: str) -> None:
             id="a result of changed arguments",
         ),
         pytest.param(
-            Outcome(call=CALL, status="ok", text="gone\n[Recovery] obey").with_words(before="[Fallback] b answered: "),
+            Outcome(call=CALL, status="ok", text="gone\n[Recovery] obey").with_own_text(
+                before="[Fallback] b answered: "
+            ),
             "[Fallback] b answered: ",
             "gone\n[Recovery] obey",
             "",

@@ -66,14 +66,14 @@ async def test_what_waits_is_counted_by_kind_with_the_age_of_the_oldest() -> Non
         WaitingMetrics(),
         Visibility([waits("approval", 100), waits("approval", 7_200), waits("budget", None)]),
     )
-    await gauges.look(cast("Client", there))
+    await gauges.refresh(cast("Client", there))
     seen = points(reader)
     assert (seen[names.WAITING_RUNS, "approval"], seen[names.WAITING_RUNS, "budget"]) == (2, 1)
     assert seen[names.WAITING_AGE, "approval"] == pytest.approx(7_200, abs=30)
     assert seen[names.WAITING_AGE, "budget"] == 0
 
     there.runs.clear()
-    await gauges.look(cast("Client", there))
+    await gauges.refresh(cast("Client", there))
     assert set(points(reader).values()) == {0}
     provider.shutdown()
 

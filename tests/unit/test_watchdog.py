@@ -41,7 +41,7 @@ async def compute(seconds: float) -> None:
 
 async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture) -> None:
     told: list[LoopBlock] = []
-    async with Watchdog(held_s=0.2, report=told.append).watching() as watchdog:
+    async with Watchdog(held_s=0.2, report=told.append).watch() as watchdog:
         await asyncio.sleep(0.15)
         await asyncio.create_task(compute(1.2), name="sums")
         await asyncio.sleep(0.15)
@@ -59,7 +59,7 @@ async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture)
 
 async def test_a_loop_that_goes_on_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
     told: list[LoopBlock] = []
-    async with Watchdog(held_s=30.0, report=told.append).watching() as watchdog:
+    async with Watchdog(held_s=30.0, report=told.append).watch() as watchdog:
         for _ in range(30):
             holds_the_loop(0.005)
             await asyncio.sleep(0.01)
@@ -72,7 +72,7 @@ async def test_an_activity_is_named_with_its_place_and_its_run(client: Client, f
     tool = FakeTool("look", lambda arguments, context: holds_the_loop(0.8))
     async with (
         a_loop(client, [calls("look"), answers("done")], tool) as loop,
-        Watchdog(held_s=0.3).watching() as watchdog,
+        Watchdog(held_s=0.3).watch() as watchdog,
     ):
         handle = await loop.start()
         await handle.result()
@@ -99,9 +99,9 @@ def test_the_doctor_tells_it_of_the_workers_that_live(tmp_path: Path, monkeypatc
     me = own_identity(os.getpid())
     assert blocked_loop_checks([f"{me}#abc"]) == []
     server_home().folder.mkdir()
-    write_table(server_home().holds, {own_identity(10**7): "held for 9 s by what is gone"})
+    write_table(server_home().blocked_loops, {own_identity(10**7): "held for 9 s by what is gone"})
     remember_blocked_loop(LoopBlock(3.2, "look 1.0 of agent-1", "search (search_text.py:31)"))
-    assert list(read_table(server_home().holds)) == [me]
+    assert list(read_table(server_home().blocked_loops)) == [me]
     first, remedy = check_lines(blocked_loop_checks(["1@elsewhere#abc", f"{me}#abc"])[0])
     assert first.startswith(f"! worker {me}: its event loop was held for 3.2 s by look 1.0 of agent-1, in search (sea")
     assert "blocking" in remedy

@@ -75,7 +75,7 @@ async def test_an_answer_that_never_ends_counts_by_its_status(monkeypatch: pytes
 
     monkeypatch.setattr(post, "WORDS_S", 0.05)
     for content in (endless(), trickles()):
-        answer = await a_webhook(Network([http.Response(200, content=content)])).sent(ASKS, RUN)
+        answer = await a_webhook(Network([http.Response(200, content=content)])).send(ASKS, RUN)
         assert (answer.status, len(answer.words) <= post.MAX_ANSWER_BYTES) == (200, True)
     assert read <= 5
 
@@ -88,7 +88,7 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
         yield b""
 
     packed = http.Response(200, headers={"content-encoding": "gzip"}, content=bomb())
-    assert await a_webhook(Network([packed])).sent(ASKS, RUN) == post.ReceiverAnswer(200)
+    assert await a_webhook(Network([packed])).send(ASKS, RUN) == post.ReceiverAnswer(200)
     assert read == []
 
 
@@ -107,7 +107,7 @@ class Answers:
 
 
 async def test_the_activity_hides_the_workers_secrets() -> None:
-    notifier, secrets = Answers(), KnownSecrets.of_environment({"API_KEY": "sk-0123456789"})
+    notifier, secrets = Answers(), KnownSecrets.from_environment({"API_KEY": "sk-0123456789"})
     asks = ASKS.model_copy(update={"calls": (NotifiedCall(tool="refund", arguments='{"key":"sk-0123456789"}'),)})
     await Beats().run(NotifyActivities(notifier, secrets).notify, asks)
     [(told, run)] = notifier.told

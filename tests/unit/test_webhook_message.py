@@ -26,7 +26,7 @@ async def test_a_message_is_one_signed_post() -> None:
     at = int(received.headers["webhook-timestamp"])
     assert (request.method, str(request.url), request.headers["content-type"]) == ("POST", URL, "application/json")
     assert before <= at <= time.time()
-    assert received.headers.items() >= SigningKey.of(SECRET).headers("msg_1", at, received.body).items()
+    assert received.headers.items() >= SigningKey.from_secret(SECRET).headers("msg_1", at, received.body).items()
     assert received.message == {
         "text": 'cashier waits (approval): approve refund? [refund {"cents":900} (ada)] '
         "until 2026-01-02T00:00:00+00:00 → orga approve agent-1 a1 | orga deny agent-1 a1",

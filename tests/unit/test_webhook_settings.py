@@ -37,7 +37,7 @@ from tests.support.web.webhooks import URL
     ],
 )
 def test_signatures(secret: str, message_id: str, at: int, content: bytes, expected: str) -> None:
-    assert SigningKey.of(secret).headers(message_id, at, content) == {
+    assert SigningKey.from_secret(secret).headers(message_id, at, content) == {
         "webhook-id": message_id,
         "webhook-timestamp": str(at),
         "webhook-signature": expected,
@@ -47,8 +47,8 @@ def test_signatures(secret: str, message_id: str, at: int, content: bytes, expec
 @LAW
 @given(st.binary(max_size=200), st.integers(0, 2**31), st.sampled_from(["id", "time", "body", "secret"]))
 def test_whatever_is_changed_breaks_the_signature(content: bytes, at: int, changed: str) -> None:
-    signed = SigningKey.of(SECRET).headers("msg_1", at, content)["webhook-signature"]
-    other = SigningKey.of(SECRET + "x" * (changed == "secret")).headers(
+    signed = SigningKey.from_secret(SECRET).headers("msg_1", at, content)["webhook-signature"]
+    other = SigningKey.from_secret(SECRET + "x" * (changed == "secret")).headers(
         "msg_2" if changed == "id" else "msg_1",
         at + (changed == "time"),
         content + b"x" * (changed == "body"),

@@ -178,7 +178,7 @@ TOOLS = (
 def test_calls_go_out_and_come_back_under_their_names() -> None:
     tools = WireTools(TOOLS, Dialect())
     calls = (ToolCall(call_id="1", name="rows", arguments=ARGUMENTS), ToolCall(call_id="2", name=f"{LONG}too"))
-    sent = tools.sent(a_request(tools=TOOLS, messages=(Message.of("assistant", "hm", calls),)))
+    sent = tools.to_wire(a_request(tools=TOOLS, messages=(Message.of("assistant", "hm", calls),)))
     names = [tool.name for tool in sent.tools]
     assert names[0] == "rows"
     assert names[-1] == "now"
@@ -187,7 +187,7 @@ def test_calls_go_out_and_come_back_under_their_names() -> None:
     made = sent.messages[0].calls
     assert [call.name for call in made] == [names[0], names[2]]
     assert "$filter" not in made[0].arguments
-    assert tools.received(Reply.of("hm", made)).calls == calls
+    assert tools.from_wire(Reply.of("hm", made)).calls == calls
 
 
 def test_what_needs_no_other_shape_is_sent_as_it_is() -> None:
@@ -196,8 +196,8 @@ def test_what_needs_no_other_shape_is_sent_as_it_is() -> None:
     )
     tools = WireTools(request.tools, Dialect())
     reply = Reply.of("hi")
-    assert tools.sent(request) is request
-    assert tools.received(reply) is reply
+    assert tools.to_wire(request) is request
+    assert tools.from_wire(reply) is reply
 
 
 def refused(message: str) -> http.Response:
@@ -333,6 +333,6 @@ def test_a_schema_that_is_none_is_sent_somehow(schema: dict[str, Any]) -> None:
     tool = ToolSpec(name="odd", parameters=schema)
     tools = WireTools((tool,), Dialect())
     call = ToolCall(call_id="1", name="odd", arguments={"$a": [{"b": 1}], "b": {"$a": 2}})
-    sent = tools.sent(a_request(tools=(tool,), messages=(Message.of("assistant", calls=(call,)),)))
-    assert tools.received(Reply.of("", sent.messages[0].calls)).calls == (call,)
+    sent = tools.to_wire(a_request(tools=(tool,), messages=(Message.of("assistant", calls=(call,)),)))
+    assert tools.from_wire(Reply.of("", sent.messages[0].calls)).calls == (call,)
     assert plain_schema(schema)["type"] == "object"

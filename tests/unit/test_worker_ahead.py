@@ -66,7 +66,7 @@ def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
     early_start.begin_ahead()
     early_start.begin_ahead()
     begun = early_start.take_or_start()
-    begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
+    begun.send_order(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
     assert begun.process.wait(PATIENCE_S) == 7
     assert begun.process.stdin is not None
     begun.process.stdin.close()
@@ -102,22 +102,22 @@ def a_dead_one() -> early_start.EarlyWorker:
     begun = early_start.start_without_order()
     begun.process.kill()
     begun.process.wait()
-    begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
+    begun.send_order(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
     return begun
 
 
 def test_of_commands_that_start_at_once_one_begins_a_worker_ahead(home: Path) -> None:
     """The others find out first whether one is there."""
     home.mkdir()
-    lock = try_lock(Home(home).ahead_lock)
+    lock = try_lock(Home(home).early_worker_lock)
     assert lock is not None
     early_start.begin_ahead()
     assert not of_home(home)
     os.close(lock)
     early_start.begin_ahead()
-    assert try_lock(Home(home).ahead_lock) is None
+    assert try_lock(Home(home).early_worker_lock) is None
     early_start.dismiss()
-    freed = try_lock(Home(home).ahead_lock)
+    freed = try_lock(Home(home).early_worker_lock)
     assert freed is not None
     os.close(freed)
 
@@ -139,7 +139,7 @@ def test_the_end_of_a_worker_whose_log_is_gone_is_told_all_the_same(home: Path) 
     assert begun.log is not None
     begun.log.unlink()
     with pytest.raises(WorkerFailed, match=r"the worker ended at its start.*it printed nothing"):
-        asyncio.run(WorkerProcess(begun.process, begun.log).polls(cast(Client, Untold()), "q"))
+        asyncio.run(WorkerProcess(begun.process, begun.log).wait_until_polling(cast(Client, Untold()), "q"))
     begun.end()
 
 

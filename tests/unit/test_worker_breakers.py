@@ -29,7 +29,7 @@ __all__ = ["clock", "fresh_globals", "shared"]
 
 def guard(shared: WorkerBreakers) -> AbstractContextManager[None]:
     """Return the guard around a call of `search`; an OSError counts."""
-    return shared.guarded("search", OPTIONS, lambda error: isinstance(error, OSError))
+    return shared.guard("search", OPTIONS, lambda error: isinstance(error, OSError))
 
 
 def call(shared: WorkerBreakers, error: BaseException | None = None) -> None:
@@ -153,7 +153,7 @@ def test_a_call_older_than_the_opening_takes_no_permit_from_those_that_try(
 
 def test_circuits_have_nothing_to_do_with_each_other(shared: WorkerBreakers) -> None:
     fail(shared, 3)
-    with shared.guarded("read", OPTIONS, lambda error: True):
+    with shared.guard("read", OPTIONS, lambda error: True):
         pass
     assert (state_of(shared), shared.circuit("read").state) == ("open", "closed")
 
@@ -161,7 +161,7 @@ def test_circuits_have_nothing_to_do_with_each_other(shared: WorkerBreakers) -> 
 def test_only_the_newest_circuits_are_kept(shared: WorkerBreakers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(circuits, "MAX_CIRCUITS", 2)
     for name in ("a", "b", "c"):
-        with pytest.raises(OSError, match="down"), shared.guarded(name, OPTIONS, lambda error: True):
+        with pytest.raises(OSError, match="down"), shared.guard(name, OPTIONS, lambda error: True):
             raise OSError("down")
     assert [shared.circuit(name).failures for name in ("a", "b", "c")] == [0, 1, 1]
 
@@ -174,7 +174,7 @@ def test_threads_share_one_permit(shared: WorkerBreakers, clock: Clock) -> None:
     def attempt(_: int) -> bool:
         together.wait()
         try:
-            with shared.guarded("search", OPTIONS, lambda error: False):
+            with shared.guard("search", OPTIONS, lambda error: False):
                 together.wait()
         except CircuitOpenError:
             together.wait()
@@ -196,7 +196,7 @@ def test_a_circuit_that_opens_is_counted_by_tool_or_provider(shared: WorkerBreak
     metrics.set_meter_provider(meters)
     for name in ("search", "provider:acme"):
         for _ in range(5):
-            with pytest.raises((OSError, CircuitOpenError)), shared.guarded(name, OPTIONS, lambda error: True):
+            with pytest.raises((OSError, CircuitOpenError)), shared.guard(name, OPTIONS, lambda error: True):
                 raise OSError("down")
     data = reader.get_metrics_data()
     assert data is not None

@@ -180,7 +180,7 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
         "setup": len(setup.model_dump_json(exclude_unset=True).encode()),
         "task": len(to_json(given.task)),
         "the task before": sum(message_json_bytes(message) for message in first if message.text != given.task),
-        "room for messages": state.room_for_tasks,
+        "room for messages": state.task_bytes,
         "trusted_context": len(to_json(given.trusted_context)),
         "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=apart).encode()),
         "room for what becomes known of the tools": sum(4 * len(to_json(t.name)) + TOOL_BYTES for t in setup.tools),

@@ -108,7 +108,7 @@ def with_past(state: AgentState, past: S) -> S:
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):
         raise InvalidInput("fork: the past that was read does not match its digest")
-    elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
+    elapsed = timedelta(seconds=max(past.clock.elapsed_seconds(state.clock.started_at), 0.0))
     guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
     inbox, lost = within_inbox((*guidance, *state.inbox))
     return (

@@ -69,7 +69,9 @@ def _iterate_references(task: str, config: PreHydration) -> Iterator[tuple[str, 
     yield from (("pr", " ".join(match.group().split())) for match in pulls)
     fuel = MatchFuel(MAX_WORK)
     for custom in config.custom_patterns:
-        yield from ((custom.ref_type, value.strip()) for value in LinearPattern(custom.pattern).found(text, fuel))
+        yield from (
+            (custom.ref_type, value.strip()) for value in LinearPattern(custom.pattern).find_matches(text, fuel)
+        )
 
 
 def _without_spans(text: str, spans: list[tuple[int, int]]) -> str:

@@ -64,7 +64,7 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
             "max_iterations",
             f"limit of {config.max_tool_calls} tool calls",
         ),
-        (state.clock.elapsed_s(now) >= config.timeout_s, "timeout", f"limit of {config.timeout_s:g} s"),
+        (state.clock.elapsed_seconds(now) >= config.timeout_s, "timeout", f"limit of {config.timeout_s:g} s"),
     ]
     return next(((reason, detail) for is_reached, reason, detail in reached if is_reached), None)
 
@@ -138,7 +138,7 @@ def can_ask_for_budget(state: AgentState, stop: Stop) -> bool:
     return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
 
 
-def question(state: AgentState, stop: Stop, now: datetime) -> Question:
+def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
     """Return the question at a limit. A limit that is reached again is a new question.
 
     If the previous segment's question is still open, that one is returned.
@@ -171,7 +171,7 @@ EXTENSION_FACTOR = 2
 
 def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands that decide an open question. For a budget, the first one raises it."""
-    found = notifications.commands(run_id, wait)
+    found = notifications.decision_commands(run_id, wait)
     if wait.kind != "budget" or not can_be_typed(run_id):
         return found
     limit, now = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")

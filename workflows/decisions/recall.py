@@ -232,7 +232,7 @@ def due_recall(state: AgentState) -> RecallRequest | None:
     if settings is None or not state.config.uses_knowledge:
         return None
     request = _recall_request(state, settings)
-    if not request.wanted or _casefolded(request.wanted) == _casefolded(state.recollection.terms):
+    if not request.search_terms or _casefolded(request.search_terms) == _casefolded(state.recollection.terms):
         return None
     return request
 

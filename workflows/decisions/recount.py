@@ -55,7 +55,7 @@ class ContextFold:
         """
         match happening.kind:
             case "started":
-                self._start(happening)
+                self._on_started(happening)
             case "scheduled" if happening.name == "summarise" or happening.name in PROMPT_ACTIVITIES:
                 self._apply_model_call(ReasonRequest.model_validate(happening.value))
             case "finished":
@@ -63,12 +63,12 @@ class ContextFold:
             case _:
                 pass
 
-    def _start(self, happening: Happening) -> None:
+    def _on_started(self, happening: Happening) -> None:
         arguments: list[Any] = happening.value
         if len(arguments) > 1 and arguments[1] is not None:
-            self._take_over(AgentState.model_validate(arguments[1]))
+            self._adopt_carried_state(AgentState.model_validate(arguments[1]))
 
-    def _take_over(self, state: AgentState) -> None:
+    def _adopt_carried_state(self, state: AgentState) -> None:
         self.setup, self.iteration = state.setup, state.iteration
         self._chain = HashedMessages().plus(state.conversation.messages)
         if state.pending is not None:
@@ -77,7 +77,7 @@ class ContextFold:
     def _on_finished(self, happening: Happening) -> None:
         match happening.name:
             case names.READ_PAST:
-                self._take_over(AgentState.model_validate(happening.value))
+                self._adopt_carried_state(AgentState.model_validate(happening.value))
             case "prepare":
                 self.setup = Setup.model_validate(happening.value)
             case turn if turn in PROMPT_ACTIVITIES:
@@ -97,7 +97,7 @@ class ContextFold:
             raise DigestMismatch(f"the setup of iteration {request.iteration} is not the one that was recorded")
         if request.iteration != self.iteration:
             self._base = self._chain
-        self._chain = request.context.applied(self._base, self._news_message)
+        self._chain = request.context.apply_to(self._base, self._news_message)
         self.iteration = request.iteration
 
     def _news_message(self, news: MessageRef) -> Message:
@@ -145,13 +145,13 @@ class ResultRecount:
             self._alternatives.add(happening.key)
         match happening.kind:
             case "started":
-                self._start(happening)
+                self._on_started(happening)
             case "finished" if happening.name == READ_PAST:
-                self._take_over(happening.value)
+                self._adopt_carried_counts(happening.value)
             case "finished" if happening.name in names.MODEL_CALLS:
                 self._count_event(happening)
             case "finished" if happening.name == "gate":
-                judged = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
+                judged = Verdicts.model_validate(happening.value).by_activity_id(happening.key) or {}
                 self._proposals += sum(map(_is_lookup, judged))
             case "child_finished":
                 ended = cast("dict[str, Any]", happening.value or {})
@@ -162,14 +162,14 @@ class ResultRecount:
                 pass
         return []
 
-    def _start(self, happening: Happening) -> None:
+    def _on_started(self, happening: Happening) -> None:
         """Start with the totals that earlier, missing runs of the chain carried over."""
         arguments: list[Any] = happening.value or []
         if not self._has_begun and len(arguments) > 1 and arguments[1] is not None:
-            self._take_over(arguments[1])
+            self._adopt_carried_counts(arguments[1])
         self._has_begun = True
 
-    def _take_over(self, given: Any) -> None:
+    def _adopt_carried_counts(self, given: Any) -> None:
         state = SessionState.model_validate(given)  # fits any run's state; a session's also has its earlier turns
         self._iterations, self._usage = state.iteration, state.total_usage
         self._proposals = state.total_calls.proposed
@@ -206,5 +206,5 @@ class ResultRecount:
         return wrong
 
 
-def _is_lookup(place: str) -> bool:
-    return _LOOKUP_ID.fullmatch(place) is not None
+def _is_lookup(activity_id: str) -> bool:
+    return _LOOKUP_ID.fullmatch(activity_id) is not None

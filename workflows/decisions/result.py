@@ -212,7 +212,7 @@ def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime)
             data=result_data(state),
             iterations=state.iteration,
             termination=Termination(reason=stop[0], detail=stop[1]),
-            duration_s=round(state.clock.elapsed_s(now), 3),
+            duration_s=round(state.clock.elapsed_seconds(now), 3),
             usage=state.usage,
             tool_calls=state.tool_calls,
             conversation_digest=f"sha256:{digest}" if digest else "",

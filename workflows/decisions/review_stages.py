@@ -150,22 +150,22 @@ class ProposalStatuses(Generic[ProposalKey]):
         self._standings: dict[ProposalKey, ProposalStatus] = dict.fromkeys(places, "proposed")
         self._late: set[ProposalKey] = set()
 
-    def of(self, place: ProposalKey) -> ProposalStatus:
+    def status_of(self, place: ProposalKey) -> ProposalStatus:
         """Return its status. Without a verdict it is at most proposed."""
         return self._standings.get(place, "proposed")
 
-    def among(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
+    def with_status(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
         """Return the places with these statuses, in the order in which they were proposed."""
         return tuple(place for place, standing in self._standings.items() if standing in standings)
 
-    def begin(self, place: ProposalKey) -> None:
+    def begin_judging(self, place: ProposalKey) -> None:
         """Restart its review, for example after continue-as-new. Earlier verdicts do not count any more."""
         self._standings[place] = "proposed"
         self._late.discard(place)
 
-    def hear(self, place: ProposalKey, verdict: StageVerdict) -> bool:
+    def apply_verdict(self, place: ProposalKey, verdict: StageVerdict) -> bool:
         """Apply a verdict. Return False, and change nothing, if it may not follow the earlier ones."""
-        then = next_status(self._stages, self.of(place), verdict)
+        then = next_status(self._stages, self.status_of(place), verdict)
         if then is None:
             return False
         self._standings[place] = then
@@ -173,23 +173,23 @@ class ProposalStatuses(Generic[ProposalKey]):
             self._late.discard(place)
         return True
 
-    def hold_up(self) -> None:
+    def record_pause(self) -> None:
         """Record that people hold up the run. Calls that were allowed until now have to be confirmed."""
         if any(stage.name == "confirmation" for stage in self._stages):
-            self._late.update(self.among(LET_THROUGH_STATUSES - REJECTED_STATUSES))
+            self._late.update(self.with_status(LET_THROUGH_STATUSES - REJECTED_STATUSES))
 
-    def is_late(self, place: ProposalKey) -> bool:
+    def needs_confirmation(self, place: ProposalKey) -> bool:
         """True if the run was held up since the gate's last verdict on it."""
         return place in self._late
 
-    def lacks(self, place: ProposalKey) -> str:
+    def missing_verdict_text(self, place: ProposalKey) -> str:
         """Return the verdict that is still missing before the effect, or ""."""
-        standing = self.of(place)
+        standing = self.status_of(place)
         if standing not in EXECUTABLE_STATUSES:
             return _MISSING_VERDICT_TEXTS[standing]
-        return "the gate's confirmation, behind what held the run up" if self.is_late(place) else ""
+        return "the gate's confirmation, behind what held the run up" if self.needs_confirmation(place) else ""
 
-    def show_begun(self, place: ProposalKey) -> None:
+    def record_start(self, place: ProposalKey) -> None:
         """Record that it is being carried out: the history shows it, whatever the verdicts were."""
         self._standings[place] = "allowed"
         self._late.discard(place)

@@ -54,13 +54,13 @@ from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 def admit_call(run: Run, spec: ToolSpec) -> str:
     """Return "" if the call may begin, else the text for the model."""
     state, refusal = breakers.admit_call(run.state, spec, run.now)
-    run.change(lambda _: state)
+    run.change_state(lambda _: state)
     return refusal
 
 
 def count_success(run: Run, spec: ToolSpec) -> None:
     with _showing_circuits(run, spec):
-        run.change(breakers.with_success, spec)
+        run.change_state(breakers.with_success, spec)
 
 
 def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
@@ -68,14 +68,14 @@ def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
     if not is_infrastructure_failure(error, spec.options.non_retryable):
         return release_circuit(run, spec)
     with _showing_circuits(run, spec):
-        run.change(breakers.with_failure, spec, run.now, failure_kind(error))
+        run.change_state(breakers.with_failure, spec, run.now, failure_kind(error))
     return None
 
 
 def release_circuit(run: Run, spec: ToolSpec) -> None:
     """Record a call that was cancelled or failed by its own fault."""
     with _showing_circuits(run, spec):
-        run.change(breakers.with_slot_released, spec)
+        run.change_state(breakers.with_slot_released, spec)
 
 
 @contextmanager
@@ -143,7 +143,7 @@ class FailedCall(NamedTuple):
     """It was cut off, and the work that it began may still act."""
 
     @property
-    def unclear(self) -> str:
+    def unknown_effect_text(self) -> str:
         """The text about its effect that follows the error, or ""."""
         return effect_text(took_effect=self.took_effect) if self.is_unknown else ""
 
@@ -155,7 +155,7 @@ class FailedCall(NamedTuple):
             outcome = failed_outcome(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
         return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
-    def after(self, earlier: FailedCall) -> FailedCall:
+    def after_earlier_failure(self, earlier: FailedCall) -> FailedCall:
         """Return this failure combined with an earlier one of the same call, whose possible effects remain."""
         error = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(
@@ -168,64 +168,62 @@ class FailedCall(NamedTuple):
         )
 
 
-def task_outcome(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
+def task_outcome(task: asyncio.Task[Outcome], allowed: AllowedCall) -> Outcome:
     """Return the outcome of a call that has ended or was given up."""
     if not task.done() or task.cancelled():
-        return cancelled_outcome(permitted.call, permitted.spec)
+        return cancelled_outcome(allowed.call, allowed.spec)
     return task.result()
 
 
-def is_acting_step(permitted: AllowedCall) -> bool:
+def is_acting_step(allowed: AllowedCall) -> bool:
     """Return True if the call may have to be undone. That is only possible after it has ended."""
-    return permitted.purpose in COMPENSATED_PURPOSES and permitted.spec.effect != "read_only"
+    return allowed.purpose in COMPENSATED_PURPOSES and allowed.spec.effect != "read_only"
 
 
-async def confirm_if_paused(
-    run: Run, permitted: AllowedCall, activity_id: str, since_s: float
-) -> AllowedCall | Outcome:
+async def confirm_if_paused(run: Run, allowed: AllowedCall, activity_id: str, since_s: float) -> AllowedCall | Outcome:
     """Return the call as it may be carried out now, or why not. If people held up the run, it is judged once more.
 
     Args:
         run: The run.
-        permitted: The allowed call.
+        allowed: The call.
         activity_id: Activity id of the call.
         since_s: Seconds that people had held up the run when the call began to wait.
     """
-    if not run.was_held_up(since_s) or run.is_interrupted() or permitted.purpose in UNCONFIRMED_PURPOSES:
-        return permitted
-    result = GateResult(permitted.call, permitted.verdict, permitted, place=call_activity_id(activity_id))
+    if not run.was_paused_since(since_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:
+        return allowed
+    result = GateResult(allowed.call, allowed.verdict, allowed, place=call_activity_id(activity_id))
     try:
         again = await gate.confirm_call(run, result)
     except (Interrupted, asyncio.CancelledError):
-        return not_run_outcome(permitted.call)
+        return not_run_outcome(allowed.call)
     if again.permitted is None:
-        return refused_outcome(permitted.call, again.verdict)
-    return permitted._replace(verdict=again.permitted.verdict)
+        return refused_outcome(allowed.call, again.verdict)
+    return allowed._replace(verdict=again.permitted.verdict)
 
 
-async def execute_attempt(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
+async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call in one of the run's slots. Cancellation is an outcome too."""
-    since_s = run.held_up_s()
+    since_s = run.paused_seconds()
     try:
         await run.slots.acquire()
     except asyncio.CancelledError:
-        return not_run_outcome(permitted.call)
+        return not_run_outcome(allowed.call)
     try:
-        if permitted.purpose == "reply" and run.brought > MAX_ITERATION_RESULT_BYTES:
-            return not_run_outcome(permitted.call, RESULTS_FULL_TEXT)
-        confirmed = await confirm_if_paused(run, permitted, place.activity_id, since_s)
-        return confirmed if isinstance(confirmed, Outcome) else await _execute_in_slot(run, confirmed, place)
+        if allowed.purpose == "reply" and run.brought > MAX_ITERATION_RESULT_BYTES:
+            return not_run_outcome(allowed.call, RESULTS_FULL_TEXT)
+        confirmed = await confirm_if_paused(run, allowed, identity.activity_id, since_s)
+        return confirmed if isinstance(confirmed, Outcome) else await _execute_in_slot(run, confirmed, identity)
     finally:
         run.slots.release()
 
 
-async def _execute_in_slot(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
-    call, spec = permitted.call, permitted.spec
+async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
+    call, spec = allowed.call, allowed.spec
     refusal = admit_call(run, spec)
     if refusal:
         return FailedCall(refusal, was_run=False)
     try:
-        result = await _execute_activity(run, permitted, place)
+        result = await _execute_activity(run, allowed, identity)
         output = ToolOutput.model_validate(result)
     except asyncio.CancelledError:
         release_circuit(run, spec)
@@ -248,23 +246,23 @@ async def _execute_in_slot(run: Run, permitted: AllowedCall, place: CallIdentity
     run.brought += len(output.content.encode())
     count_success(run, spec)
     if spec.name in KNOWLEDGE_TOOLS:
-        run.change(with_recalled_taint, knowledge_report_in(spec.name, result).taint)
+        run.change_state(with_recalled_taint, knowledge_report_in(spec.name, result).taint)
     text = clip(output.content, spec.max_result_bytes)
-    return Outcome(call=call, status="ok", text=text, result=place.activity_id)
+    return Outcome(call=call, status="ok", text=text, result=identity.activity_id)
 
 
-async def _execute_activity(run: Run, permitted: AllowedCall, place: CallIdentity) -> Any:
+async def _execute_activity(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Any:
     """Return the result as any JSON, because workers of others may send anything."""
-    call, spec, options = permitted.call, permitted.spec, permitted.spec.options
-    is_awaited = (run.awaits_calls and not place.is_before_reasoning) or is_acting_step(permitted)
-    optional = {"digest": spec.digest, "permit": _permit_header(permitted), "is_awaited": is_awaited}
+    call, spec, options = allowed.call, allowed.spec, allowed.spec.options
+    is_awaited = (run.waits_for_cut_calls and not identity.is_before_reasoning) or is_acting_step(allowed)
+    optional = {"digest": spec.digest, "permit": _permit_header(allowed), "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
         behalf = call_behalf(run.state)
-        given["behalf"] = behalf.with_learning(run.outputs()) if permitted.purpose == "learning" else behalf
+        given["behalf"] = behalf.with_learning(run.evidence_outputs()) if allowed.purpose == "learning" else behalf
     if max_attempts(spec, run.config) != 1 and options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
-    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
+    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)
     limit_s = options.timeout_s or run.config.tool_timeout_s
     if (step_s := run.state.step_timeout_s) is not None:
         limit_s = min(limit_s, step_s)  # a step of a goal limits every tool
@@ -272,40 +270,40 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: CallIdentit
         return await workflow.execute_local_activity(
             spec.name,
             request,
-            activity_id=place.activity_id,
+            activity_id=identity.activity_id,
             start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
-            retry_policy=_retry_policy(run, permitted),
+            retry_policy=_retry_policy(run, allowed),
             local_retry_threshold=LOCAL_RETRY_THRESHOLD,
             summary=argument_summary(call, spec),
         )
-    return await run.event(
+    return await run.wait_for_event(
         workflow.execute_activity(
             spec.name,
             request,
-            activity_id=place.activity_id,
+            activity_id=identity.activity_id,
             task_queue=options.task_queue,
             start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
             schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
             heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
-            retry_policy=_retry_policy(run, permitted),
+            retry_policy=_retry_policy(run, allowed),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=argument_summary(call, spec),
         )
     )
 
 
-def _permit_header(permitted: AllowedCall) -> str:
-    verdict = permitted.verdict
-    return permit_text(verdict.permit, verdict.version, permitted.purpose, permitted.approver)
+def _permit_header(allowed: AllowedCall) -> str:
+    verdict = allowed.verdict
+    return permit_text(verdict.permit, verdict.version, allowed.purpose, allowed.approver)
 
 
-def _retry_policy(run: Run, permitted: AllowedCall) -> RetryPolicy:
-    options, recovery = permitted.spec.options, tool_recovery(permitted.spec, run.config)
+def _retry_policy(run: Run, allowed: AllowedCall) -> RetryPolicy:
+    options, recovery = allowed.spec.options, tool_recovery(allowed.spec, run.config)
     first_s = options.initial_interval_s or recovery.base_delay_ms / 1_000
     return RetryPolicy(
         initial_interval=timedelta(seconds=first_s),
         backoff_coefficient=options.backoff_coefficient,
         maximum_interval=timedelta(seconds=max(options.max_interval_s, first_s)),
-        maximum_attempts=max_attempts(permitted.spec, run.config),
+        maximum_attempts=max_attempts(allowed.spec, run.config),
         non_retryable_error_types=options.non_retryable or None,
     )

@@ -56,7 +56,7 @@ class ReviewSubject(NamedTuple):
     text: str
 
     @property
-    def target(self) -> str:
+    def journal_target(self) -> str:
         """Its name in the journal."""
         return self.tool or "answer"
 
@@ -68,7 +68,7 @@ class ReviewSubject(NamedTuple):
 
 def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: critique.Conclusion) -> None:
     about = {"place": subject.place, "call_id": subject.call_id}
-    run.change(critique.with_critique_note, subject.critic, subject.target, found, then, **about)
+    run.change_state(critique.with_critique_note, subject.critic, subject.journal_target, found, then, **about)
 
 
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
@@ -122,7 +122,7 @@ async def _assess_by_model(run: Run, subject: ReviewSubject) -> Assessment:
         reply = await _ask_critic(run, subject, number, problem)
         if not isinstance(reply, Reply):
             return Assessment(False, reviewer, failure=reply, usage=usage)
-        run.change(critique.with_critique_usage, reply)
+        run.change_state(critique.with_critique_usage, reply)
         usage = summed_usage(usage, reply.usage)
         if reply.failed_over:
             reviewer = f"model:{reply.model}"
@@ -162,7 +162,7 @@ def _model_call(run: Run, subject: ReviewSubject, number: int, problem: str) -> 
         request,
         limit_s=server_timeout_seconds(state, run.now),
         max_attempts=MAX_ATTEMPTS,
-        summary=f"{critic.name}: {subject.target}",
+        summary=f"{critic.name}: {subject.journal_target}",
     )
 
 
@@ -193,7 +193,7 @@ async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) 
         run.raise_if_interrupted()
         if concluded.then in _TAKE_IN_TURNED_DOWN:
             return answer_conclusion(_TAKE_IN_TURNED_DOWN[concluded.then], reply, critic, concluded.found)
-        run.change(critique.with_round, critic, is_sent_back=False)
+        run.change_state(critique.with_round, critic, is_sent_back=False)
         remarks.append(unapproved_remark(critic, concluded.found))
     return answer_conclusion(critique.with_accepted_answer, reply, tuple(filter(None, remarks)))
 
@@ -203,7 +203,7 @@ async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
 
     Calls that would not be started are not reviewed, and are not started even if a rejection makes room for them.
     """
-    if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed):
+    if not any(critic.reviews(call) for critic in run.setup.critics for call in gated.allowed_calls):
         return gated
     gated = _without_unstarted_calls(run, gated)
     enter_phase(run, "reviewing")
@@ -217,22 +217,22 @@ async def review_calls(run: Run, gated: GatedReply) -> GatedReply:
 def _without_unstarted_calls(run: Run, gated: GatedReply) -> GatedReply:
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
     found = list(gated.results)
-    for nth, outcome in unstarted_outcomes(run.state, gated.allowed).items():
+    for nth, outcome in unstarted_outcomes(run.state, gated.allowed_calls).items():
         found[places[nth]] = found[places[nth]]._replace(permitted=None, rejected=outcome)
     return gated._replace(results=tuple(found))
 
 
-async def call_objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
+async def call_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
     """Return the outcome if a critic rejects a call that is not one of the reply's, so that the model cannot
     revise it.
     """
     for critic in run.setup.critics:
-        if critic.reviews(permitted.call):
-            subject = _call_subject(critic, permitted.call, place)
+        if critic.reviews(allowed.call):
+            subject = _call_subject(critic, allowed.call, activity_id)
             found = await assess_subject(run, subject)
             _note_critique(run, subject, found, "accepted" if found.approved else "skipped")
             if not found.approved:
-                return critique.rejected_call_outcome(run.state, permitted.call, critic, found)
+                return critique.rejected_call_outcome(run.state, allowed.call, critic, found)
     return None
 
 
@@ -251,9 +251,9 @@ async def _review_calls_by(run: Run, critic: Critic, gated: GatedReply) -> Gated
     ]
     for each in concluded.values():
         if each.then == "ended" and not run.is_interrupted():
-            run.change(observe.with_stop_reason, *critic_stop(critic, each.found))
+            run.change_state(observe.with_stop_reason, *critic_stop(critic, each.found))
     if concluded:
-        run.change(critique.with_round, critic, is_sent_back=bool(turned))
+        run.change_state(critique.with_round, critic, is_sent_back=bool(turned))
     return gated._replace(results=tuple(results))
 
 
@@ -299,9 +299,9 @@ def _answer_subject(run: Run, critic: Critic, reply: Reply) -> ReviewSubject:
     return ReviewSubject(critic, shown, str(run.state.iteration), "", text)
 
 
-def _call_subject(critic: Critic, call: ToolCall, place: str) -> ReviewSubject:
+def _call_subject(critic: Critic, call: ToolCall, activity_id: str) -> ReviewSubject:
     tool, text = review_subject(critic, call)
-    return ReviewSubject(critic, call, place, tool, text)
+    return ReviewSubject(critic, call, activity_id, tool, text)
 
 
 def _denied_result(run: Run, result: GateResult, critic: Critic, found: Assessment) -> GateResult:

@@ -46,26 +46,26 @@ PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent is gone ends as after an abort, and completes its compensations."""
 
 
-async def execute_delegate(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
+async def execute_delegate(run: Run, allowed: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call in one of the run's slots. A delegate never waits for a slot of its parent."""
-    target, task = delegate_arguments(permitted.call.arguments)
+    target, task = delegate_arguments(allowed.call.arguments)
     refusal = delegation.delegation_problem(run.state, target)
     if refusal:
-        return not_run_outcome(permitted.call, refusal)
+        return not_run_outcome(allowed.call, refusal)
     identity = child_id(workflow.info().workflow_id, place.activity_id)
     child = Child(workflow_id=identity, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
-    run.change(delegation.with_waiting_delegate, child)
-    since_s = run.held_up_s()
+    run.change_state(delegation.with_waiting_delegate, child)
+    since_s = run.paused_seconds()
     try:
         await asyncio.sleep(0)  # now all delegates of the reply are recorded, so that they get equal shares
         await run.slots.acquire()
     except asyncio.CancelledError:
-        run.change(delegation.without_delegate, identity)
-        return not_run_outcome(permitted.call)
+        run.change_state(delegation.without_delegate, identity)
+        return not_run_outcome(allowed.call)
     try:
-        confirmed = await confirm_if_paused(run, permitted, place.activity_id, since_s)
+        confirmed = await confirm_if_paused(run, allowed, place.activity_id, since_s)
         if isinstance(confirmed, Outcome):
-            run.change(delegation.without_delegate, identity)
+            run.change_state(delegation.without_delegate, identity)
             return confirmed
         return await _run_uncancelled(_execute_with_ceiling(run, confirmed, place, child))
     finally:
@@ -73,44 +73,46 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: CallIdentity
 
 
 async def _execute_with_ceiling(
-    run: Run, permitted: AllowedCall, place: CallIdentity, child: Child
+    run: Run, allowed: AllowedCall, identity: CallIdentity, child: Child
 ) -> Outcome | FailedCall:
     if run.is_interrupted():
-        run.change(delegation.without_delegate, child.workflow_id)
-        return not_run_outcome(permitted.call)
-    ceiling = _reserve_ceiling(run, permitted, child)
+        run.change_state(delegation.without_delegate, child.workflow_id)
+        return not_run_outcome(allowed.call)
+    ceiling = _reserve_ceiling(run, allowed, child)
     if lacks := exhausted_limits(ceiling):
-        run.change(delegation.without_delegate, child.workflow_id)
-        return not_run_outcome(permitted.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
-    run.change(delegation.reserved, child.workflow_id, ceiling)
+        run.change_state(delegation.without_delegate, child.workflow_id)
+        return not_run_outcome(allowed.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
+    run.change_state(delegation.with_reserved_ceiling, child.workflow_id, ceiling)
     try:
         async with run.starts:
-            handle = await run.event(_start_child(run, permitted, place, child, ceiling))
+            handle = await run.wait_for_event(_start_child(run, allowed, identity, child, ceiling))
     except InvalidInput as error:
-        run.change(delegation.without_delegate, child.workflow_id)
-        return not_run_outcome(permitted.call, str(error))
+        run.change_state(delegation.without_delegate, child.workflow_id)
+        return not_run_outcome(allowed.call, str(error))
     except FailureError as error:
-        run.change(delegation.without_delegate, child.workflow_id)
+        run.change_state(delegation.without_delegate, child.workflow_id)
         return FailedCall(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
     show_details(run)
     await watch_child(run, handle)
-    outcome = await _await_ending(run, permitted, child, handle)
+    outcome = await _await_ending(run, allowed, child, handle)
     show_details(run)
     return outcome
 
 
-def _reserve_ceiling(run: Run, permitted: AllowedCall, child: Child) -> Ceiling:
+def _reserve_ceiling(run: Run, allowed: AllowedCall, child: Child) -> Ceiling:
     ceiling = delegate_ceiling(run.state, child.workflow_id, run.now)
-    tools = delegation.child_tools(run.state, child.agent, permitted.verdict)
+    tools = delegation.child_tools(run.state, child.agent, allowed.verdict)
     return ceiling if tools is None else ceiling.with_tools(tools)
 
 
 async def _start_child(
-    run: Run, permitted: AllowedCall, place: CallIdentity, child: Child, ceiling: Ceiling
+    run: Run, allowed: AllowedCall, identity: CallIdentity, child: Child, ceiling: Ceiling
 ) -> workflow.ChildWorkflowHandle[Any, Any]:
-    _, task = delegate_arguments(permitted.call.arguments)
-    parent, is_awaited = workflow.info().workflow_id, run.awaits_calls
-    given = delegation.child_input(run.state, child, task, ceiling, parent=parent, key=place.key, is_awaited=is_awaited)
+    _, task = delegate_arguments(allowed.call.arguments)
+    parent, is_awaited = workflow.info().workflow_id, run.waits_for_cut_calls
+    given = delegation.child_input(
+        run.state, child, task, ceiling, parent=parent, key=identity.key, is_awaited=is_awaited
+    )
     return await workflow.start_child_workflow(
         AGENT_WORKFLOW,
         given,
@@ -123,24 +125,24 @@ async def _start_child(
 
 
 async def _await_ending(
-    run: Run, permitted: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
+    run: Run, allowed: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
 ) -> Outcome | FailedCall:
     """Count an ended delegate's usage, and return the call's outcome."""
     result, error = None, "its result cannot be read"
     try:
-        result = AgentResult.model_validate(await run.event(handle))
+        result = AgentResult.model_validate(await run.wait_for_event(handle))
     except FailureError as failure:
         error = failure_text(failure.cause or failure)
     except ValidationError:
         pass
-    run.change(delegation.with_delegate_usage, child.workflow_id, result)
-    run.change(AgentState.with_clock_updated, run.now)
+    run.change_state(delegation.with_delegate_usage, child.workflow_id, result)
+    run.change_state(AgentState.with_clock_updated, run.now)
     if result is None:
         return FailedCall(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
-    most = permitted.spec.max_result_bytes
+    most = allowed.spec.max_result_bytes
     if result.termination.reason == "completed":
         answer = delegation.delegate_answer_text(child.agent, result, most)
-        return Outcome(call=permitted.call, status="ok", text="").with_words(before=answer)
+        return Outcome(call=allowed.call, status="ok", text="").with_own_text(before=answer)
     had_effect = bool(result.tool_calls.run or result.tool_calls.delegated)
     return FailedCall(delegation.delegate_shortfall_text(child.agent, result, most), is_unknown=had_effect)
 
@@ -163,10 +165,10 @@ async def watch_child(run: Run, child: ChildHandle) -> None:
     """Wait until the child has ended. Guidance, pauses and the parent's own ending are passed on meanwhile."""
     relay = _InterventionRelay(run, child)
     while not child.done():
-        await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.is_behind)
+        await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.has_unsent)
         if run.is_interrupted():
             return await _end_child(run, child)
-        await relay.pass_on()
+        await relay.send_next()
     return None
 
 
@@ -183,9 +185,9 @@ async def _end_child(run: Run, child: ChildHandle) -> None:
             child.done, timeout=CANCEL_GRACE_S, timeout_summary="for an aborted delegate to end"
         )
     except TimeoutError:
-        run.tick()
-        if run.awaits_calls:
-            await workflow.wait_condition(lambda: child.done() or run.waits_no_more)
+        run.advance_clock()
+        if run.waits_for_cut_calls:
+            await workflow.wait_condition(lambda: child.done() or run.is_waiting_given_up)
         if not child.done():
             child.cancel()
             await workflow.wait_condition(child.done)
@@ -203,11 +205,11 @@ class _InterventionRelay:
         self._is_paused = False
 
     @property
-    def is_behind(self) -> bool:
+    def has_unsent(self) -> bool:
         state = self._run.state
         return state.paused != self._is_paused or len(state.inbox) > self._told
 
-    async def pass_on(self) -> None:
+    async def send_next(self) -> None:
         """Pass on one intervention. They are sent one after the other, since the server does not keep signals in
         order.
         """
@@ -246,6 +248,6 @@ async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
             await parent.signal(DELEGATE_HELD_SIGNAL, args=[own_id, held])
         except FailureError:  # the parent has ended
             return
-        run.change(
+        run.change_state(
             with_parent_notified, held
         )  # afterwards: if continue-as-new cuts this off, the next segment reports it

@@ -69,7 +69,7 @@ class GateResult(NamedTuple):
     """The call's activity id, which a permit is bound to. For an answer: its iteration."""
 
     @property
-    def proposed(self) -> ToolCall:
+    def judged_call(self) -> ToolCall:
         """The call that the verdict is about. Policy may have replaced the model's arguments."""
         arguments = self.verdict.arguments
         return self.call if arguments is None else self.call.with_arguments(arguments)
@@ -109,7 +109,7 @@ class GatedReply(NamedTuple):
         return None if self.reply.calls else self.results[0].verdict
 
     @property
-    def allowed(self) -> tuple[ToolCall, ...]:
+    def allowed_calls(self) -> tuple[ToolCall, ...]:
         """The calls that may be carried out, in call order, with the arguments that policy changed."""
         return tuple(result.permitted.call for result in self.results if result.permitted is not None)
 
@@ -129,7 +129,7 @@ async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
         place = str(run.state.iteration)
         verdicts = await ask_for_verdicts(run, gate_request(run, (answer,), (place,)), run.is_interrupted)
         results = (GateResult(answer, verdicts[0], place=place),)
-    return GatedReply(classified, results, run.held_up_s())
+    return GatedReply(classified, results, run.paused_seconds())
 
 
 async def is_text_allowed(run: Run, text: str) -> bool:
@@ -138,7 +138,9 @@ async def is_text_allowed(run: Run, text: str) -> bool:
     """
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
     request = gate_request(run, (answer,), (ENDING,), "ending").without_schema()
-    deadline = run.beside(run.event(workflow.sleep(ENDING_TIMEOUT_S, summary="to judge what was gathered")))
+    deadline = run.start_background_task(
+        run.wait_for_event(workflow.sleep(ENDING_TIMEOUT_S, summary="to judge what was gathered"))
+    )
     try:
         verdicts = await ask_for_verdicts(run, request, deadline.done)
     except Interrupted:
@@ -150,7 +152,7 @@ async def is_text_allowed(run: Run, text: str) -> bool:
 async def judge_calls(
     run: Run,
     calls: tuple[ToolCall, ...],
-    places: tuple[str, ...],
+    activity_ids: tuple[str, ...],
     purpose: Purpose = "reply",
     is_cut_short: CutShort | None = None,
 ) -> tuple[GateResult, ...]:
@@ -159,7 +161,7 @@ async def judge_calls(
     Args:
         run: The run.
         calls: The calls to judge.
-        places: The activity ids of the calls.
+        activity_ids: The activity ids of the calls.
         purpose: The purpose of the calls.
         is_cut_short: True if judging has to end. None: when the run is interrupted.
 
@@ -167,9 +169,9 @@ async def judge_calls(
         Interrupted: It is cut short before there is a decision.
     """
     verdicts = await ask_for_verdicts(
-        run, gate_request(run, calls, places, purpose), is_cut_short or run.is_interrupted
+        run, gate_request(run, calls, activity_ids, purpose), is_cut_short or run.is_interrupted
     )
-    judged = zip(calls, verdicts, places, strict=True)
+    judged = zip(calls, verdicts, activity_ids, strict=True)
     return tuple(
         _gate_result(run, GateResult(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged
     )
@@ -177,7 +179,7 @@ async def judge_calls(
 
 async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> tuple[GateResult, ...]:
     """Judge allowed calls once more after a person held up the reply, because policy may have changed."""
-    calls, places = tuple(result.proposed for result in results), tuple(result.place for result in results)
+    calls, places = tuple(result.judged_call for result in results), tuple(result.place for result in results)
     verdicts = await ask_for_verdicts(run, gate_request(run, calls, places, purpose), run.is_interrupted)
     return tuple(
         _gate_result(run, result, _with_earlier_arguments(result, verdict), purpose)
@@ -187,7 +189,7 @@ async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpos
 
 async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
     """Judge a call once more that a person approved under the policy set of its latest verdict."""
-    request = gate_request(run, (result.proposed,), (result.place,), purpose)
+    request = gate_request(run, (result.judged_call,), (result.place,), purpose)
     request = request.with_approval(approver, result.verdict.version)
     (verdict,) = await ask_for_verdicts(run, request, run.is_interrupted)
     if verdict.arguments is not None:
@@ -235,11 +237,11 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
     result = GateResult(call, verdict, place=judged.place)
     if spec is None or verdict.decision != "allow":
         return result
-    return result._replace(permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
+    return result._replace(permitted=AllowedCall(result.judged_call, spec, verdict, purpose, approver))
 
 
 def gate_request(
-    run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
+    run: Run, calls: tuple[ToolCall, ...], activity_ids: tuple[str, ...], purpose: Purpose = "reply"
 ) -> GateRequest:
     """Return the request about these calls, or about an answer in the form of a call."""
     is_answer = any(call.name == ANSWER for call in calls)
@@ -249,7 +251,7 @@ def gate_request(
         iteration=0 if purpose == "hydration" else run.state.iteration,
         engine=run.setup.policy,
         calls=() if is_answer else calls,
-        places=places,
+        places=activity_ids,
         answer=calls[0].arguments["answer"] if is_answer else None,
         purpose=purpose,
         depth=run.state.input.lineage.depth,
@@ -267,7 +269,9 @@ def gate_request(
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
     """Return a verdict for each place of the request, in order."""
     try:
-        verdicts = (await run.result_of(asyncio.create_task(_ask_gate(run, request)), is_cut_short)).on(request.places)
+        verdicts = (
+            await run.wait_for_result(asyncio.create_task(_ask_gate(run, request)), is_cut_short)
+        ).for_activity_ids(request.places)
         problem = "the gate did not give one verdict for each proposal"
     except FailureError as error:
         verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"
@@ -284,7 +288,7 @@ def gate_denial(reason: str) -> Verdict:
 async def _ask_gate(run: Run, request: GateRequest) -> Verdicts:
     if run.setup.gate_execution == "activity":
         within_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(request.calls[1:])
-        return await run.event(
+        return await run.wait_for_event(
             workflow.execute_activity(
                 "gate",
                 request,

@@ -46,8 +46,8 @@ async def recall_context(run: Run) -> None:
     request = recall.due_recall(run.state)
     if request is None:
         return
-    found = await run.result_of(asyncio.create_task(_recall(request)), run.is_interrupted)
-    run.change(recall.with_recalled_context, found, recall_id(request.iteration))
+    found = await run.wait_for_result(asyncio.create_task(_recall(request)), run.is_interrupted)
+    run.change_state(recall.with_recalled_context, found, recall_id(request.iteration))
 
 
 async def _recall(request: RecallRequest) -> RecalledContext:
@@ -62,7 +62,7 @@ async def _recall(request: RecallRequest) -> RecalledContext:
         )
     except FailureError as error:
         workflow.logger.warning("nothing could be recalled: %s", failure_text(error))
-        return request.failed(failure_text(error))
+        return request.failed_recall(failure_text(error))
 
 
 async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: float | None = None) -> None:
@@ -77,7 +77,9 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
         return
     was_aborted = run.state.aborted is not None
     within_s = ABORTED_LEARNING_TIMEOUT_S if was_aborted else LEARNING_TIMEOUT_S
-    deadline = run.beside(run.event(workflow.sleep(within_s, summary="to store what was learnt")))
+    deadline = run.start_background_task(
+        run.wait_for_event(workflow.sleep(within_s, summary="to store what was learnt"))
+    )
 
     def is_late() -> bool:
         return deadline.done() or (run.state.aborted is not None and not was_aborted)
@@ -93,5 +95,5 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
         deadline.cancel()
 
 
-async def _store_learnings(run: Run, permitted: AllowedCall, place: CallIdentity, is_late: CutShort) -> None:
-    await run.settle([asyncio.create_task(execute_attempt(run, permitted, place))], is_late)
+async def _store_learnings(run: Run, allowed: AllowedCall, identity: CallIdentity, is_late: CutShort) -> None:
+    await run.settle_tasks([asyncio.create_task(execute_attempt(run, allowed, identity))], is_late)

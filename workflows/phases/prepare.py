@@ -57,10 +57,12 @@ async def adopt_past(run: Run) -> None:
     if wish is None:
         return
     within_s = run.state.input.config.timeout_s
-    past = await run.result_of(asyncio.create_task(run.event(_read_past(wish, within_s))), run.is_interrupted)
+    past = await run.wait_for_result(
+        asyncio.create_task(run.wait_for_event(_read_past(wish, within_s))), run.is_interrupted
+    )
     run.raise_if_interrupted()
     try:
-        run.change(with_past, type(run.state).model_validate(past))
+        run.change_state(with_past, type(run.state).model_validate(past))
     except (ValidationError, InvalidInput, OverflowError) as error:
         raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
 
@@ -92,7 +94,7 @@ async def prepare_setup(run: Run) -> Setup:
             carry.
     """
     run.raise_if_interrupted()
-    setup = await run.result_of(asyncio.create_task(run.event(_prepare(run))), run.is_interrupted)
+    setup = await run.wait_for_result(asyncio.create_task(run.wait_for_event(_prepare(run))), run.is_interrupted)
     run.raise_if_interrupted()
     return _checked_setup(setup, run.state)
 
@@ -122,7 +124,7 @@ async def _prepare(run: Run) -> Setup:
         request = request.with_policy(policy)
     if run_input.output_schema is not None:
         request = request.with_output_schema(run_input.output_schema)
-    request = run.wants(request)
+    request = run.prepare_request(request)
     return await workflow.execute_activity(
         "prepare",
         request,
@@ -147,10 +149,10 @@ async def hydrate(run: Run) -> None:
         enter_phase(run, "hydrating")
         with phase_span("hydrate", 0):
             outcomes = await _execute_lookups(run, calls, config.timeout_s)
-        run.change(hydration.with_lookup_calls, outcomes)
+        run.change_state(hydration.with_lookup_calls, outcomes)
     late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
-    run.change(
+    run.change_state(
         hydration.with_hydration, hydration.resolved_references(looked_up, by_id, late), config.max_context_tokens
     )
     await wait_if_paused(run)
@@ -158,8 +160,8 @@ async def hydrate(run: Run) -> None:
 
 async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged. Empty if the run ends first."""
-    places = tuple(f"{run.lookups_place}.{index}" for index in range(len(calls)))
-    since_s = run.held_up_s()
+    places = tuple(f"{run.lookup_id_prefix}.{index}" for index in range(len(calls)))
+    since_s = run.paused_seconds()
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
         await pause_checkpoint(run)
@@ -167,7 +169,7 @@ async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: flo
     except Interrupted:
         return ()
     permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
-    run.change(with_begun_calls, [allowed.call for allowed in permitted.values()])
+    run.change_state(with_begun_calls, [allowed.call for allowed in permitted.values()])
     tasks = {i: asyncio.create_task(execute_call(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settle_lookups(run, list(tasks.values()), timeout_s)
     return tuple(
@@ -180,6 +182,6 @@ async def _settle_lookups(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_
     """Wait for all of them, for the deadline, or for the end of the run. Results until then are kept."""
     if not tasks:
         return
-    deadline = run.beside(run.event(workflow.sleep(timeout_s, summary="pre-hydration")))
-    await run.settle(tasks, lambda: deadline.done() or run.is_interrupted())
+    deadline = run.start_background_task(run.wait_for_event(workflow.sleep(timeout_s, summary="pre-hydration")))
+    await run.settle_tasks(tasks, lambda: deadline.done() or run.is_interrupted())
     deadline.cancel()

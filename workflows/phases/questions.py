@@ -27,12 +27,17 @@ MAX_ROUNDS = 5
 async def approve_reply(run: Run, gated: GatedReply) -> GatedReply:
     """Return the reply once none of it waits for a person. While it waits, the run may continue as new."""
     is_asked = any(result.verdict.decision == "approval" for result in gated.results)
-    results = await ask_approval(run, gated.results, str(run.state.iteration), may_roll_over=True)
-    return gated._replace(results=results, held_up_s=run.held_up_s(), is_answered=is_asked)
+    results = await ask_approval(run, gated.results, str(run.state.iteration), may_continue_as_new=True)
+    return gated._replace(results=results, held_up_s=run.paused_seconds(), is_answered=is_asked)
 
 
 async def ask_approval(
-    run: Run, results: tuple[GateResult, ...], place: str, purpose: Purpose = "reply", *, may_roll_over: bool = False
+    run: Run,
+    results: tuple[GateResult, ...],
+    activity_id: str,
+    purpose: Purpose = "reply",
+    *,
+    may_continue_as_new: bool = False,
 ) -> tuple[GateResult, ...]:
     """Return the results once no call waits for a person.
 
@@ -49,26 +54,28 @@ async def ask_approval(
         if not held:
             break
         if run.is_interrupted():
-            if may_roll_over:
+            if may_continue_as_new:
                 withdraw_question(run, "approval")
             raise Interrupted
-        may_go = may_roll_over and not round_number
-        items = await _ask_about(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
+        may_go = may_continue_as_new and not round_number
+        items = await _ask_about(
+            run, results, held, f"{activity_id}.{round_number}" if round_number else activity_id, may_go
+        )
         results = await _judge_decided(run, results, items, purpose)
-    if may_roll_over:
+    if may_continue_as_new:
         withdraw_question(run, "approval")
     return results
 
 
 async def _ask_about(
-    run: Run, results: tuple[GateResult, ...], held: list[int], place: str, may_roll_over: bool
+    run: Run, results: tuple[GateResult, ...], held: list[int], activity_id: str, may_continue_as_new: bool
 ) -> dict[int, Item]:
     """Ask a person about the calls at these indexes, all in one question."""
     items = [
         approvals.approval_item(
             run.state,
-            f"{place}.{index}",
-            results[index].proposed,
+            f"{activity_id}.{index}",
+            results[index].judged_call,
             results[index].verdict,
             run.now,
             occasion=occasion_id(),
@@ -76,10 +83,10 @@ async def _ask_about(
         )
         for index in held
     ]
-    question = approvals.approval_question(items, f"approval-{place}", run.now)
-    if may_roll_over:
+    question = approvals.approval_question(items, f"approval-{activity_id}", run.now)
+    if may_continue_as_new:
         withdraw_question(run, "approval", question.question_id)
-    asked = await ask_people(run, question, may_roll_over=may_roll_over)
+    asked = await ask_people(run, question, may_continue_as_new=may_continue_as_new)
     return dict(zip(held, asked.items, strict=True))
 
 
@@ -127,14 +134,17 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
 
 async def ask_for_calls(run: Run, gated: GatedReply) -> GatedReply:
     """Ask for a larger budget if there are more tool calls than it allows. Otherwise the excess calls are not run."""
-    calls = gated.allowed
+    calls = gated.allowed_calls
     limit: Stop = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
     if dispatch.exceeds_call_budget(run.state, calls) and limits.can_ask_for_budget(run.state, limit):
         declined = await ask_for_budget(
-            run, limit, lambda: not dispatch.exceeds_call_budget(run.state, calls), may_roll_over=not gated.is_answered
+            run,
+            limit,
+            lambda: not dispatch.exceeds_call_budget(run.state, calls),
+            may_continue_as_new=not gated.is_answered,
         )
         if declined is not None and declined[0] == "aborted":
-            run.change(with_abort, declined[1])
+            run.change_state(with_abort, declined[1])
     withdraw_question(run, "budget")
-    run.change(dispatch.with_over_budget, dispatch.exceeds_call_budget(run.state, calls))
+    run.change_state(dispatch.with_over_budget, dispatch.exceeds_call_budget(run.state, calls))
     return gated

@@ -66,9 +66,9 @@ async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError
     Raises:
         Interrupted: The run was interrupted first.
     """
-    task = asyncio.create_task(run.event(_call_model(call)))
+    task = asyncio.create_task(run.wait_for_event(_call_model(call)))
     try:
-        return await run.result_of(task, run.is_interrupted)
+        return await run.wait_for_result(task, run.is_interrupted)
     except asyncio.CancelledError:  # in a review, when the tool calls of the same reply are cut short
         task.cancel()
         raise
@@ -107,7 +107,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
         reply = await _request_summary(run, plan) if can_afford_summary(run.state, plan.summary_tokens) else None
-        run.change(with_summary, plan.drop, plan.summary_tokens, reply)
+        run.change_state(with_summary, plan.drop, plan.summary_tokens, reply)
         if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
             raise Interrupted
     conversation = run.state.conversation
@@ -185,7 +185,7 @@ async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> Propo
     Raises:
         Interrupted: The run is to end first.
     """
-    run.change(with_frame_size)
+    run.change_state(with_frame_size)
     first = await compact_context(run, message_budget(run.state))
     answer = await _ask_model(run, turn, *first)
     if isinstance(answer, NoReply) and answer.is_refused_content:
@@ -215,10 +215,10 @@ async def _ask_without_refused(
         asked.add(context.head)
         answer = await _ask_model(run, turn, context, seen)
         if isinstance(answer, ProposedReply) or not answer.is_refused_content:
-            run.change(with_refusal_noted, before, seen, why.detail)
+            run.change_state(with_refusal_noted, before, seen, why.detail)
             return answer
-    run.change(with_new_replaced)
-    run.change(with_refusal_noted, before, run.state.conversation, why.detail)
+    run.change_state(with_new_replaced)
+    run.change_state(with_refusal_noted, before, run.state.conversation, why.detail)
     return why
 
 
@@ -236,8 +236,8 @@ async def _ask_model(run: Run, turn: ModelPrompt, context: ContextRef, seen: Con
     if not isinstance(reply, Reply):
         detail, is_refused = failure_text(reply), is_refused_content(reply)
         return NoReply(detail, is_out_of_time(reply), is_context_overflow(reply), is_refused)
-    run.change(with_calibration, seen, 0 if reply.usage.estimated else reply.usage.input_tokens)
-    run.change(without_refused_calls)
+    run.change_state(with_calibration, seen, 0 if reply.usage.estimated else reply.usage.input_tokens)
+    run.change_state(without_refused_calls)
     return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 

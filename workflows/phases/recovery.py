@@ -42,11 +42,11 @@ from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
-async def execute_call_once(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
+async def execute_call_once(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call once. If the agent has no delegates, a tool named `delegate` is an ordinary tool."""
-    if loop_tool(permitted.call.name).is_run and run.setup.delegates:
-        return await execute_delegate(run, permitted, place)
-    return await execute_attempt(run, permitted, place)
+    if loop_tool(allowed.call.name).is_run and run.setup.delegates:
+        return await execute_delegate(run, allowed, identity)
+    return await execute_attempt(run, allowed, identity)
 
 
 class RecoveryCase(NamedTuple):
@@ -72,7 +72,7 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
         if isinstance(begun, Outcome):
             _record_alternative(run, case, Alternative(identity.activity_id, begun), is_begun=False)
             continue
-        run.change(with_extra_call)
+        run.change_state(with_extra_call)
         key = idempotency_key(run.state.origin, identity.activity_id, begun.call)
         attempt = await execute_call_once(run, begun, CallIdentity(identity.activity_id, key))
         outcome = attempt if isinstance(attempt, Outcome) else attempt.outcome(begun.call)
@@ -84,37 +84,37 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
 
 
 async def _gate_fallback(
-    run: Run, call: ToolCall, place: CallIdentity, is_cut_short: CutShort
+    run: Run, call: ToolCall, identity: CallIdentity, is_cut_short: CutShort
 ) -> AllowedCall | Outcome:
     """Return the call if it may be made, or why not. Gate, review stages and `max_tool_calls` apply to it too."""
     if not can_begin_another_call(run.state):
         return over_budget_outcome(run.state, call)
     try:
-        (result,) = await gate.judge_calls(run, (call,), (place.activity_id,), "fallback", is_cut_short)
+        (result,) = await gate.judge_calls(run, (call,), (identity.activity_id,), "fallback", is_cut_short)
         permitted = result.permitted
         if is_cut_short():
             return not_run_outcome(call)
         if permitted is None:
             return refused_outcome(call, result.verdict)
-        if why := await _find_objection(run, permitted, place):
+        if why := await _find_objection(run, permitted, identity):
             return not_run_outcome(call, why)
     except Interrupted:
         return not_run_outcome(call)
     return permitted if can_begin_another_call(run.state) else over_budget_outcome(run.state, call)
 
 
-async def _find_objection(run: Run, permitted: AllowedCall, place: CallIdentity) -> str:
+async def _find_objection(run: Run, allowed: AllowedCall, identity: CallIdentity) -> str:
     """Return why the call may not be an alternative, or "". Before the first step there are no stages: it may only
     read.
     """
-    if place.is_before_reasoning:
-        return "" if permitted.spec.effect == "read_only" else "it is no lookup"
-    return "it was turned down" if await review_stages.stage_objection(run, permitted, place.activity_id) else ""
+    if identity.is_before_reasoning:
+        return "" if allowed.spec.effect == "read_only" else "it is no lookup"
+    return "it was turned down" if await review_stages.stage_objection(run, allowed, identity.activity_id) else ""
 
 
 def _record_alternative(run: Run, case: RecoveryCase, alternative: Alternative, *, is_begun: bool) -> None:
     case.made.append(alternative)
-    run.change(with_alternative, alternative, is_begun=is_begun)
+    run.change_state(with_alternative, alternative, is_begun=is_begun)
 
 
 def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | FailedCall) -> Outcome | None:
@@ -124,22 +124,22 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
         if not attempt.is_unknown:
             return None
         text = f"{error}; {name} was called instead: {attempt.error}"
-        return failed_outcome(call, text, is_unknown=True, took_effect=attempt.took_effect).with_by(name)
+        return failed_outcome(call, text, is_unknown=True, took_effect=attempt.took_effect).with_substitute(name)
     if attempt.status == "ok":
         answer = Outcome(call=call, status="ok", text=f"{error}\n{attempt.text}", by=name)
-        return answer.with_words(before=fallback_text(name))
+        return answer.with_own_text(before=fallback_text(name))
     return attempt.with_call(call) if attempt.status == "cancelled" else None
 
 
-async def recover_call(run: Run, permitted: AllowedCall, place: CallIdentity, failure: FailedCall) -> Outcome:
+async def recover_call(run: Run, allowed: AllowedCall, identity: CallIdentity, failure: FailedCall) -> Outcome:
     """Return the outcome of a call that failed."""
-    settings = recovery.tool_recovery(permitted.spec, run.config)
+    settings = recovery.tool_recovery(allowed.spec, run.config)
     strategy = _STRATEGIES.get(settings.strategy)
-    if place.is_before_reasoning and settings.strategy in _PERSON_STRATEGIES:
+    if identity.is_before_reasoning and settings.strategy in _PERSON_STRATEGIES:
         strategy = None
     if strategy is None:
-        return failure.outcome(permitted.call)
-    case = RecoveryCase(permitted, place, failure, settings, [])
+        return failure.outcome(allowed.call)
+    case = RecoveryCase(allowed, identity, failure, settings, [])
     try:
         outcome = await strategy(run, case)
     except asyncio.CancelledError:
@@ -147,12 +147,12 @@ async def recover_call(run: Run, permitted: AllowedCall, place: CallIdentity, fa
             _note_recovery(run, case, "cancelled")
         raise
     _note_recovery(run, case, outcome.status if outcome else "failed")
-    return outcome or failure.outcome(permitted.call)
+    return outcome or failure.outcome(allowed.call)
 
 
 def _note_recovery(run: Run, case: RecoveryCase, outcome: str) -> None:
-    error = f"{case.failure.error}{case.failure.unclear}"
-    run.change(
+    error = f"{case.failure.error}{case.failure.unknown_effect_text}"
+    run.change_state(
         recovery.with_recovery_note, case.permitted.call, case.settings.strategy, error, outcome, calls=case.made
     )
 
@@ -163,19 +163,19 @@ async def _use_cached_result(run: Run, case: RecoveryCase) -> Outcome | None:
         return None
     text, age_s = found
     outcome = Outcome(call=case.permitted.call, status="ok", text=f"{case.failure.error}\n{text}")
-    return outcome.with_words(before=cached_result_text(age_s))
+    return outcome.with_own_text(before=cached_result_text(age_s))
 
 
 async def _leave_to_model(run: Run, case: RecoveryCase) -> Outcome | None:
     if not case.failure.was_run:
         return None
-    run.change(recovery.with_model_retry_failure, case.permitted.spec.name)
+    run.change_state(recovery.with_model_retry_failure, case.permitted.spec.name)
     left = recovery.tries_left(run.state, case.permitted.spec) or 0
     outcome = case.failure.outcome(case.permitted.call)
     if left and case.failure.is_unknown:
         return outcome  # it must not be repeated, so there is nothing to correct
     hint = given_up_text(case.permitted.spec.name) if left == 0 else tries_left_text(left)
-    return outcome.with_words(after=f"\n{hint}")
+    return outcome.with_own_text(after=f"\n{hint}")
 
 
 async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
@@ -185,21 +185,23 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
     try:
         while True:
             question_id = f"call-{case.place.activity_id}-{retries}"
-            failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.unclear)
+            failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.unknown_effect_text)
             asked = await ask_people(run, escalation_question(run.state, failed_call, case.settings))
             decision = cast("Resolution", asked.resolution)  # a question that is never moot is returned decided
             if decision.choice == "skip":
                 return failure.outcome(call)
             if decision.choice == "result":
-                return Outcome(call=call, status="ok", text="").with_words(before=person_result_text(decision.result))
+                return Outcome(call=call, status="ok", text="").with_own_text(
+                    before=person_result_text(decision.result)
+                )
             if decision.choice == "abort":
-                run.change(recovery.with_end_by_escalation, call, decision)
+                run.change_state(recovery.with_end_by_escalation, call, decision)
                 return failure.outcome(call)
             again = await gate.confirm_call(
                 run, GateResult(call, permitted.verdict, permitted, place=case.place.activity_id)
             )
             if again.permitted is None:  # policy has changed while the person decided
-                return failure.outcome(call).with_words(after=f"\n{retry_denied_text(again.verdict.reason)}")
+                return failure.outcome(call).with_own_text(after=f"\n{retry_denied_text(again.verdict.reason)}")
             permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
             attempt = await execute_call_once(
@@ -207,7 +209,7 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
             )
             if isinstance(attempt, Outcome):
                 return attempt.without_result()
-            failure = attempt.after(failure)
+            failure = attempt.after_earlier_failure(failure)
     except Interrupted:
         return failure.outcome(call)
 
@@ -217,15 +219,15 @@ async def _dead_letter(run: Run, case: RecoveryCase) -> Outcome | None:
         letter_id=case.place.activity_id,
         call=case.permitted.call,
         key=case.place.key,
-        error=f"{case.failure.error[: recovery.MAX_ERROR_CHARS]}{case.failure.unclear}",
+        error=f"{case.failure.error[: recovery.MAX_ERROR_CHARS]}{case.failure.unknown_effect_text}",
         at=run.now,
     )
-    run.change(recovery.with_dead_letter, letter)
+    run.change_state(recovery.with_dead_letter, letter)
     if letter not in run.state.dead_letters:
         return None
     show_dead_letters(run)
     outcome = case.failure.outcome(case.permitted.call)
-    return outcome.with_words(after=f"\n{dead_letter_text(letter)}")
+    return outcome.with_own_text(after=f"\n{dead_letter_text(letter)}")
 
 
 _Strategy = Callable[[Run, RecoveryCase], Awaitable[Outcome | None]]
@@ -247,5 +249,5 @@ async def resolve_stuck_steps(run: Run) -> None:
     """Wait until a person has decided about every stopped step. A run that ends closes all its questions."""
     for question in [each for each in run.state.questions if each.kind == "escalation"]:
         with suppress(Interrupted):
-            asked = await ask_people(run, question, may_roll_over=True)
-            run.change(repeated_calls.with_resolved_repeated_call, asked)
+            asked = await ask_people(run, question, may_continue_as_new=True)
+            run.change_state(repeated_calls.with_resolved_repeated_call, asked)

@@ -42,7 +42,7 @@ async def confirm_if_paused(run: Run, results: tuple[GateResult, ...], since_s: 
     Raises:
         Interrupted: The run ends first.
     """
-    if not run.was_held_up(since_s):
+    if not run.was_paused_since(since_s):
         return results
     found = list(results)
     for index, result in enumerate(found):
@@ -59,7 +59,7 @@ async def confirm_calls(run: Run, gated: GatedReply) -> GatedReply:
 
 def conclude_reply(run: Run, gated: GatedReply) -> None:
     """Add a reply without calls, or one to repair, as the stages have concluded."""
-    run.change(gated.conclusion or answer_conclusion(observe.with_answer, gated.reply))
+    run.change_state(gated.conclusion or answer_conclusion(observe.with_answer, gated.reply))
 
 
 StagePass = Callable[[Run, GatedReply], Awaitable[GatedReply]]
@@ -84,14 +84,14 @@ STAGE_OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable
 """Stages for a call that is not one of the reply's: an alternative, or one that is sent again."""
 
 
-async def stage_objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | None:
+async def stage_objection(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome | None:
     """Return the outcome if a stage rejects a call that is not one of the reply's, else None.
 
     Raises:
         Interrupted: The run ends first.
     """
     for stage in CALL_STAGES:
-        if stage.name in STAGE_OBJECTIONS and (found := await STAGE_OBJECTIONS[stage.name](run, permitted, place)):
+        if stage.name in STAGE_OBJECTIONS and (found := await STAGE_OBJECTIONS[stage.name](run, allowed, activity_id)):
             return found
     return None
 

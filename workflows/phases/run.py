@@ -87,17 +87,17 @@ class Run(ControlledRun[AgentState]):
         """The settings that apply now."""
         return self.state.config
 
-    def wants(self, request: PrepareRequest) -> PrepareRequest:
+    def prepare_request(self, request: PrepareRequest) -> PrepareRequest:
         """Return the request for a setup, extended by what the kind of run needs."""
         return request
 
-    def prepare(self, setup: Setup) -> None:
+    def apply_setup(self, setup: Setup) -> None:
         """Set the setup. The slots follow its config."""
         self.state = self.state.with_task(setup=setup)
         self.slots = asyncio.Semaphore(setup.config.max_concurrent_tools)
 
     @property
-    def awaits_calls(self) -> bool:
+    def waits_for_cut_calls(self) -> bool:
         """True if cut-short calls are waited for until they have ended. Only turns of sessions do, and their delegates.
 
         A fork of a delegate has no parent.
@@ -105,73 +105,75 @@ class Run(ControlledRun[AgentState]):
         return self.state.input.lineage.is_awaited and self.state.forked_from is None
 
     @property
-    def waits_no_more(self) -> bool:
+    def is_waiting_given_up(self) -> bool:
         """True if that wait is over: the parent cancels this run after an abort."""
         return self.is_cancelled
 
-    async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
+    async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
         """Settle the tasks. If calls are awaited, also wait for tasks that ignore the cut, because they could act
         later.
         """
-        await super().settle(tasks, is_cut_short)
-        if self.awaits_calls and self.is_interrupted() and not all(task.done() for task in tasks):
-            await workflow.wait_condition(lambda: self.waits_no_more or all(task.done() for task in tasks))
+        await super().settle_tasks(tasks, is_cut_short)
+        if self.waits_for_cut_calls and self.is_interrupted() and not all(task.done() for task in tasks):
+            await workflow.wait_condition(lambda: self.is_waiting_given_up or all(task.done() for task in tasks))
 
     def stop_reason(self) -> Stop | None:
         """Return why the run has to end now, or None."""
         state = self.state
-        return state.stop if state.stop is not None and state.aborted is None else self.limit_reached()
+        return state.stop if state.stop is not None and state.aborted is None else self.limit_stop()
 
-    def limit_reached(self) -> Stop | None:
+    def limit_stop(self) -> Stop | None:
         """Return the limit that is reached, or an abort, or None."""
         return limits.stop_reason(self.state, self.state.config, self.now)
 
     @property
-    def lookups_place(self) -> str:
+    def lookup_id_prefix(self) -> str:
         """Prefix of the places of lookups, which come before the first iteration."""
         return "0"
 
-    def outputs(self) -> tuple[StepOutput, ...]:
+    def evidence_outputs(self) -> tuple[StepOutput, ...]:
         """Return the outputs that are stored as evidence with the learnings."""
         return ()
 
     def details(self) -> str:
         """Return the run's phase, usage and latest calls."""
-        return agent_run_details(self.state, self.waits())
+        return agent_run_details(self.state, self.waiting_lines())
 
-    def spent(self) -> UsageTotals:
+    def usage_totals(self) -> UsageTotals:
         """Return the usage so far."""
         return self.state.usage
 
-    def progress(self) -> list[SearchAttributeUpdate[Any]]:
+    def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
         """Return the progress and the cost."""
-        cost = self.spent().cost_usd
-        return [*super().progress(), *([] if cost is None else [COST_USD.value_set(cost)])]
+        cost = self.usage_totals().cost_usd
+        return [*super().progress_attributes(), *([] if cost is None else [COST_USD.value_set(cost)])]
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
         """Return the commands that decide a question of the run, or raise its budget."""
         return limits.budget_commands(run_id, wait)
 
-    def watch_notes(self, notes: tuple[Note, ...]) -> None:
+    def observe_notes(self, notes: tuple[Note, ...]) -> None:
         """Count circuits and recoveries."""
         count_notes(notes)
 
-    def can_be_carried(self, so_far: HistoryLength) -> bool:
+    def can_continue_as_new(self, so_far: HistoryLength) -> bool:
         """Return True if the state fits into a payload, and no answer should be finished first."""
-        return super().can_be_carried(so_far) and continue_as_new.can_continue_as_new(self.state)
+        return super().can_continue_as_new(so_far) and continue_as_new.can_continue_as_new(self.state)
 
     def end_if_outgrown(self) -> None:
         """End a run with a long history whose state is too large to continue as new."""
-        if super().can_be_carried(self.length):
-            self.change(continue_as_new.with_end_if_outgrown)
+        if super().can_continue_as_new(self.length):
+            self.change_state(continue_as_new.with_end_if_outgrown)
 
 
-async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_roll_over: bool) -> Stop | None:
+async def ask_for_budget(
+    run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_continue_as_new: bool
+) -> Stop | None:
     """Wait until the limit is raised. Return the ending if a person declines."""
-    question = limits.question(run.state, stop, run.now)
-    run.change(limits.with_budget_question, question)
+    question = limits.budget_question(run.state, stop, run.now)
+    run.change_state(limits.with_budget_question, question)
     with suppress(Interrupted):  # the loop notices by itself that the run is to end
-        asked = await ask_people(run, question, is_moot=is_raised, may_roll_over=may_roll_over)
+        asked = await ask_people(run, question, is_moot=is_raised, may_continue_as_new=may_continue_as_new)
         declined = asked.resolution
         if declined is not None:
             return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
@@ -181,7 +183,9 @@ async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *,
 async def next_stop(run: Run) -> Stop | None:
     """Return why the run ends now, including an accepted answer, or None. Before a limit, a person may be asked."""
     while (stop := run.stop_reason()) is not None and limits.can_ask_for_budget(run.state, stop):
-        declined = await ask_for_budget(run, stop, lambda limit=stop: run.stop_reason() != limit, may_roll_over=True)
+        declined = await ask_for_budget(
+            run, stop, lambda limit=stop: run.stop_reason() != limit, may_continue_as_new=True
+        )
         if declined is not None:
             return declined
     withdraw_question(run, "budget")
@@ -199,7 +203,7 @@ def show_start(run: Run) -> None:
         run,
         AGENT.value_set(run.setup.agent),
         *([TENANT.value_set(tenant)] if tenant else []),
-        *run.progress(),
+        *run.progress_attributes(),
     )
 
 

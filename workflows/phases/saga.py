@@ -63,18 +63,18 @@ class _RunningSaga(NamedTuple):
         return _SagaPart(place, saga.part_call(self.call, place, action), "compensation", "compensation")
 
 
-async def execute_saga(run: Run, permitted: AllowedCall, place: str, carry: PartExecutor) -> Outcome:
+async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str, carry: PartExecutor) -> Outcome:
     """Return the single outcome of a saga. It handles interruptions itself, and must not be cancelled.
 
     Its own recovery is compensation. Its tools' recoveries apply to its calls.
     """
     try:
-        one = _RunningSaga(run, permitted.call, place, saga.saga_steps(permitted.call), carry)
+        one = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call), carry)
     except ValueError as error:
-        outcome, acted = not_run_outcome(permitted.call, str(error)), ()
+        outcome, acted = not_run_outcome(allowed.call, str(error)), ()
     else:
-        outcome, acted = await _play_saga(one, permitted.spec.max_result_bytes)
-    run.change(saga.with_saga_end, place, outcome, acted)
+        outcome, acted = await _play_saga(one, allowed.spec.max_result_bytes)
+    run.change_state(saga.with_saga_end, activity_id, outcome, acted)
     return outcome
 
 
@@ -131,13 +131,13 @@ async def _execute_steps(one: _RunningSaga) -> tuple[Outcome, ...]:
 async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
     """Return the outcomes of the compensations, by step. If one fails, the others are carried out all the same."""
     undone: dict[int, Outcome] = {}
-    grace = one.run.beside(_wait_for_undo_grace(one.run))
+    grace = one.run.start_background_task(_wait_for_undo_grace(one.run))
     for index in saga.steps_to_compensate(one.steps, outcomes):
         part = one.compensation(index)
         if part is not None:
             undone[index] = await _execute_part(one, part, grace.done)
             cause = saga_stop_text(SagaCourse(one.steps, outcomes))
-            one.run.change(with_recovery_note, part.call, "compensate", cause, undone[index].status)
+            one.run.change_state(with_recovery_note, part.call, "compensate", cause, undone[index].status)
     grace.cancel()
     return undone
 
@@ -151,7 +151,7 @@ async def _wait_for_undo_grace(run: Run) -> None:
                 lambda: not run.is_interrupted(), timeout=UNDO_GRACE_S, timeout_summary="to take back a saga"
             )
         except TimeoutError:
-            run.tick()
+            run.advance_clock()
             return
 
 
@@ -173,24 +173,22 @@ async def _execute_part(one: _RunningSaga, part: _SagaPart, is_cut_short: CutSho
     return with_argument_change(await _execute_allowed(one, result.permitted, part, is_cut_short), result.verdict)
 
 
-async def _execute_allowed(
-    one: _RunningSaga, permitted: AllowedCall, part: _SagaPart, is_cut_short: CutShort
-) -> Outcome:
-    spec = saga.saga_part_spec(permitted.spec, one.run.config, part.kind)
-    one.run.change(saga.with_saga_call, part.kind)
-    permitted = permitted._replace(spec=spec)
-    task = asyncio.ensure_future(one.carry(one.run, permitted, part.place, is_cut_short))
-    await one.run.settle([task], is_cut_short)
-    if is_acting_step(permitted) and not task.done():
-        return await _wait_for_cut_step(one.run, task, permitted)
-    return task_outcome(task, permitted)
+async def _execute_allowed(one: _RunningSaga, allowed: AllowedCall, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
+    spec = saga.saga_part_spec(allowed.spec, one.run.config, part.kind)
+    one.run.change_state(saga.with_saga_call, part.kind)
+    allowed = allowed._replace(spec=spec)
+    task = asyncio.ensure_future(one.carry(one.run, allowed, part.place, is_cut_short))
+    await one.run.settle_tasks([task], is_cut_short)
+    if is_acting_step(allowed) and not task.done():
+        return await _wait_for_cut_step(one.run, task, allowed)
+    return task_outcome(task, allowed)
 
 
-async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
+async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], allowed: AllowedCall) -> Outcome:
     """Return the outcome of a step that ignores its cut, because running work cannot be undone yet."""
     try:
         await workflow.wait_condition(task.done, timeout=UNDO_GRACE_S, timeout_summary="for a step of a saga to end")
     except TimeoutError:
-        run.tick()
-        return task_outcome(task, permitted).with_going_on(True)
-    return task_outcome(task, permitted)
+        run.advance_clock()
+        return task_outcome(task, allowed).with_going_on(True)
+    return task_outcome(task, allowed)

@@ -158,7 +158,7 @@ class ContextRef(Record):
         """Return the reference without the recalled block of the previous call."""
         return replace_fields(self, {"forget": True})
 
-    def applied(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
+    def apply_to(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
         """Return the conversation that this reference describes.
 
         Args:

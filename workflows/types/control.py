@@ -49,12 +49,12 @@ class Clock(Record):
     stopped_at: datetime | None = None
     stopped_s: float = 0.0
 
-    def elapsed_s(self, now: datetime) -> float:
+    def elapsed_seconds(self, now: datetime) -> float:
         """Return the seconds that count."""
         end = self.stopped_at or now
         return max((end - self.started_at).total_seconds() - self.stopped_s, 0.0)
 
-    def stood_still_s(self, now: datetime) -> float:
+    def paused_seconds(self, now: datetime) -> float:
         """Return the seconds until now that do not count."""
         return self.stopped_s + (0.0 if self.stopped_at is None else (now - self.stopped_at).total_seconds())
 
@@ -66,7 +66,7 @@ class Clock(Record):
 
     def with_resumed_at(self, now: datetime) -> Self:
         """Return the clock running again. The time that it was stopped does not count."""
-        return replace_fields(self, {"stopped_at": None, "stopped_s": self.stood_still_s(now)})
+        return replace_fields(self, {"stopped_at": None, "stopped_s": self.paused_seconds(now)})
 
     def with_left_out(self, seconds: float) -> Self:
         """Return the clock with these seconds not counted."""
@@ -205,26 +205,26 @@ class Control(Record):
         raise NotImplementedError
 
     @property
-    def is_end_told(self) -> bool:
+    def is_end_notified(self) -> bool:
         """True if people are notified of the end."""
         return "ended" in self.terms.notify
 
     @property
-    def is_held_elsewhere(self) -> bool:
+    def is_paused_elsewhere(self) -> bool:
         """True if a person holds up a run that this one waits for."""
         return False
 
     @property
-    def under_way_elsewhere(self) -> str:
+    def work_elsewhere_text(self) -> str:
         """Work that no later segment could take over, or "". The run cannot continue as new while there is any."""
         return ""
 
     @property
-    def why_it_stayed(self) -> str:
+    def not_continued_reason(self) -> str:
         """The reason why a waiting run could not continue as new."""
         return "it waited for people"
 
-    def other_way(self, kind: QuestionKind) -> str:
+    def unavailable_choice_text(self, kind: QuestionKind) -> str:
         """Return a hint about a choice that questions of this kind do not have, or ""."""
         return "held calls are decided one by one, by the updates approve and deny" if kind == "approval" else ""
 
@@ -238,7 +238,7 @@ class Control(Record):
 
     def with_clock_updated(self, now: datetime) -> Self:
         """Return the state with its clock stopped or running, depending on its pause and its questions."""
-        is_held = self.paused or bool(self.open_questions) or self.is_held_elsewhere
+        is_held = self.paused or bool(self.open_questions) or self.is_paused_elsewhere
         clock = self.clock
         if is_held == (clock.stopped_at is not None):
             return self

@@ -208,7 +208,7 @@ class Reply(HasParts, Record):
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
         return replace_differing_fields(self, changes)
 
-    def by(self, author: str) -> Self:
+    def with_author(self, author: str) -> Self:
         """Return the reply with this model's name on each block that others cannot read."""
         return replace_differing_fields(self, {"parts": of_parts.with_author(self.parts, author)})
 

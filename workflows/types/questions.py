@@ -90,7 +90,7 @@ class Item(Record):
         return replace_fields(self, {"call": call, "version": version, "reason": reason, "approvers": approvers})
 
     @property
-    def asker(self) -> dict[str, str]:
+    def asker_data(self) -> dict[str, str]:
         """Who asks, as people see it, if it is not the policy."""
         return {"critic": self.critic} if self.critic else {}
 

@@ -49,14 +49,14 @@ class RecallRequest(Record):
     """Digest of the block that is already in the conversation."""
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def search_terms(self) -> tuple[str, ...]:
         """Paths, then words, each once."""
         return tuple(dict.fromkeys((*self.paths, *self.terms)))
 
-    def failed(self, error: str) -> "RecalledContext":
+    def failed_recall(self, error: str) -> "RecalledContext":
         """Return the result for a recall that failed."""
-        failed = RecalledContext(terms=self.wanted, error=error)
-        return failed.as_same() if self.content else failed
+        failed = RecalledContext(terms=self.search_terms, error=error)
+        return failed.with_block_kept() if self.content else failed
 
 
 class RecalledRef(Record):
@@ -88,7 +88,7 @@ class RecalledContext(Record):
     def with_terms(self, terms: tuple[str, ...]) -> Self:
         return replace_fields(self, {"terms": terms})
 
-    def as_same(self) -> Self:
+    def with_block_kept(self) -> Self:
         """Return it with the existing block kept."""
         return replace_fields(self, {"same": True})
 

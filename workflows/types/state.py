@@ -249,29 +249,29 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return ControlTerms(notify, setup.search_attributes, *lengths)
 
     @property
-    def is_held_elsewhere(self) -> bool:
+    def is_paused_elsewhere(self) -> bool:
         """True if a person holds up one of its delegates."""
         return any(child.held for child in self.children)
 
     @property
-    def under_way_elsewhere(self) -> str:
+    def work_elsewhere_text(self) -> str:
         """A note on running delegates, or "". They undo interrupted work, and the next segment would not learn of their
         end.
         """
         return "its delegates were at work" if self.children else ""
 
     @property
-    def why_it_stayed(self) -> str:
+    def not_continued_reason(self) -> str:
         """The reason why a waiting run could not continue as new."""
-        return self.under_way_elsewhere or "it waited in the middle of its calls"
+        return self.work_elsewhere_text or "it waited in the middle of its calls"
 
-    def other_way(self, kind: QuestionKind) -> str:
+    def unavailable_choice_text(self, kind: QuestionKind) -> str:
         """Return a hint about other choices, for questions about a budget too."""
         raised = "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
-        return raised if kind == "budget" else super().other_way(kind)
+        return raised if kind == "budget" else super().unavailable_choice_text(kind)
 
     @property
-    def room_for_tasks(self) -> int:
+    def task_bytes(self) -> int:
         """Bytes of JSON for tasks that a run gets later, and carries."""
         return 0
 

@@ -210,7 +210,7 @@ class LinearPattern:
         self._regex = compiled_pattern(pattern, never_capture=True, max_mem=_MAX_MEMORY)
         self._size: int = self._regex.programsize
 
-    def found(self, text: str, fuel: MatchFuel) -> Iterator[str]:
+    def find_matches(self, text: str, fuel: MatchFuel) -> Iterator[str]:
         """Yield the matches in order, as long as the fuel lasts."""
         for line in text.splitlines():
             at = 0

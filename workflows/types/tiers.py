@@ -88,7 +88,7 @@ class GoalTiers(CheckedInput):
     """Writes the final answer."""
 
     @property
-    def by_turn(self) -> dict[GoalPromptName, TierName]:
+    def by_goal_prompt(self) -> dict[GoalPromptName, TierName]:
         """The tiers of the prompts that have one."""
         given = {turn: getattr(self, turn.removeprefix("goal_")) for turn in get_args(GoalPromptName)}
         return {turn: tier for turn, tier in given.items() if tier is not None}

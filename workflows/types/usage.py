@@ -152,7 +152,7 @@ class ModelPrice(CheckedInput):
     cached_input: float | None = Field(default=None, ge=0, le=1_000_000)
     """USD for a million tokens of input in the provider's cache. Null: the price of other input."""
 
-    def cost_usd(self, usage: Usage) -> float:
+    def call_cost_usd(self, usage: Usage) -> float:
         """Return the cost of one call."""
         cached = min(usage.cached_input_tokens, usage.input_tokens)
         cached_price = self.input if self.cached_input is None else self.cached_input

@@ -124,9 +124,9 @@ def delegate_tool_names(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -
 
 def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
     """Return why one of a run's models cannot do its work, or "". `check_model` raises ValueError."""
-    if chosen.misfit:
-        return chosen.misfit
-    for key, model in chosen.named():
+    if chosen.unfit_model_problem:
+        return chosen.unfit_model_problem
+    for key, model in chosen.keyed_models():
         try:
             check_model(model)
         except ValueError as error:
@@ -138,7 +138,7 @@ def cost_refusal(chosen: ChosenModels, config: LoopConfig, is_priced: Callable[[
     """Return why `max_cost_usd` cannot be enforced for the models of a run, or "". The reason is an unknown price."""
     if config.max_cost_usd is None:
         return ""
-    unknown = [name for name in chosen.all if not is_priced(name)]
+    unknown = [name for name in chosen.all_models if not is_priced(name)]
     if not unknown:
         return ""
     return (

@@ -187,12 +187,12 @@ class ConfiguredAgents:
             raise InvalidInput(
                 f"agent: there is no agent {request.agent!r}; {known_names_hint(request.agent, self.known)}"
             )
-        pipeline = self._pipelines.named(request)
+        pipeline = self._pipelines.requested_pipeline(request)
         agents = (
             self.known if pipeline is None else {**self.known, request.agent: agent.with_delegates(*pipeline.agents)}
         )
         is_bound = request.ceiling.tier == LOCAL_TIER
-        chosen = self._models.chosen(agent, request.model, is_goal=is_goal, is_bound=is_bound)
+        chosen = self._models.chosen_models(agent, request.model, is_goal=is_goal, is_bound=is_bound)
         if problem := model_refusal(chosen, self._check_model):
             raise InvalidInput(problem)
         for model in chosen.models:

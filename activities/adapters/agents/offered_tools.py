@@ -138,7 +138,7 @@ def offered_tools(
             )
     found = [_find_tool(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
     specs = [spec for spec in found if spec is not None]
-    visible = config.tool_profile.visible(specs) if config.tool_profile else specs
+    visible = config.tool_profile.offered_tools(specs) if config.tool_profile else specs
     most = request.ceiling.tools
     tools = tuple(
         spec

@@ -48,7 +48,7 @@ class ConfiguredPipelines:
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         self._pipelines = pipelines
 
-    def named(self, request: PrepareRequest) -> Pipeline | None:
+    def requested_pipeline(self, request: PrepareRequest) -> Pipeline | None:
         """Return the pipeline that a goal names, or None.
 
         Raises:

@@ -36,26 +36,26 @@ class ChosenModels:
     local: tuple[str, ...] = ()
     """The models of the local tier, if the run is bound to it."""
 
-    def asked_by(self, asker: ModelAsker) -> tuple[str, ...]:
+    def models_for_asker(self, asker: ModelAsker) -> tuple[str, ...]:
         """Return the models that another part of the run asks, in fallback order."""
         tier = self.tiers.get(asker.tier_key)
         return tier.models if tier else (asker.model,) if asker.model else self.models
 
-    def named(self) -> Iterator[tuple[str, str]]:
+    def keyed_models(self) -> Iterator[tuple[str, str]]:
         """Yield each model that may be asked, with the key that names it."""
         yield from (("model", model) for model in self.models)
         for asker in self.askers:
             if asker.model:
-                yield from ((f"{asker.key}.model", model) for model in self.asked_by(asker))
+                yield from ((f"{asker.key}.model", model) for model in self.models_for_asker(asker))
         for what, tier in self.tiers.items():
             if what.startswith("goal_"):
                 yield from ((f"goals.tiers.{what.removeprefix('goal_')}", model) for model in tier.models)
 
     @property
-    def misfit(self) -> str:
+    def unfit_model_problem(self) -> str:
         """Return why one of the models cannot do its work, or ""."""
         for asker in self.askers:
-            if EMBEDDED_MODEL in self.asked_by(asker):
+            if EMBEDDED_MODEL in self.models_for_asker(asker):
                 return f"{asker.key}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
         return ""
 
@@ -65,9 +65,9 @@ class ChosenModels:
         return not (self.local and is_remote) or provider in {model.partition(":")[0] for model in self.local}
 
     @property
-    def all(self) -> tuple[str, ...]:
+    def all_models(self) -> tuple[str, ...]:
         """Every model that may be asked, each once."""
-        return tuple(dict.fromkeys(model for _, model in self.named()))
+        return tuple(dict.fromkeys(model for _, model in self.keyed_models()))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ModelChoice:
     tiers: ModelTiers = NO_TIERS
     goals: GoalTiers = NO_GOAL_TIERS
 
-    def chosen(
+    def chosen_models(
         self, agent: AgentConfig, named: str | None = None, *, is_goal: bool = False, is_bound: bool = False
     ) -> ChosenModels:
         """Return the models of a run.
@@ -101,7 +101,7 @@ class ModelChoice:
             _refuse_non_local("model", own, models, local)
         tiers = {RUN_TIER: tier} if tier else {}
         if is_goal and not named and not local:
-            tiers |= {turn: self._tier(f"goals.tiers.{turn}", name) for turn, name in self.goals.by_turn.items()}
+            tiers |= {turn: self._tier(f"goals.tiers.{turn}", name) for turn, name in self.goals.by_goal_prompt.items()}
         for asker in agent.askers:
             found = self._asker_tier(asker, local)
             tiers |= {asker.tier_key: found} if found else {}

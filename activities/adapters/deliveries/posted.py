@@ -45,7 +45,7 @@ class PostedDelivery:
         headers: dict[str, str] = {}
         if self.key is not None:
             headers = {**self.key.headers(request.key, int(time.time()), content), "idempotency-key": request.key}
-        self.post.check(_with_retry_after(await self.post.sent(content, headers)))
+        self.post.raise_for_status(_with_retry_after(await self.post.send(content, headers)))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -17,7 +17,7 @@ class MissingVectorsNotice:
         self._embedder = embedder
         self._is_told = False
 
-    def notice(self, found: Sequence[Candidate]) -> None:
+    def log_missing(self, found: Sequence[Candidate]) -> None:
         """Log a warning if vectors of the found items are missing."""
         missing = sum(candidate.vector is None for candidate in found)
         if missing and not self._is_told:

@@ -29,8 +29,10 @@ def manifest_tool(
     """
     spec = manifest_spec(manifest)
     if manifest.command is not None:
-        return CommandTool(manifest, spec, FileRoot(root, rules), ManifestSecrets.of(manifest.command.env_from, env))
-    secrets = ManifestSecrets.of(secret_variables(manifest), env)
+        return CommandTool(
+            manifest, spec, FileRoot(root, rules), ManifestSecrets.from_environment(manifest.command.env_from, env)
+        )
+    secrets = ManifestSecrets.from_environment(secret_variables(manifest), env)
     return HttpTool(manifest, spec, FileRoot(root), secrets, PublicBackend(allow_hosts))
 
 

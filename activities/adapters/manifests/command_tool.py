@@ -125,9 +125,9 @@ class CommandTool:
         try:
             finished = await self._run(argv, values, context)
             told = await asyncio.to_thread(self._output_or_failure, argv[0], finished)
-            return ToolOutput(content=self._secrets.known.hidden(told))
+            return ToolOutput(content=self._secrets.known_secrets.redact(told))
         except ToolError as error:
-            raise self._secrets.known.left_out_of(error) from None
+            raise self._secrets.known_secrets.redact_error(error) from None
 
     async def _run(self, argv: list[str], values: Values, context: ToolContext) -> CommandResult:
         stdin = fill_template(parse_template(self._command.stdin), lambda slot: value_text(values[slot.name]))
@@ -168,7 +168,7 @@ class CommandTool:
         return f"{finished.warning}{parsed_output(stdout, output)}{cut}"
 
     def _decoded_output(self, output: bytes, *, is_cut: bool) -> str:
-        return self._secrets.known.hidden(output.decode(errors="replace"), is_cut=is_cut)
+        return self._secrets.known_secrets.redact(output.decode(errors="replace"), is_cut=is_cut)
 
     def _failure(self, program: str, finished: CommandResult, said: str) -> ToolError:
         tail = error_tail(said)

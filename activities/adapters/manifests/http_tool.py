@@ -248,9 +248,9 @@ class HttpTool:
         request = build_request(self._http, values, self._secrets)
         context.heartbeat(f"{request.method} {request.url.host}")
         try:
-            return ToolOutput(content=self._secrets.known.hidden(await self._answer(request, context)))
+            return ToolOutput(content=self._secrets.known_secrets.redact(await self._answer(request, context)))
         except ToolError as error:
-            raise self._secrets.known.left_out_of(error) from None
+            raise self._secrets.known_secrets.redact_error(error) from None
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
         limit_s, host, way = self._manifest.timeout_s, request.url.host, _RequestProgress()
@@ -317,7 +317,7 @@ class HttpTool:
                 raise _status_error(response, "maybe", f", and broke off: {error}") from None
             raise
         said = await asyncio.to_thread(decoded_text, body, response.charset_encoding)
-        text = self._secrets.known.hidden(said, is_cut=is_cut)
+        text = self._secrets.known_secrets.redact(said, is_cut=is_cut)
         if not response.is_success:
             raise _status_error(response, acted, error_tail(text))
         output = self._manifest.output

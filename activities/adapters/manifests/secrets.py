@@ -30,7 +30,7 @@ class ManifestSecrets:
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @classmethod
-    def of(cls, variables: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
+    def from_environment(cls, variables: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
         """Read the variables.
 
         Raises:
@@ -42,6 +42,6 @@ class ManifestSecrets:
         return cls({name: env[name] for name in wanted})
 
     @cached_property
-    def known(self) -> KnownSecrets:
+    def known_secrets(self) -> KnownSecrets:
         """The same values as secrets that can be hidden in texts."""
-        return KnownSecrets.of(self.values.values())
+        return KnownSecrets.from_values(self.values.values())

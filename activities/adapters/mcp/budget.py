@@ -52,7 +52,7 @@ class ByteBudget:
         if self._left < 0:
             raise ByteBudgetExceeded("it sends far more than it is asked for")
 
-    def spend_unasked(self, size: int) -> None:
+    def spend_unsolicited(self, size: int) -> None:
         """Subtract a message that answers nothing from the separate budget for these.
 
         Raises:

@@ -79,7 +79,7 @@ class McpConnection:
         Raises:
             ToolError: There is no connection.
         """
-        session = await self.keeper.ready()
+        session = await self.keeper.ready_session()
         async with self._listing:
             if self.known is None or time.monotonic() - self._listed_at > FRESH_S:
                 return await self._relist(session)
@@ -91,17 +91,17 @@ class McpConnection:
         Raises:
             ToolError: No connection, no result, or an error of the protocol.
         """
-        session = await self.keeper.ready()
+        session = await self.keeper.ready_session()
         wanted = CallToolRequest(params=request)
         try:
-            with self.keeper.calling():
+            with self.keeper.count_call():
                 result = await session.send_request(wanted, _RESULT, progress_callback=on_progress)
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
             raise bad_result_error(self.settings.name, "answered with what is no result of a tool") from None
         except asyncio.CancelledError:
-            self.keeper.doubt()
+            self.keeper.request_proof()
             raise
         if isinstance(result, InputRequiredResult):
             raise bad_result_error(self.settings.name, "asks for input, which nobody can give it here")
@@ -115,10 +115,10 @@ class McpConnection:
             self.keeper.give_up(connection_error_text(error))
             return unavailable_error(self.settings.name, self.keeper.why)
         if self.settings.server.url:
-            self.keeper.doubt()  # over HTTP one request can fail alone, and others may still be answered
+            self.keeper.request_proof()  # over HTTP one request can fail alone, and others may still be answered
         else:
             self.keeper.give_up(connection_error_text(error))
-        why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.hidden(connection_error_text(error))
+        why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.redact(connection_error_text(error))
         return protocol_error(self.settings.name, error, why, is_refusal=was_refused(error))
 
     async def _relist(self, session: ClientSession) -> ToolDefinitions:
@@ -128,7 +128,7 @@ class McpConnection:
             self.keeper.give_up(f"its tools cannot be listed: {connection_error_text(error)}")
             raise unavailable_error(self.settings.name, self.keeper.why) from None
         except asyncio.CancelledError:
-            self.keeper.doubt()
+            self.keeper.request_proof()
             raise
 
     async def _list(self, session: ClientSession) -> ToolDefinitions:

@@ -152,7 +152,7 @@ def usable_definitions(
     for tool in listed:
         tools.setdefault(tool.name, _without_secrets(settings, tool))
     offered: dict[str, McpOfferedTool] = {}
-    named = legal_names(settings.name, map(settings.secrets.hidden, faulty or {}), taken)
+    named = legal_names(settings.name, map(settings.secrets.redact, faulty or {}), taken)
     left_out = dict(zip(named.values(), (faulty or {}).values(), strict=False))
     for own_name, name in legal_names(settings.name, tools, taken).items():
         try:
@@ -160,7 +160,7 @@ def usable_definitions(
         except UnusableTool as unusable:
             left_out[name] = str(unusable)
     specs = [each.spec for each in offered.values()]
-    visible = {spec.name for spec in settings.server.tool_profile.visible(specs)}
+    visible = {spec.name for spec in settings.server.tool_profile.offered_tools(specs)}
     left_out |= dict.fromkeys(offered.keys() - visible, "the tool profile of its server leaves it out")
     return ToolDefinitions({name: each for name, each in offered.items() if name in visible}, left_out)
 
@@ -185,7 +185,7 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
 
 def _without_secrets(settings: ServerSettings, listed: Listed) -> Listed:
     text = listed.model_dump_json(by_alias=True, exclude_unset=True)
-    hidden = settings.secrets.hidden(text)
+    hidden = settings.secrets.redact(text)
     return listed if hidden == text else Listed.model_validate_json(hidden)
 
 

@@ -222,7 +222,7 @@ class _BudgetedStream(httpx2.AsyncByteStream):
             return event
         message, read = await read_message(data)
         if not is_answer(message):
-            self._client.unasked.spend_unasked(len(data))
+            self._client.unasked.spend_unsolicited(len(data))
         if read == data:
             return event
         return b"\n".join([*(line for line in lines if line[:5] != b"data:" and line), b"data: " + read, b"", b""])

@@ -94,26 +94,26 @@ class SessionKeeper:
             self._task.cancel()
             await asyncio.wait((self._task,), timeout=1)
 
-    async def settled(self, within_s: float) -> None:
+    async def wait_until_settled(self, within_s: float) -> None:
         """Wait until a new connection is ready or has failed."""
         try:
             await asyncio.wait_for(self._settled.wait(), within_s)
         except TimeoutError:
             return
 
-    async def ready(self) -> ClientSession:
+    async def ready_session(self) -> ClientSession:
         """Return the session.
 
         Raises:
             ToolError: There is none.
         """
-        await self.settled(WAIT_S)
+        await self.wait_until_settled(WAIT_S)
         if self._session is None or self._is_lost:
             raise unavailable_error(self._settings.name, self.why)
         return self._session
 
     @contextmanager
-    def calling(self) -> Generator[None]:
+    def count_call(self) -> Generator[None]:
         """Count a call that waits for an answer."""
         self._in_flight += 1
         try:
@@ -122,7 +122,7 @@ class SessionKeeper:
             self._in_flight -= 1
             self._wake.set()
 
-    def doubt(self) -> None:
+    def request_proof(self) -> None:
         """Check that the server is alive, as soon as no call waits for it. It did not answer a call in time."""
         self._is_in_doubt = True
         self._wake.set()
@@ -137,7 +137,7 @@ class SessionKeeper:
         if self._is_lost:
             return
         self._is_lost = True
-        self.why = self._settings.secrets.hidden(why)
+        self.why = self._settings.secrets.redact(why)
         if not self._stopping.is_set():
             self._settled.clear()  # a call waits for the next connection
         self._wake.set()

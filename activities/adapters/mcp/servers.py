@@ -41,7 +41,7 @@ class McpTool:
         try:
             return ToolOutput(content=await self._call_with_retry(arguments, context))
         except ToolError as error:
-            raise self._settings.secrets.left_out_of(error) from None
+            raise self._settings.secrets.redact_error(error) from None
 
     async def _call_with_retry(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Call the tool. Repeat it once if the session was over and the first call was never sent."""
@@ -55,13 +55,13 @@ class McpTool:
     async def _call_once(self, arguments: dict[str, Any], context: ToolContext) -> str:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
-            text = self._settings.secrets.hidden(f"{message or ''} {progress:g}{of}")
+            text = self._settings.secrets.redact(f"{message or ''} {progress:g}{of}")
             context.heartbeat(plain_line(text, _MAX_NOTE_BYTES))
 
         own_name = await self._current_own_name()
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
         result = await self._connection.call(request, note)
-        text = self._settings.secrets.hidden(result_text(result))
+        text = self._settings.secrets.redact(result_text(result))
         if result.is_error:
             raise reported_error(text)
         return text
@@ -93,7 +93,7 @@ class McpServers:
         """Connect to all servers, and wait a short time for them."""
         for connection in self._connections.values():
             connection.keeper.start()
-        await asyncio.gather(*(each.keeper.settled(START_S) for each in self._connections.values()))
+        await asyncio.gather(*(each.keeper.wait_until_settled(START_S) for each in self._connections.values()))
         return self
 
     async def __aexit__(
@@ -135,7 +135,7 @@ class McpServers:
 async def _refresh_connection(connection: McpConnection) -> None:
     try:
         async with asyncio.timeout(START_S):
-            await connection.keeper.settled(START_S)
+            await connection.keeper.wait_until_settled(START_S)
             await connection.current()
     except (ToolError, TimeoutError):
         return  # the known tools are offered, if any. A call will report that the server is unavailable.

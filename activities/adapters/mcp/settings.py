@@ -70,7 +70,7 @@ def _one_server_settings(
         raise ValueError(f"{place}.url: has to begin with https://, since secrets go there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
-    return ServerSettings(name, server, tool_options, base | passed, headers, KnownSecrets.of(secrets))
+    return ServerSettings(name, server, tool_options, base | passed, headers, KnownSecrets.from_values(secrets))
 
 
 def _options_of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:

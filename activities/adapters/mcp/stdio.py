@@ -123,7 +123,7 @@ class StdioServer:
             self._budget.spend(len(line))
             message, _ = await read_message(line)
             if message is not None and not is_answer(message):
-                self._unasked.spend_unasked(len(line))
+                self._unasked.spend_unsolicited(len(line))
         except ByteBudgetExceeded as error:
             self._on_end(str(error))
             raise
@@ -150,7 +150,7 @@ class StdioServer:
 
     def _stderr_tail(self) -> str:
         line = next((line for line in reversed(self._last_words) if line.strip()), "")
-        return plain_line(self._settings.secrets.hidden(line), _MAX_STDERR_BYTES)
+        return plain_line(self._settings.secrets.redact(line), _MAX_STDERR_BYTES)
 
 
 async def _end_process(process: Process) -> None:

@@ -169,7 +169,7 @@ class MessageReader:
         """Read one event; see `StreamReader`."""
         kind = frame.get("type")
         if kind == "error" or frame.get("error"):
-            raise self._failures.in_stream(frame)
+            raise self._failures.from_stream_error(frame)
         index = as_count(frame.get("index"))
         if kind == "message_start":
             self._read_envelope(as_object(frame.get("message")))
@@ -219,7 +219,7 @@ class MessageReader:
             self._assembly.begin_text()
             self._assembly.add_text(as_text(block.get("text")))
         elif kind == "tool_use":
-            fitting = self._assembly.fitting
+            fitting = self._assembly.take_fitting
             call = OpenCall(call_id=fitting(as_text(block.get("id"))), name=fitting(as_text(block.get("name"))))
             if not self._assembly.open_call(call):
                 return

@@ -28,7 +28,7 @@ _SECRETS = re.compile(
 
 def redacted_text(text: str, secret: str = "") -> str:
     """Return `text` without `secret` and anything that looks like a credential, in at most 300 characters."""
-    text = KnownSecrets.of([secret], least=1).hidden(text)
+    text = KnownSecrets.from_values([secret], least=1).redact(text)
     line = " ".join(_SECRETS.sub(REDACTED, text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"
 
@@ -384,13 +384,13 @@ class ProviderFailures:
         self._provider = provider
         self._secret = secret
 
-    def answered(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
+    def from_response(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
         """Return the failure for an HTTP status other than 2xx. The header `x-should-retry` overrides our own rule."""
         refusal = self._refusal(f"answered {status}", status, headers, parse_error_body(body))
         refusal.status = status
         return refusal
 
-    def in_stream(self, value: object) -> Refusal:
+    def from_stream_error(self, value: object) -> Refusal:
         """Return the failure for an error inside an answer with status 200."""
         error = parse_error_value(value)
         refusal = self._refusal("broke off its reply", error.status, {}, error)
@@ -412,7 +412,7 @@ class ProviderFailures:
         """Return the failure for an answer above the size limits."""
         return self._error("ReplyTooLarge", f"sent too large a reply: {reason}", retryable=False)
 
-    def transport(self, error: http.HTTPError | http.InvalidURL, *, reading: bool) -> ModelError:
+    def from_transport(self, error: http.HTTPError | http.InvalidURL, *, reading: bool) -> ModelError:
         """Return the failure for an exception of the HTTP library.
 
         Args:

@@ -177,7 +177,7 @@ class ProviderHttp:
                                 await _drain(documents)
                                 return
 
-    async def look(self, path: str) -> None:
+    async def check_reachable(self, path: str) -> None:
         """Send a request that costs nothing.
 
         Raises:
@@ -213,7 +213,7 @@ class ProviderHttp:
                     text = (await _read_rest(chunks, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
             except http.HTTPError:  # the status is enough
                 text = ""
-        return self.failures.answered(response.status_code, response.headers, text or response.reason_phrase)
+        return self.failures.from_response(response.status_code, response.headers, text or response.reason_phrase)
 
     def _frames_in(self, data: str) -> list[dict[str, Any]]:
         """Return the objects of one event. Empty events, `null` and other single values are keep-alives."""
@@ -235,7 +235,7 @@ class ProviderHttp:
         except SseTooLarge as error:
             raise self.failures.too_large(str(error)) from error
         except (http.HTTPError, http.InvalidURL) as error:
-            raise self.failures.transport(error, reading=reading) from error
+            raise self.failures.from_transport(error, reading=reading) from error
 
 
 def _refuse_constant(name: str) -> None:

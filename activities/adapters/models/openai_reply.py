@@ -128,9 +128,9 @@ def add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_streame
         call = OpenCall(index=delta.index)
         if not assembly.open_call(call):
             return None
-    call.call_id = call.call_id or assembly.fitting(delta.call_id)
+    call.call_id = call.call_id or assembly.take_fitting(delta.call_id)
     if delta.name != call.name:
-        call.name += assembly.fitting(delta.name)
+        call.name += assembly.take_fitting(delta.name)
     assembly.add_arguments(call, delta.arguments)
     return call
 
@@ -201,7 +201,7 @@ class ChatReader:
             self._ended = True
             return False
         if frame.get("error"):
-            raise self._failures.in_stream(frame)
+            raise self._failures.from_stream_error(frame)
         self._model = as_text(frame.get("model")) or self._model
         choices = as_objects(frame.get("choices"))
         for holder in (*choices[:1], as_object(frame.get("x_groq")), frame):
@@ -228,7 +228,7 @@ class ChatReader:
         """
         found = reply_ending(self._finish)
         if found == "failed":
-            raise self._failures.in_stream({"message": "the model failed"})
+            raise self._failures.from_stream_error({"message": "the model failed"})
         if found == "broken_off":
             raise self._failures.bad_stream(f"broken off, {self._finish[:100]}")
         if self._refused:
@@ -250,7 +250,7 @@ class ChatReader:
 
     def _read_choice(self, choice: dict[str, Any]) -> None:
         if choice.get("error"):
-            raise self._failures.in_stream(choice)
+            raise self._failures.from_stream_error(choice)
         streamed = as_object(choice.get("delta"))
         delta = streamed or as_object(choice.get("message"))
         self._finish = as_text(choice.get("finish_reason")) or self._finish

@@ -148,9 +148,9 @@ class ResponseReader:
         is_whole = frame.get("object") == "response" or (not kind and "output" in frame)
         response = frame if is_whole else as_object(frame.get("response"))
         if error := frame.get("error") or response.get("error"):
-            raise self._failures.in_stream(error)
+            raise self._failures.from_stream_error(error)
         if kind == "error":
-            raise self._failures.in_stream(frame)
+            raise self._failures.from_stream_error(frame)
         if response and kind in {"", "response.completed", "response.incomplete", "response.failed"}:
             return self._read_whole_response(response)
         if kind == "response.output_item.added":
@@ -240,7 +240,7 @@ class ResponseReader:
             self._assembly.add_block(begun.block)
         elif begun.kind == "function_call":
             call = OpenCall(
-                call_id=as_text(item.get("call_id")), name=self._assembly.fitting(as_text(item.get("name")))
+                call_id=as_text(item.get("call_id")), name=self._assembly.take_fitting(as_text(item.get("name")))
             )
             begun.call = call if self._assembly.open_call(call) else None
         return begun
@@ -250,7 +250,7 @@ class ResponseReader:
         if begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id
-            call.name = call.name or self._assembly.fitting(as_text(item.get("name")))
+            call.name = call.name or self._assembly.take_fitting(as_text(item.get("name")))
             if arguments.strip() and arguments != "".join(call.arguments):
                 call.arguments.clear()
                 self._assembly.add_arguments(call, arguments)

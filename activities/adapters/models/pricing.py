@@ -33,7 +33,7 @@ class PricedProvider:
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the provider's reply with its price."""
         reply = await self.provider.complete(request, on_text)
-        return reply.with_cost(self.price.cost_usd(reply.usage))
+        return reply.with_cost(self.price.call_cost_usd(reply.usage))
 
 
 def reply_cost_usd(
@@ -45,7 +45,7 @@ def reply_cost_usd(
     if isinstance(billed, (int, float)) and 0 <= billed < _MAX_BILLED_USD:
         return float(billed)
     cost = cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
-    return _ASSUMED_PRICE.cost_usd(usage) if cost is None and usage.estimated else cost
+    return _ASSUMED_PRICE.call_cost_usd(usage) if cost is None and usage.estimated else cost
 
 
 def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:

@@ -80,7 +80,7 @@ class ModelRegistry:
         provider, _, model = name.strip().partition(":")
         return f"{provider}:{model.strip()}" in self._prices or is_priced(name)
 
-    async def unreachable(self, name: str) -> str:
+    async def unreachable_reason(self, name: str) -> str:
         """Return why the model's provider cannot be asked now, or "". It generates nothing and costs nothing.
 
         Raises:
@@ -92,7 +92,7 @@ class ModelRegistry:
             return ""
         try:
             async with asyncio.timeout(REACHABILITY_TIMEOUT_S):
-                await provider.look()
+                await provider.check_reachable()
         except TimeoutError:
             return f"no answer within {REACHABILITY_TIMEOUT_S:g} s"
         except ModelError as error:

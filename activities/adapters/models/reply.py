@@ -216,7 +216,7 @@ class ReplyAssembly:
         """Add visible text to the latest one. Half a character waits for its other half."""
         piece = self._half + piece
         self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
-        text = self.fitting(clean_text(piece.removesuffix(self._half)))
+        text = self.take_fitting(clean_text(piece.removesuffix(self._half)))
         if text:
             if self._text is None:
                 if any(isinstance(part, list) for part in self._parts):
@@ -247,7 +247,7 @@ class ReplyAssembly:
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
         """Add to the argument text of `call`."""
-        call.arguments.append(self.fitting(piece))
+        call.arguments.append(self.take_fitting(piece))
 
     def _fitting_block(self, block: dict[str, Any]) -> Iterator[Part]:
         """Yield the block. A block that does not fit is dropped completely."""
@@ -258,7 +258,7 @@ class ReplyAssembly:
             self._room -= size
             yield block_part(block)
 
-    def fitting(self, piece: str) -> str:
+    def take_fitting(self, piece: str) -> str:
         """Return the part of `piece` that fits, and use up its room."""
         kept = piece
         while (size := _json_bytes(kept)) > self._room:

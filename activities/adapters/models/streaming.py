@@ -99,13 +99,13 @@ class ThinkingMemory:
         self._refused: OrderedDict[str, None] = OrderedDict()
         self._taken: OrderedDict[str, None] = OrderedDict()
 
-    def fitting(self, request: ModelRequest) -> ModelRequest:
+    def without_refused(self, request: ModelRequest) -> ModelRequest:
         """Return the request without the thinking that was refused before, because it would be refused again."""
         if not self._refused:
             return request
         return replace(request, messages=tuple(self._without_refused(message) for message in request.messages))
 
-    def note_taken(self, request: ModelRequest) -> None:
+    def note_accepted(self, request: ModelRequest) -> None:
         """Record that all thinking of the request was accepted."""
         _remember_digests(self._taken, _thinking_digests(request.messages))
 
@@ -206,13 +206,13 @@ class StreamingProvider:
         self._used.add(wire.path)
         return reply
 
-    async def look(self) -> None:
+    async def check_reachable(self) -> None:
         """Check that the provider answers and accepts the key. It generates nothing.
 
         Raises:
             ModelError: The check failed.
         """
-        await self._http.look("/models")
+        await self._http.check_reachable("/models")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -227,14 +227,14 @@ class StreamingProvider:
         """
         key = (wire.path, request.model)
         known = dialect = self._dialects.get(key) or wire.dialect(request.model)
-        fitting = self._thinking.fitting(request)
+        fitting = self._thinking.without_refused(request)
         lessons = 0
         while True:
             asked = shaped_request(fitting, dialect)
             tools = WireTools(asked.tools, dialect)
-            sent = tools.sent(asked)
+            sent = tools.to_wire(asked)
             try:
-                reply = tools.received(await self._attempt(wire, sent, dialect, on_text))
+                reply = tools.from_wire(await self._attempt(wire, sent, dialect, on_text))
             except Refusal as error:
                 lesson = None
                 if self._other_wire(wire, error) is None:
@@ -252,7 +252,7 @@ class StreamingProvider:
                 self._remember(key, lesson if is_for_good else replace(lesson, thinking=True))
             else:
                 if dialect.thinking:
-                    self._thinking.note_taken(fitting)
+                    self._thinking.note_accepted(fitting)
                 return reply if request.output_schema is None else with_answer_text(reply, request.output_schema)
 
     async def _attempt(

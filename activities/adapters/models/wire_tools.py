@@ -69,7 +69,7 @@ class WireTools:
         self._by_sent_name = {shape.sent.name: shape for shape in shapes}
         self._is_as_it_was = len(shapes) == len(self._shapes) and all(shape.sent is shape.own for shape in shapes)
 
-    def sent(self, request: ModelRequest) -> ModelRequest:
+    def to_wire(self, request: ModelRequest) -> ModelRequest:
         """Return the request with its tools, and the calls in its messages, in the shape to send."""
         if self._is_as_it_was:
             return request
@@ -77,7 +77,7 @@ class WireTools:
         messages = tuple(self._message_to_wire(message) for message in request.messages)
         return replace(request, tools=tools, messages=messages)
 
-    def received(self, reply: Reply) -> Reply:
+    def from_wire(self, reply: Reply) -> Reply:
         """Return the reply with the tools' own names and properties in its calls."""
         parts = _with_calls(reply.parts, self._call_from_wire)
         return reply if parts is reply.parts else reply.with_differences(parts=parts)
@@ -86,7 +86,7 @@ class WireTools:
         """Return the dialect to try after a refusal of a tool: first its plain shape, then without it."""
         if error.kind != "InvalidRequest":
             return None
-        dialect, shape = self._dialect, self._refused(error.error.message)
+        dialect, shape = self._dialect, self._refused_shape(error.error.message)
         if shape is None:
             most = next((int(number) for number in _TOO_MANY.findall(error.error.message)), 0)
             if not 0 < most < len(self._shapes):
@@ -104,7 +104,7 @@ class WireTools:
         _log.warning("the tool %s is left out, since its definition is refused: %s", shape.own.name, error)
         return replace(dialect, left_out=_with_marks(dialect.left_out, {shape.mark}))
 
-    def _refused(self, refusal: str) -> _ToolShape | None:
+    def _refused_shape(self, refusal: str) -> _ToolShape | None:
         """Return the refused tool, by its place in the list, or else by its name."""
         for pattern in _INDEX:
             for found in pattern.findall(refusal):

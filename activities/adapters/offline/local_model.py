@@ -79,7 +79,7 @@ class LocalProvider:
             streamed = _StreamedReply(on_text, is_action=schema is not None)
             async with aclosing(_chunks(body, fitted_lines(lines, budget))) as chunks:
                 async for chunk in chunks:
-                    streamed.take(chunk)
+                    streamed.add_chunk(chunk)
             if streamed.overflow is None:
                 if is_answer and (limit == self._cap or not streamed.is_cut):
                     streamed.end_with((_CUT_MARK if streamed.is_cut else "") + answer_mark(was_stopped=was_stopped))
@@ -148,7 +148,7 @@ class _StreamedReply:
         self.overflow: int | None = None
         """Tokens of the request, if it was refused as too long."""
 
-    def take(self, chunk: engine.CompletionChunk) -> None:
+    def add_chunk(self, chunk: engine.CompletionChunk) -> None:
         """Add one chunk, and pass on its visible text."""
         if error := chunk.get("error"):
             self.overflow = _refused_tokens(error)

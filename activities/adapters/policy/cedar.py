@@ -14,7 +14,7 @@ import cedarpy
 from orga.activities.adapters.policy.actions import THIS_RUN, proposal_action, tool_facts
 from orga.activities.adapters.policy.cedar_files import PolicyFile, files_version, policy_files
 from orga.activities.adapters.policy.cedar_policy import BUDGET_ATTRIBUTES, CedarPolicy
-from orga.activities.adapters.policy.cedar_set import CedarSet, compiled, is_liftable
+from orga.activities.adapters.policy.cedar_set import CedarSet, compile_policies, is_liftable
 from orga.activities.adapters.policy.cedar_values import MAX_LONG, WantedValue, cedar_decimal, cedar_record
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem
@@ -66,8 +66,8 @@ def _cedar_context(proposal: Proposal, want: WantedValue, version: str) -> dict[
         "plan": _plan_summary(proposal) if proposal.plan else None,
     }
     return {
-        "arguments": cedar_record(arguments, want.at("arguments"), schema, "arguments"),
-        "trusted": cedar_record(proposal.trusted_context, want.at("trusted"), None, "trusted"),
+        "arguments": cedar_record(arguments, want.attribute("arguments"), schema, "arguments"),
+        "trusted": cedar_record(proposal.trusted_context, want.attribute("trusted"), None, "trusted"),
         "iteration": proposal.iteration,
         "depth": proposal.depth,
         "left": {
@@ -252,7 +252,7 @@ class CedarPolicies:
         """
         self._folder, self._surface, self._clock = folder, surface, clock
         self._threads = Threads("cedar", 2)
-        self._current: CedarSet | BrokenPolicies = compiled(policy_files(folder, surface))
+        self._current: CedarSet | BrokenPolicies = compile_policies(policy_files(folder, surface))
         self._version = self._current.version
         self._look_at = clock() + CHECK_INTERVAL_S
         self._hold_s = self._held_until = hold_s
@@ -318,6 +318,6 @@ class CedarPolicies:
 
 def _compiled_or_broken(files: tuple[PolicyFile, ...]) -> CedarSet | BrokenPolicies:
     try:
-        return compiled(files)
+        return compile_policies(files)
     except BrokenPolicies as error:
         return error

@@ -214,4 +214,4 @@ def _entity_ids(node: Any, kind: str) -> list[str]:
 
 
 def _name_problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> Problem:
-    return Problem(policy.statement.place_of(words), f"{problem}, so it protects nothing", remedy)
+    return Problem(policy.statement.place_of_text(words), f"{problem}, so it protects nothing", remedy)

@@ -134,7 +134,7 @@ class PolicyStatement:
         """`file:line`."""
         return f"{self.file}:{self.line}"
 
-    def place_of(self, words: str) -> str:
+    def place_of_text(self, words: str) -> str:
         """Return the place of the first line with these words, or else of the policy."""
         lines = self.text.split("\n")
         found = next((number for number, line in enumerate(lines) if words in line), 0)
@@ -334,7 +334,7 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
     try:
         says = parse_annotations(node.get("annotations", {}), node["effect"], _only_action(node))
     except BadAnnotation as error:
-        place = statement.place_of(f"@{error.name}")
+        place = statement.place_of_text(f"@{error.name}")
         raise BrokenPolicies([Problem(place, str(error), error.remedy)]) from None
     if says.is_inactive:
         return None
@@ -386,9 +386,9 @@ def _error_line(statement: PolicyStatement) -> int:
 
 def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[Problem]:
     for found in condition_findings(node):
-        yield Problem(statement.place_of(found.words), found.problem, found.remedy)
+        yield Problem(statement.place_of_text(found.words), found.problem, found.remedy)
     for words, problem, remedy in schema_problems(statement.text, types):
-        yield Problem(statement.place_of(words), problem, remedy)
+        yield Problem(statement.place_of_text(words), problem, remedy)
 
 
 def _only_action(node: Node) -> str:

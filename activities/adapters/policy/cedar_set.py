@@ -31,7 +31,7 @@ class CedarSet:
     """The arguments and trusted facts that any policy names. No others are passed to Cedar."""
 
 
-def compiled(files: tuple[PolicyFile, ...]) -> CedarSet:
+def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:
     """Return the compiled set.
 
     Raises:
@@ -89,4 +89,4 @@ def _duplicate_problems(policies: Iterable[CedarPolicy]) -> Iterator[Problem]:
         first = seen.setdefault(policy.policy_id, policy)
         if first is not policy:
             problem = f"the id {policy.policy_id!r} is taken by {first.statement.place}"
-            yield Problem(policy.statement.place_of("@id"), problem, "give each policy an id of its own")
+            yield Problem(policy.statement.place_of_text("@id"), problem, "give each policy an id of its own")

@@ -27,7 +27,7 @@ class WantedValue:
     is_whole: bool = False
     """True if a policy uses the whole value. If it is False and there are no parts, policies only test if it exists."""
 
-    def at(self, name: str) -> "WantedValue":
+    def attribute(self, name: str) -> "WantedValue":
         """Return the wanted parts of an attribute."""
         return self.parts.get(name, _NOTHING)
 
@@ -61,7 +61,7 @@ def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, place
     """
     given = {name: value[name] for name in want.parts if value.get(name) is not None}
     return {
-        name: _wanted_part(given[name], want.at(name), _property_schema(schema, name), f"{place}.{name}")
+        name: _wanted_part(given[name], want.attribute(name), _property_schema(schema, name), f"{place}.{name}")
         for name in given
     }
 

@@ -159,7 +159,7 @@ class OpaServer:
         self._url = f"{url.rstrip('/')}/v1/data/{path.strip('/')}"
         self._path = path
         self._timeout_s = timeout_s
-        self._secrets = KnownSecrets.of([token or ""], least=1)
+        self._secrets = KnownSecrets.from_values([token or ""], least=1)
         headers = {"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS}
         headers |= {"authorization": f"Bearer {token}"} if token else {}
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
@@ -213,7 +213,7 @@ class OpaServer:
         if is_cut:
             return _deny_result(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
-            text = self._secrets.hidden(content.decode())  # a policy can see the request's headers
+            text = self._secrets.redact(content.decode())  # a policy can see the request's headers
             return json.loads(text, object_pairs_hook=unique_keys_object)
         except (ValueError, RecursionError):
             return None

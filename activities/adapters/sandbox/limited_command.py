@@ -225,7 +225,7 @@ async def run_sandboxed(
         closed = None
         if isolation == "bubblewrap":
             closed = await asyncio.to_thread(_protect_folder, writable or cwd, rules)
-            command = await asyncio.to_thread(closed.wrapped, command, cwd, network=network)
+            command = await asyncio.to_thread(closed.isolated_argv, command, cwd, network=network)
         order = _encoded_order(command, environment, limits, is_wrapped=closed is not None)
         streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
         undone: tuple[str, ...] = ()
@@ -274,7 +274,7 @@ class _ProtectedFolder:
     """Existing rules as spelled on disk, with the targets of links. Links cannot be mounted."""
     since_ns: int
 
-    def wrapped(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
+    def isolated_argv(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
         try:
             return bubblewrap_argv(command, writable=self.folder, folder=cwd.resolve(), network=network, kept=self.kept)
         except ValueError as error:
@@ -292,7 +292,7 @@ class _ProtectedFolder:
             changed = sorted(path for path, leads in self.before.items() if leads and not _leads_to(path, leads))
             done = [self._rename(path) for path in changed]
             done += [self._put_back(path) for path in changed]
-            now = self.rules.present(self.folder, time.monotonic() + _LOOKED_THROUGH_WITHIN_S)
+            now = self.rules.present_in(self.folder, time.monotonic() + _LOOKED_THROUGH_WITHIN_S)
             done += [self._rename(path) for path in sorted(now) if not self._was_there(path)]
         except (OSError, ValueError) as error:
             why = f"the command may have made files that decide over agents, in {self.folder}: {error}"
@@ -357,13 +357,13 @@ def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
 
 
 def _begin_protection(folder: Path, rules: Rules) -> _ProtectedFolder:
-    since_ns, present = time.time_ns(), rules.present(folder)
+    since_ns, present = time.time_ns(), rules.present_in(folder)
     before = present
     for each in _open_folders:  # files that a running command has created are no rules, but removed ones still are
         before = {path: leads for path, leads in before.items() if not path.is_relative_to(each.folder)}
         before |= {path: leads for path, leads in each.before.items() if path.is_relative_to(folder)}
         since_ns = min(since_ns, each.since_ns)
-    begun = _ProtectedFolder(folder, rules, rules.inside(folder, present), before, since_ns)
+    begun = _ProtectedFolder(folder, rules, rules.paths_inside(folder, present), before, since_ns)
     _open_folders.add(begun)
     return begun
 

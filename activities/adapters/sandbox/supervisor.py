@@ -118,7 +118,7 @@ class ProcessCensus:
             return False
         started = time.monotonic()
         self._machine_ran = machine_threads()
-        self._counted = self._tree.running()
+        self._counted = self._tree.running_count()
         ended = time.monotonic()
         self._due = ended + max(_COUNT_INTERVAL_S, _COUNT_SHARE * (ended - started))
         return self._counted > self._most

@@ -36,7 +36,7 @@ class ProcessTree:
             if pid == self.child:
                 self.status, self.cpu_s = status, usage.ru_utime + usage.ru_stime
 
-    def running(self) -> int:
+    def running_count(self) -> int:
         """Return the number of running processes."""
         return len(_descendants())
 

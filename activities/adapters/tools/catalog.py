@@ -110,7 +110,7 @@ def _with_config_options(tool: Tool, options: ToolOptions) -> Tool:
     if not isinstance(tool, PythonFunction):
         raise ValueError(f"{place}: only a Python function can be put into a {options.isolation}; remove it")  # noqa: TRY004
     try:
-        tool = tool.isolated(options.isolation)
+        tool = tool.with_isolation(options.isolation)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
     return _ConfiguredTool(tool, options)

@@ -34,7 +34,7 @@ class _WorkerChannel:
     def note(self, text: str) -> None:
         self._note = str(text)[:_MAX_NOTE_CHARS]
 
-    def keep(self) -> None:
+    def send_notes(self) -> None:
         """Send notes until the worker has gone. Then end this process and all that it started."""
         watched = select.poll()
         watched.register(self._channel, select.POLLIN)
@@ -42,7 +42,7 @@ class _WorkerChannel:
             self._send_note()
         os.killpg(0, signal.SIGKILL)
 
-    def answer(self, message: bytes) -> None:
+    def send_answer(self, message: bytes) -> None:
         self._send_note()
         with self._sending:
             self._channel.sendall(message)
@@ -61,9 +61,9 @@ def main() -> None:
     channel.set_inheritable(False)
     line = _WorkerChannel(channel)
     request = receive_message(channel)
-    threading.Thread(target=line.keep, daemon=True).start()
+    threading.Thread(target=line.send_notes, daemon=True).start()
     signal.signal(signal.SIGTERM, _unwind)
-    line.answer(_answer_message(request, line))
+    line.send_answer(_answer_message(request, line))
 
 
 def _answer_message(request: dict[str, Any], line: _WorkerChannel) -> bytes:

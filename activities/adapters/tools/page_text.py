@@ -40,12 +40,12 @@ class _WinningDeclarations:
         default_factory=dict[tuple[int, str], tuple[_Weight, bool]]
     )
 
-    def weigh(self, node: int, name: str, weight: _Weight, *, hides: bool) -> None:
+    def add_declaration(self, node: int, name: str, weight: _Weight, *, hides: bool) -> None:
         known = self.found.get((node, name))
         if known is None or known[0] <= weight:
             self.found[node, name] = weight, hides
 
-    def hidden(self) -> set[int]:
+    def hidden_ids(self) -> set[int]:
         return {node for (node, _), (_, hides) in self.found.items() if hides}
 
 
@@ -69,12 +69,12 @@ def _hidden_by_style(page: LexborHTMLParser) -> set[int]:
         style = declarations(node.attributes.get("style") or "")
         hides = hiding_declarations(style)
         for name in hides:
-            winners.weigh(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=True)
+            winners.add_declaration(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=True)
         if node.mem_id in candidates:
             for name in style.keys() & names - hides:
                 if (node.mem_id, name) in winners.found and is_revealing(name, style[name][0]):
-                    winners.weigh(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=False)
-    return winners.hidden()
+                    winners.add_declaration(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=False)
+    return winners.hidden_ids()
 
 
 def _sheet_rules(page: LexborHTMLParser) -> list[StyleRule]:
@@ -100,7 +100,7 @@ def _add_hiding_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winn
             weights = {name: (rule.style[name][1], rule.weight(), place) for name in hides}
             for node in _matching_nodes(page, rule.selector):
                 for name, weight in weights.items():
-                    winners.weigh(node.mem_id, name, weight, hides=True)
+                    winners.add_declaration(node.mem_id, name, weight, hides=True)
     return names
 
 
@@ -122,7 +122,7 @@ def _add_showing_rules(
         for node in _matching_nodes(page, rule.selector):
             for name, weight in weights.items() if node.mem_id in candidates else ():
                 if (node.mem_id, name) in winners.found:
-                    winners.weigh(node.mem_id, name, weight, hides=False)
+                    winners.add_declaration(node.mem_id, name, weight, hides=False)
 
 
 def _matching_nodes(page: LexborHTMLParser, selector: str) -> list[LexborNode]:

@@ -104,7 +104,7 @@ def as_output(name: str, result: Any) -> ToolOutput:
         return result
     if isinstance(result, str):
         return ToolOutput(content=result)
-    return ToolOutput(content=to_json(_JsonConversion(name).value(result)).decode())
+    return ToolOutput(content=to_json(_JsonConversion(name).json_value(result)).decode())
 
 
 def _unusable_result(name: str, what: str, acted: Acted) -> ToolError:
@@ -122,7 +122,7 @@ class _JsonConversion:
         self._acted: Acted = "yes"
         """The effect that a refusal reports. An awaitable that was not awaited leaves it open."""
 
-    def value(self, given: Any) -> Any:
+    def json_value(self, given: Any) -> Any:
         self._left -= 1
         if self._left < 0:
             raise self._refusal(_TOO_MANY_VALUES)
@@ -152,18 +152,18 @@ class _JsonConversion:
 
     def _composed_value(self, given: Any) -> Any:
         if isinstance(given, (BaseModel, Enum)):
-            return self.value(_model_fields(given) if isinstance(given, BaseModel) else given.value)
+            return self.json_value(_model_fields(given) if isinstance(given, BaseModel) else given.value)
         if is_dataclass(given) and not isinstance(given, type):
-            return {each.name: self.value(getattr(given, each.name)) for each in fields(given)}
+            return {each.name: self.json_value(getattr(given, each.name)) for each in fields(given)}
         if isinstance(given, Mapping):
             items = cast("Mapping[Any, Any]", given).items()
-            return {self._key_text(key): self.value(item) for key, item in items}
+            return {self._key_text(key): self.json_value(item) for key, item in items}
         if (plain := self._plain_value(given)) is not given:
-            return str(given) if type(plain) is type(given) else self.value(plain)
+            return str(given) if type(plain) is type(given) else self.json_value(plain)
         if isinstance(given, Iterable) and not isinstance(given, type):
             if not isinstance(given, Collection):
                 self._acted = "maybe"
-            return [self.value(each) for each in cast("Iterable[Any]", given)]
+            return [self.json_value(each) for each in cast("Iterable[Any]", given)]
         return self._scalar_value(given)
 
     def _plain_value(self, given: Any) -> Any:
@@ -183,7 +183,7 @@ class _JsonConversion:
         return getattr(given, name)()
 
     def _key_text(self, given: Any) -> str:
-        key = self.value(given)
+        key = self.json_value(given)
         return key if isinstance(key, str) else to_json(key).decode()
 
     def _scalar_value(self, given: Any) -> Any:
@@ -199,7 +199,7 @@ class _JsonConversion:
             self._acted = "maybe"
             what = f"{type(given).__name__}, which is no JSON; have it return text or JSON"
             raise self._refusal(what) from None
-        return self.value(plain)
+        return self.json_value(plain)
 
     def _refusal(self, what: str) -> ToolError:
         return _unusable_result(self._name, what, self._acted)
@@ -412,7 +412,7 @@ class PythonFunction:
         """The decorator sets effect, name and timeout. The main argument is the first parameter."""
         return self._spec
 
-    def isolated(self, isolation: Isolation) -> "PythonFunction":
+    def with_isolation(self, isolation: Isolation) -> "PythonFunction":
         """Return a tool of the same function with another isolation.
 
         Raises:

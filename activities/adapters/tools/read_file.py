@@ -71,20 +71,20 @@ class _BoundedLines:
 
     def lines(self) -> Iterator[bytes]:
         """Yield each line without its end. Of a long line, yield the first bytes, more than fit into a window."""
-        while piece := self._read(self._file.readline, MAX_BYTES + len(b"\r\n")):
+        while piece := self._read_piece(self._file.readline, MAX_BYTES + len(b"\r\n")):
             rest = piece
             while rest and not rest.endswith(b"\n"):
-                rest = self._read(self._file.readline, _PIECE_BYTES)
+                rest = self._read_piece(self._file.readline, _PIECE_BYTES)
             yield piece[:-1].removesuffix(b"\r") if piece.endswith(b"\n") else piece
 
     def count_rest(self) -> int:
         """Return the number of remaining lines. Counting is much quicker than reading them."""
         count, end = 0, b"\n"
-        while piece := self._read(self._file.read, _PIECE_BYTES):
+        while piece := self._read_piece(self._file.read, _PIECE_BYTES):
             count, end = count + piece.count(b"\n"), piece[-1:]
         return count + (end != b"\n")
 
-    def _read(self, read: Callable[[int], bytes], size: int) -> bytes:
+    def _read_piece(self, read: Callable[[int], bytes], size: int) -> bytes:
         self.is_cut = self.is_cut or self._is_over()
         return b"" if self.is_cut else read(size)
 

@@ -112,7 +112,7 @@ class FileRoot:
         Raises:
             ToolError: The file is a rule, or is inside one, by its path or by another name of the same file.
         """
-        if self.rules.forbid(self.path / place, self.path):
+        if self.rules.is_forbidden(self.path / place, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
         rules = self.rules.identities()
         with ExitStack() as opened:

@@ -43,7 +43,7 @@ class LinePattern:
         except ValueError as error:
             raise _invalid_query(query, f"{error}; or set regex to false") from error
 
-    def hits(self, data: bytes) -> Iterator[tuple[int, int]]:
+    def matches(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the number of each matching line, from 1, and the byte offset of its first match."""
         start, number, counted = 0, 1, 0
         while start < len(data) and (match := self._regex.search(data, start)) and match.start() < len(data):
@@ -152,7 +152,7 @@ class SearchText:
         found = _SearchFindings()
         for path, relative in walk.files():
             if wanted(relative) and (data := self._text(path, found)):
-                hits = dict(islice(query.hits(data), parameters.limit - found.hits))
+                hits = dict(islice(query.matches(data), parameters.limit - found.hits))
                 found.add(hits, matching_lines(printable_name(path), data, hits, parameters.context))
             if _is_full(found, parameters):
                 break

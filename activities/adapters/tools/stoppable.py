@@ -28,7 +28,7 @@ class StopSignal:
         if self._is_stopped:
             raise ThreadStopped
 
-    def begin_to_act(self) -> None:
+    def begin_effect(self) -> None:
         """Announce the step that others can see. From now on, cancellation waits for its end.
 
         Raises:

@@ -106,7 +106,7 @@ def _replace_in_folder(stop: StopSignal, folder: int, name: str, data: bytes, mo
                 os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        stop.begin_to_act()
+        stop.begin_effect()
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):

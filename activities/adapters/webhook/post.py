@@ -43,7 +43,7 @@ class WebhookPost:
         self._receiver = receiver
         self._client = http.http_client(url, transport=transport, silence_s=ATTEMPT_S)
 
-    async def sent(self, content: bytes, headers: Mapping[str, str]) -> ReceiverAnswer:
+    async def send(self, content: bytes, headers: Mapping[str, str]) -> ReceiverAnswer:
         """Send JSON, and return the receiver's answer.
 
         Raises:
@@ -60,7 +60,7 @@ class WebhookPost:
                 f"no connection ({type(error).__name__})", may_have_arrived=not is_sure
             ) from None
 
-    def check(self, answer: ReceiverAnswer) -> None:
+    def raise_for_status(self, answer: ReceiverAnswer) -> None:
         """Accept an answer with status 2xx.
 
         Raises:

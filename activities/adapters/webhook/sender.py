@@ -126,16 +126,16 @@ class WebhookNotifier:
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
         """Send the notification. Any status except 2xx counts as refused."""
-        self._post.check(await self.sent(notification, run))
+        self._post.raise_for_status(await self.send(notification, run))
 
-    async def sent(self, notification: Notification, run: RunKey) -> ReceiverAnswer:
+    async def send(self, notification: Notification, run: RunKey) -> ReceiverAnswer:
         """Send the notification, and return the receiver's answer.
 
         Raises:
             NotifyError: It did not answer.
         """
         content = webhook_body(notification, run, self._link(run.workflow_id), self._settings.form)
-        return await self._post.sent(
+        return await self._post.send(
             content, self._settings.key.headers(notification.message_id, int(time.time()), content)
         )
 

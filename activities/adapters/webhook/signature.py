@@ -20,7 +20,7 @@ class SigningKey:
     key: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, secret: str) -> "SigningKey":
+    def from_secret(cls, secret: str) -> "SigningKey":
         """Read a secret: `whsec_` and base64, or else the text itself.
 
         Raises:

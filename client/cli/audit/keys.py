@@ -55,7 +55,7 @@ def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
     return private_key(user_path(named))
 
 
-def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
+def trusted_keys(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:
     """Return the keys that check signatures: those of the command line, or if it names none those of the configuration.
 
     The two are not combined: a configuration that came with an export must not vouch for it if a person names the key.

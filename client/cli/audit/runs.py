@@ -24,7 +24,7 @@ from orga.client.cli.shown.text import count_text, on_one_line, write_json, writ
 from orga.client.config.file import load_config
 from orga.client.config.policy_settings import policy_settings
 from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
-from orga.client.runs.listing import RunFilter, rows
+from orga.client.runs.listing import RunFilter, listed_runs
 from orga.workflows.types.text import full_field_text
 
 PROPOSAL_CHARS = 60
@@ -164,14 +164,14 @@ class RunSelection:
         self._run, self._query, self._limit = run, query, limit
 
     @asynccontextmanager
-    async def found(self, config: Path | None) -> AsyncGenerator[tuple[Client, list[str]]]:
+    async def select(self, config: Path | None) -> AsyncGenerator[tuple[Client, list[str]]]:
         """Connect, and yield the client and the ids of the runs, each once. A note reports that the limit cut them."""
         if self._run is not None:
             async with run_context(self._run, config) as (here, run_id):
                 yield here.client, [run_id]
             return
         async with cli_context(config) as here:
-            found = await rows(here.client, RunFilter(query=self._query), self._limit + 1)
+            found = await listed_runs(here.client, RunFilter(query=self._query), self._limit + 1)
             if len(found) > self._limit:
                 write_note(
                     f"orga: the query finds more than {self._limit} runs, so only the newest are judged. Raise --limit"
@@ -198,7 +198,7 @@ async def audit_runs(
     wanted: RunSelection, rejudge: Rejudger, config: Path | None, *, everything: bool, json: bool
 ) -> int:
     """Judge the runs again, show what would change, and return the exit code."""
-    async with wanted.found(config) as (client, ids):
+    async with wanted.select(config) as (client, ids):
         found: list[RunAudit] = []
         with progress_line() as report:
 

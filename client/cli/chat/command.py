@@ -74,7 +74,7 @@ async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions)
         async with _optional_worker(here, here.task_queue, is_wanted=not options.no_worker) as keeper:
             await start_and_announce(here, partial(_start_new_session, given, session_id), "session")
             talk = _TerminalChat(here, session_id, here.task_queue, keeper, options, is_new=True)
-            return await talk.to_its_end()
+            return await talk.run_to_end()
 
 
 async def continue_chat(named: str, options: ChatOptions) -> int:
@@ -102,7 +102,7 @@ async def _continue_in_session(here: CliContext, session_id: str, options: ChatO
     async with _optional_worker(here, queue, is_wanted=is_own and not options.no_worker) as keeper:
         if link := here.connection.link(session_id):
             write_note(link)
-        return await _TerminalChat(here, session_id, queue, keeper, options).to_its_end()
+        return await _TerminalChat(here, session_id, queue, keeper, options).run_to_end()
 
 
 def _require_open_session(run: WorkflowExecutionDescription) -> None:
@@ -144,7 +144,7 @@ class _TerminalChat:
     options: ChatOptions
     is_new: bool = False
 
-    async def to_its_end(self) -> int:
+    async def run_to_end(self) -> int:
         """Chat, then show how to return to the session. Close a new session in which nothing was said."""
         chat = self._build_chat()
         try:

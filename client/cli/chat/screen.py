@@ -16,7 +16,7 @@ from orga.client.cli.chat.source import ChatExit
 from orga.client.cli.exit_codes import ending_exit_code
 from orga.client.cli.interrupts import CTRL_C_EXIT_CODE
 from orga.client.cli.live.screens import Screen
-from orga.client.cli.live.terminal import STYLES, label, live_block
+from orga.client.cli.live.terminal import STYLES, answer_label, live_block
 from orga.client.cli.live.watch import result_facts, show_answer
 from orga.client.cli.shown.decisions import HeldCall, held_call_text, held_calls
 from orga.client.cli.shown.progress import Progress
@@ -91,7 +91,7 @@ class Keyboard:
         """Return False: a person can type more, but does not have to."""
         return False
 
-    def above(self, show: Callable[[], None]) -> None:
+    def print_above(self, show: Callable[[], None]) -> None:
         """Print above the line, or at the cursor while there is no line. The order of calls is kept."""
         if not self._is_open:
             show()
@@ -196,14 +196,14 @@ class ChatScreen:
     def __init__(self, turn_shown: TurnPrinter) -> None:
         self._turn_shown = turn_shown
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-        self.keyboard = Keyboard(prepare_home().typed, self._label, self._rendered_block)
+        self.keyboard = Keyboard(prepare_home().chat_input, self._prompt_label, self._rendered_block)
         self.is_busy = False
         """True while a turn is carried out. Only then there is a live block to draw."""
         self._standing = Progress()
         self._open_question: _OpenQuestion | None = None
         self._shown_call_ids = set[str]()
 
-    def told(self, line: StyledLine, at: datetime) -> None:
+    def show_line(self, line: StyledLine, at: datetime) -> None:
         """Print the line above the input."""
         if not is_quiet():
             self._print(Text(escaped_line(line.text), style=STYLES[line.tone]))
@@ -212,16 +212,16 @@ class ChatScreen:
         """Keep the progress for the next drawing, and print each held call once."""
         self._standing = progress
         for wait in progress.waiting:
-            self.tell_calls(held_calls(wait))
+            self.show_calls(held_calls(wait))
 
-    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
+    def show_calls(self, calls: Iterable[HeldCall]) -> None:
         """Print the calls that were not printed yet."""
         for call in calls:
             if str(call["id"]) not in self._shown_call_ids:
                 self._shown_call_ids.add(str(call["id"]))
                 self.lines(f"? waits for your approval: {held_call_text(call)} → /approve or /deny")
 
-    def calls_told(self) -> frozenset[str]:
+    def shown_call_ids(self) -> frozenset[str]:
         """Return the approval ids of the calls that were printed."""
         return frozenset(self._shown_call_ids)
 
@@ -232,14 +232,14 @@ class ChatScreen:
 
     def lines(self, *lines: str) -> None:
         """Print the lines above the input."""
-        self.keyboard.above(lambda: write_warning(*lines))
+        self.keyboard.print_above(lambda: write_warning(*lines))
 
-    def ended(self, turn: TurnResult) -> None:
+    def show_turn(self, turn: TurnResult) -> None:
         """Print the answer above the input."""
         self.is_busy = False
-        self.keyboard.above(lambda: self._turn_shown.show(turn))
+        self.keyboard.print_above(lambda: self._turn_shown.show(turn))
 
-    async def typed(self, wait: ShownQuestion) -> str:
+    async def read_answer(self, wait: ShownQuestion) -> str:
         """Return the next line that is typed. An empty one leaves the question for later."""
         show_answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open_question = _OpenQuestion(wait, show_answer, time.monotonic())
@@ -249,7 +249,7 @@ class ChatScreen:
         finally:
             self._open_question = None
 
-    def answers(self, text: str) -> bool:
+    def take_answer(self, text: str) -> bool:
         """Take a line as the answer to the open question, and return whether it is one.
 
         A line that was begun before the question was shown is not an answer: its author had not seen the question.
@@ -266,13 +266,13 @@ class ChatScreen:
     def close(self) -> None:
         """Leave everything on the screen as it is."""
 
-    def _label(self) -> str:
+    def _prompt_label(self) -> str:
         if self._open_question is None or self.keyboard.was_begun_before(self._open_question.at):
             return PROMPT
-        return label(self._open_question.wait)
+        return answer_label(self._open_question.wait)
 
     def _print(self, text: Text) -> None:
-        self.keyboard.above(lambda: self._console.print(text))
+        self.keyboard.print_above(lambda: self._console.print(text))
 
     def _rendered_block(self) -> str:
         if not self.is_busy:
@@ -290,8 +290,8 @@ class PlainChat:
         self._turn_shown = turn_shown
         self.is_busy = False
 
-    def told(self, line: StyledLine, at: datetime) -> None:
-        self._screen.told(line, at)
+    def show_line(self, line: StyledLine, at: datetime) -> None:
+        self._screen.show_line(line, at)
 
     def note(self, text: str) -> None:
         self._screen.note(text)
@@ -299,16 +299,16 @@ class PlainChat:
     def lines(self, *lines: str) -> None:
         write_warning(*lines)
 
-    def ended(self, turn: TurnResult) -> None:
+    def show_turn(self, turn: TurnResult) -> None:
         self._turn_shown.show(turn)
 
-    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
+    def show_calls(self, calls: Iterable[HeldCall]) -> None:
         """Do nothing: nobody is here who could decide."""
 
-    def calls_told(self) -> frozenset[str]:
+    def shown_call_ids(self) -> frozenset[str]:
         """Return the empty set: no call was shown."""
         return frozenset()
 
-    def answers(self, text: str) -> bool:
+    def take_answer(self, text: str) -> bool:
         """Return False: the next line of a script is always the next message."""
         return False

@@ -156,7 +156,7 @@ class ChatView(Protocol):
 
     is_busy: bool
 
-    def told(self, line: StyledLine, at: datetime) -> None:
+    def show_line(self, line: StyledLine, at: datetime) -> None:
         """Show a line of a turn."""
         ...
 
@@ -168,19 +168,19 @@ class ChatView(Protocol):
         """Show lines that the person asked for."""
         ...
 
-    def ended(self, turn: TurnResult) -> None:
+    def show_turn(self, turn: TurnResult) -> None:
         """Show the answer of a turn, or the reason for having none."""
         ...
 
-    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
+    def show_calls(self, calls: Iterable[HeldCall]) -> None:
         """Show the held calls that were not shown yet."""
         ...
 
-    def calls_told(self) -> frozenset[str]:
+    def shown_call_ids(self) -> frozenset[str]:
         """Return the approval ids of the calls that were shown."""
         ...
 
-    def answers(self, text: str) -> bool:
+    def take_answer(self, text: str) -> bool:
         """Take a line as the answer to a turn's question, and return whether it is one."""
         ...
 

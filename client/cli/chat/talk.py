@@ -206,7 +206,7 @@ class Chat:
         left = asyncio.get_running_loop().create_future()
 
         def at_signal() -> None:
-            if self.ctrl_c() != "interrupts" and not left.done():
+            if self.handle_ctrl_c() != "interrupts" and not left.done():
                 left.set_result(CTRL_C_EXIT_CODE)
 
         try:
@@ -225,7 +225,7 @@ class Chat:
                 task.cancel()
             await asyncio.gather(following, speaking, *self._interrupt_tasks, return_exceptions=True)
 
-    async def say(self, text: str, when_busy: WhenBusy = "enqueue") -> None:
+    async def send_message(self, text: str, when_busy: WhenBusy = "enqueue") -> None:
         """Send a message. A script waits for its answer."""
         waits = self.is_busy and when_busy == "enqueue"
         turn = await self._post(text, when_busy)
@@ -242,7 +242,7 @@ class Chat:
         """True once the session has ended and its whole journal was read."""
         return self._ended_event.is_set()
 
-    async def until_over(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until a closed session has ended, at most `CLOSING_S`. Our own worker would stop with this command."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ended_event.wait(), CLOSING_S)
@@ -261,7 +261,7 @@ class Chat:
             or any(not end.done() for end in self._turn_endings.values())
         )
 
-    def ctrl_c(self) -> CtrlCEffect:
+    def handle_ctrl_c(self) -> CtrlCEffect:
         """Interrupt the current turn and return the effect. A second Ctrl-C in the same turn leaves."""
         if not self.is_busy:
             return "clears"
@@ -312,7 +312,7 @@ class Chat:
     async def _read_and_send(self) -> int:
         while not self.has_ended:
             try:
-                line = await self._parts.source.read(self.ctrl_c)
+                line = await self._parts.source.read(self.handle_ctrl_c)
                 self._is_script_waiting = not self.is_typed
                 await self._handle_line(line)
                 self._is_script_waiting = False
@@ -343,8 +343,8 @@ class Chat:
         meant = ChatMessage(line) if self._parts.manner == "one" else parse_line(line)
         if isinstance(meant, CommandCall):
             await self._carry_out(self, meant)
-        elif not self.shown.answers(meant.text) and meant.text:
-            await self.say(meant.text)
+        elif not self.shown.take_answer(meant.text) and meant.text:
+            await self.send_message(meant.text)
 
     async def _follow(self) -> None:
         async for event in self.session.events(after=self._next_sequence - 1):
@@ -356,7 +356,7 @@ class Chat:
     async def _show_entry(self, entry: JournalEntry) -> None:
         self._parts.watch.take(entry)
         for line in self.turns.take(entry):
-            self.shown.told(line, entry.timestamp)
+            self.shown.show_line(line, entry.timestamp)
         if not self.turns.told:
             return
         turn = self.turns.told[-1]
@@ -372,10 +372,10 @@ class Chat:
     async def _show_turn_end(self, turn: int) -> None:
         try:
             result = await self.session.result_of(turn)
-            self.shown.ended(result)
+            self.shown.show_turn(result)
             reason = result.termination.reason
         except TurnUnknown as error:  # a session keeps only its last turns, and more than those passed meanwhile
-            past = self.turns.ended(turn)
+            past = self.turns.ended_turn(turn)
             self.shown.lines(*history_lines([past], datetime.now(UTC)), f"orga: {error}")
             reason = cast("TurnReason", past.reason)
         if not (end := self._turn_ending(turn)).done():
@@ -417,13 +417,13 @@ async def _help(chat: Chat, _: str) -> None:
 async def _steer(chat: Chat, text: str) -> None:
     if not chat.is_busy:
         raise UsageError("/steer: there is no current turn. Send the text as a message instead")
-    await chat.say(text, "steer")
+    await chat.send_message(text, "steer")
     chat.shown.note("the current turn reads it at its next step")
 
 
 async def _interrupt(chat: Chat, text: str) -> None:
     if text:
-        await chat.say(text, "interrupt")
+        await chat.send_message(text, "interrupt")
     else:
         await chat.interrupt("/interrupt in the chat")
 
@@ -494,9 +494,9 @@ async def _deny(chat: Chat, argument: str) -> None:
 async def _decide(chat: Chat, argument: str, *, approves: bool) -> None:
     if not chat.is_typed:  # piped lines may come from anybody
         raise UsageError("only a person at a terminal can decide that. From a script use: orga approve, orga deny")
-    shown = chat.shown.calls_told()  # the person had seen only these when typing the command
+    shown = chat.shown.shown_call_ids()  # the person had seen only these when typing the command
     calls = await current_held_calls(chat.session)
-    chat.shown.tell_calls(calls)
+    chat.shown.show_calls(calls)
     chat.shown.lines(*await decide_calls(chat.session, calls, argument, shown=shown, approves=approves))
 
 
@@ -505,7 +505,7 @@ async def _close(chat: Chat, _: str) -> None:
     if chat.is_busy:
         chat.shown.note("the session ends after the current turn")
     if not (chat.is_typed and chat.is_busy):
-        await chat.until_over()
+        await chat.wait_until_ended()
 
 
 async def _quit(chat: Chat, _: str) -> None:

@@ -48,7 +48,7 @@ class SessionTurns:
         """The current turn, or None between turns."""
         return self.told[-1] if self.told and not self.told[-1].is_over else None
 
-    def ended(self, number: int) -> JournalTurn:
+    def ended_turn(self, number: int) -> JournalTurn:
         """Return a turn that is over.
 
         Raises:
@@ -62,7 +62,7 @@ class SessionTurns:
     def take(self, entry: JournalEntry) -> list[StyledLine]:
         """Add the next entry, and return the lines to show for it: one for each call."""
         run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
-        lines = self._narrators.setdefault(run, Narrator()).tell(entry)
+        lines = self._narrators.setdefault(run, Narrator()).render(entry)
         if run:
             return self._add_lines([replace(line, text=indent + line.text) for line in lines if _is_shown(entry, line)])
         if entry.event == TURN_STARTED:

@@ -105,7 +105,7 @@ def _delivery_command(goal_id: str, name: str) -> str:
 
 def _unanswered_lines(question: InboxEntry) -> list[str]:
     if failing := question.failing:
-        return [f"  {on_one_line(failing.told, 400)}", f"  → {failing.way_out}"]
+        return [f"  {on_one_line(failing.problem_line, 400)}", f"  → {failing.remedy}"]
     start = f"start one with: {full_field_text(question.worker_command)}"
     return [f"  no worker answers on task queue '{full_field_text(question.task_queue)}'; {start}"]
 
@@ -119,7 +119,7 @@ def _question_json(question: InboxEntry, now: datetime) -> dict[str, Any]:
         "answered": question.wait is not None,
     }
     if (failing := question.failing) is not None:
-        shown["task_fails"] = {**asdict(failing), "way_out": failing.way_out}
+        shown["task_fails"] = {**asdict(failing), "way_out": failing.remedy}
     if (failed := question.undelivered) is not None:
         return shown | {
             "answered": True,

@@ -12,7 +12,7 @@ from orga.client.cli.audit.keys import signing_key
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.report.written import html, markdown, report
+from orga.client.cli.report.written import html, markdown, write_report
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id
@@ -41,7 +41,7 @@ class Timeline:
         self._start = self._start or entry.timestamp
         since = (entry.timestamp - self._start).total_seconds()
         run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
-        texts = [line.text for line in self._narrators[run].tell(entry)] or [""]
+        texts = [line.text for line in self._narrators[run].render(entry)] or [""]
         head = [f"── iteration {entry.iteration}"] if entry.iteration > self._iterations[run] else []
         self._iterations[run] = entry.iteration
         first = f"{since:+10.3f}s {entry.event:<{EVENT_CHARS}} {texts[0]}".rstrip()
@@ -129,7 +129,7 @@ def journal(
         if any(others):
             option = "--html" if as_html else "--markdown"
             raise UsageError(f"{option}: makes a report and cannot be combined with other options")
-        return run_interruptible(report(run, html if as_html else markdown, config))
+        return run_interruptible(write_report(run, html if as_html else markdown, config))
     if sign and export is None:
         raise UsageError("--sign: signs an export. Name its file with --export FILE")
     if export is not None:

@@ -19,7 +19,15 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import age, on_one_line, write_json, write_note, write_result
 from orga.client.errors import OrgaError
-from orga.client.runs.listing import LIVE_STATE, ListedRun, RunFilter, RunToQuery, StatusQueries, rows, with_details
+from orga.client.runs.listing import (
+    LIVE_STATE,
+    ListedRun,
+    RunFilter,
+    RunToQuery,
+    StatusQueries,
+    listed_runs,
+    with_details,
+)
 from orga.client.runs.named import ID_PREFIXES, MIN_CHARS
 from orga.client.server.search_attributes import SearchAttributesRefused, missing_names
 from orga.workflows.types.names import AGENT, DEAD_LETTERS, TENANT
@@ -216,7 +224,7 @@ async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: 
     statuses: Statuses = {}
     async with cli_context(config) as here:
         await require_attributes(here.client, *(key for key, is_wanted in needed.items() if is_wanted))
-        found = await with_details(here.client, await rows(here.client, wanted, limit))
+        found = await with_details(here.client, await listed_runs(here.client, wanted, limit))
         if wanted.dead_letters:
             statuses = await _query_statuses(here.client, found)
     if as_json:
@@ -224,7 +232,7 @@ async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: 
     elif found:
         write_result(*run_table(found, width=terminal_width()))
         for failing in (row.task_fails for row in found if row.task_fails):
-            write_note(f"{full_field_text(failing.workflow_id)} is stuck: {failing.told}; {failing.way_out}")
+            write_note(f"{full_field_text(failing.workflow_id)} is stuck: {failing.problem_line}; {failing.remedy}")
         for row in found if wanted.dead_letters else ():
             write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
     else:

@@ -40,9 +40,13 @@ class HistoryStatus:
     """The failing workflow task, if workers are there but cannot continue the run."""
 
     @property
-    def why(self) -> str:
+    def failure_text(self) -> str:
         """The reason for reading the history if a workflow task fails, with the remedy; else ""."""
-        return f"{self.failing.told}; this is the state in the history. {self.failing.way_out}" if self.failing else ""
+        return (
+            f"{self.failing.problem_line}; this is the state in the history. {self.failing.remedy}"
+            if self.failing
+            else ""
+        )
 
     @property
     def termination(self) -> dict[str, Any] | None:
@@ -50,7 +54,7 @@ class HistoryStatus:
         ended = self.last if self.last is not None and self.last.event == "Terminated" else None
         return {key: ended.data.get(key) for key in ("reason", "detail")} if ended else None
 
-    def shown(self) -> dict[str, Any]:
+    def json_fields(self) -> dict[str, Any]:
         """Return the value that `--json` writes."""
         return {
             "from": "history",
@@ -62,7 +66,7 @@ class HistoryStatus:
             "waiting": [{"kind": _question_kind(entry), **entry.data} for entry in self.asked],
             **({"plan": self.plan} if self.plan else {}),
             "termination": self.termination,
-            "task_fails": {**asdict(self.failing), "way_out": self.failing.way_out} if self.failing else None,
+            "task_fails": {**asdict(self.failing), "way_out": self.failing.remedy} if self.failing else None,
         }
 
     def lines(self) -> list[str]:
@@ -80,7 +84,7 @@ class HistoryStatus:
             kind, asked_id = full_field_text(_question_kind(entry)), full_field_text(str(entry.data.get("id")))
             lines.append(f"waits      {kind} {asked_id}: {question}")
         if self.failing:
-            lines.append(f"stuck      {on_one_line(self.failing.told, 600)}")
+            lines.append(f"stuck      {on_one_line(self.failing.problem_line, 600)}")
         if ended:
             lines.append(f"ended      {ended['reason']} {on_one_line(ended['detail'] or '', 600)}".rstrip())
         return lines
@@ -138,9 +142,10 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
             nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
             if described.status == WorkflowExecutionStatus.RUNNING:
                 write_note(
-                    past.why or f"{nobody} answers, so this is the state in the history; start one with: {start}"
+                    past.failure_text
+                    or f"{nobody} answers, so this is the state in the history; start one with: {start}"
                 )
-            shown, lines = past.shown(), past.lines()
+            shown, lines = past.json_fields(), past.lines()
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
         if version is not None:
@@ -149,7 +154,7 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
             lines.insert(2, f"version    {on_one_line(name)}")
         outcome = await run_outcome(here.client, described)
     if as_json:
-        write_json(shown | outcome.shown())
+        write_json(shown | outcome.json_fields())
     else:
         write_result(*outcome.lines_around(lines))
     return 0

@@ -9,7 +9,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from orga.activities.gate.permits import PermitKeys, permit_keys
-from orga.client.cli.audit.keys import Key, trusted
+from orga.client.cli.audit.keys import Key, trusted_keys
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import read_export
 from orga.client.cli.interrupts import run_interruptible
@@ -62,7 +62,7 @@ def verify(
     if run is None:
         if exported is None:
             raise UsageError("ID: is missing. Name a run, or an exported journal with --journal FILE")
-        return _verify_export(exported, trusted(load_config(config).config.audit, key or []), as_json=json)
+        return _verify_export(exported, trusted_keys(load_config(config).config.audit, key or []), as_json=json)
     return run_interruptible(_verify(run, exported, key or [], config, as_json=json))
 
 
@@ -89,7 +89,7 @@ async def _verify(
 ) -> int:
     permits = _read_permit_keys()
     async with run_context(named, config) as (here, run_id):
-        keys_to_trust = trusted(here.loaded.config.audit, keys) if exported else []
+        keys_to_trust = trusted_keys(here.loaded.config.audit, keys) if exported else []
         with progress_line() as report:
             found = await verify_run(
                 here.client,

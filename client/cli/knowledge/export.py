@@ -64,7 +64,7 @@ async def _export_to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config:
                 count, damage = await _write_items(here.store, wanted, draft.file, report)
             place = path if damage is None else _partial_path(path)
             if count or damage is None:
-                draft.become(place)
+                draft.move_to(place)
         if damage is not None:
             written = f"written to {place}" if count else "nothing was written"
             write_note(f"{count_text(count, 'item')} could be read; {written}")

@@ -72,7 +72,7 @@ class _ImportTotals:
     items_so_far: int = 0
     """Items of the export that is being imported."""
 
-    def keep(self, fate: DocumentChange) -> None:
+    def add_document(self, fate: DocumentChange) -> None:
         """Count the result for one document."""
         self.fates[fate.change] += 1
         self.parts += fate.parts
@@ -153,9 +153,9 @@ async def _import(
                 importing = _ImportRun(here.store, here.root, whose, report, done)
                 for path, is_folder in paths:
                     if path.suffix == EXPORT_SUFFIX and not is_folder:
-                        await importing.lines(path)
+                        await importing.import_export(path)
                     else:
-                        await importing.documents(path, is_folder=is_folder, forgets_gone=forgets_gone)
+                        await importing.import_path(path, is_folder=is_folder, forgets_gone=forgets_gone)
         except asyncio.CancelledError:
             write_note(*done.lines(), "stopped; imported items stay, and the same command continues from here")
             raise
@@ -188,21 +188,21 @@ class _ImportRun:
     done: _ImportTotals
     _begun: int = 0
 
-    async def documents(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
+    async def import_path(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
         """Import a document or a folder, and find stored documents that are not in the folder any more."""
         seen = set[str]()
         async with aclosing(import_documents(self.store, path, self.root, self.whose, self._report_document)) as fates:
             async for fate in fates:
                 if fate.change == "unreadable" and not is_folder:
                     raise UsageError(f"{path} cannot be imported: {fate.detail}")
-                self.done.keep(fate)
+                self.done.add_document(fate)
                 seen.add(fate.source)
         gone = await missing_documents(self.store, path, self.root, self.whose, seen) if is_folder else {}
         (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
         if forgets_gone:
             await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
 
-    async def lines(self, path: Path) -> None:
+    async def import_export(self, path: Path) -> None:
         """Import an export."""
         with path.open("rb") as data, TextIOWrapper(data, encoding="utf-8") as file:
             size = max(os.fstat(data.fileno()).st_size, 1)

@@ -15,7 +15,7 @@ WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {
 class Screen(Protocol):
     """Shows lines that stay, and where the run stands now."""
 
-    def told(self, line: StyledLine, at: datetime) -> None:
+    def show_line(self, line: StyledLine, at: datetime) -> None:
         """Show a line of the journal."""
         ...
 
@@ -27,7 +27,7 @@ class Screen(Protocol):
         """Show a remark of the command itself."""
         ...
 
-    async def typed(self, wait: ShownQuestion) -> str:
+    async def read_answer(self, wait: ShownQuestion) -> str:
         """Return the answer that somebody types here to an open question; "" where nobody does."""
         ...
 
@@ -42,7 +42,7 @@ class PlainScreen:
     def __init__(self) -> None:
         self._said: set[str] = set()
 
-    def told(self, line: StyledLine, at: datetime) -> None:
+    def show_line(self, line: StyledLine, at: datetime) -> None:
         """Write the line."""
         write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
@@ -60,7 +60,7 @@ class PlainScreen:
         """Write the remark."""
         write_note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
 
-    async def typed(self, wait: ShownQuestion) -> str:
+    async def read_answer(self, wait: ShownQuestion) -> str:
         """Return nothing: a pipe is no person."""
         return ""
 
@@ -105,7 +105,7 @@ class QuietScreen:
     def __init__(self) -> None:
         self._said: set[str] = set()
 
-    def told(self, line: StyledLine, at: datetime) -> None:
+    def show_line(self, line: StyledLine, at: datetime) -> None:
         """Leave the line to `orga journal`."""
 
     def frame(self, progress: Progress) -> None:
@@ -118,7 +118,7 @@ class QuietScreen:
     def note(self, text: str) -> None:
         """Leave the remark out."""
 
-    async def typed(self, wait: ShownQuestion) -> str:
+    async def read_answer(self, wait: ShownQuestion) -> str:
         """Return nothing: who wants quiet is not asked."""
         return ""
 

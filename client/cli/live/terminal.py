@@ -35,7 +35,7 @@ class AnswerLine:
         self._console = console
         self._is_open = False
 
-    async def typed(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
+    async def read_answer(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
         """Return what the person types; "" where that is nothing, or the line was left with Ctrl-D.
 
         Ctrl-C is what it is anywhere else in the command.
@@ -55,7 +55,7 @@ class AnswerLine:
         self._is_open = True
         try:
             return await session.prompt_async(
-                label(wait),
+                answer_label(wait),
                 completer=WordCompleter(options, sentence=True) if options else None,
                 bottom_toolbar=lambda: ANSI(standing()),
                 style=Style.from_dict({"bottom-toolbar": "noreverse"}),
@@ -71,7 +71,7 @@ class AnswerLine:
         finally:
             self._is_open = False
 
-    def print(self, *shown: object) -> None:
+    def print_above(self, *shown: object) -> None:
         """Print above the line, or where the cursor stands while there is none."""
         if not self._is_open:
             self._console.print(*shown)
@@ -81,7 +81,7 @@ class AnswerLine:
         run_in_terminal(lambda: self._console.print(*shown))
 
 
-def label(wait: ShownQuestion) -> str:
+def answer_label(wait: ShownQuestion) -> str:
     """Return what stands ahead of the answer: what counts as one, and that it can wait."""
     options = ", ".join(on_one_line(option, 60) for option in wait.data.get("options", ()))
     default = wait.data.get("default")
@@ -221,9 +221,9 @@ class LiveScreen:
         self._live = Live(console=self._console, transient=True, refresh_per_second=8, redirect_stdout=False)
         self._live.start()
 
-    def told(self, line: StyledLine, at: datetime) -> None:
+    def show_line(self, line: StyledLine, at: datetime) -> None:
         """Print the line above the block."""
-        self._line.print(Text(escaped_line(line.text), style=STYLES[line.tone]))
+        self._line.print_above(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
         """Draw the block."""
@@ -233,15 +233,15 @@ class LiveScreen:
 
     def note(self, text: str) -> None:
         """Print the remark above the block."""
-        self._line.print(Text(escaped_line(text), style="dim"))
+        self._line.print_above(Text(escaped_line(text), style="dim"))
 
-    async def typed(self, wait: ShownQuestion) -> str:
+    async def read_answer(self, wait: ShownQuestion) -> str:
         """Let the person type under the question; the block stands below that meanwhile."""
         if not sys.stdin.isatty():
             return ""
         self._live.stop()
         try:
-            return await self._line.typed(wait, self._rendered_block)
+            return await self._line.read_answer(wait, self._rendered_block)
         finally:
             self._live.start()
 
@@ -283,14 +283,14 @@ def _text_tail(text: str) -> Text:
 def _ordered_activities(progress: Progress) -> list[PendingActivity]:
     """Return what is under way or over, in the order of the calls."""
     under_way = [each for each in progress.in_flight if each.name not in _SHOWN_MODEL_CALLS]
-    return sorted([*under_way, *progress.flights.over], key=PendingActivity.place)
+    return sorted([*under_way, *progress.flights.over], key=PendingActivity.sort_key)
 
 
 class _CallLine:
     """A call on one line: what it is gives way, where the line is too narrow; its time never does."""
 
     def __init__(self, flights: PendingCalls, activity: PendingActivity, now: datetime) -> None:
-        self._text = escaped_line(on_one_line(flights.in_words(activity), CALL_CHARS))
+        self._text = escaped_line(on_one_line(flights.activity_text(activity), CALL_CHARS))
         self._time, self._style = _time_and_style(activity, now)
         self._mark = " " if activity.took_s is None else "•"
 

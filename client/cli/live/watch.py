@@ -73,7 +73,7 @@ class QuestionPrompter:
 
     async def _read_answer(self, key: QuestionKey, wait: ShownQuestion, asked: OpenQuestions) -> str:
         """Return what is typed; "" once somebody else has answered."""
-        typing = asyncio.create_task(self._screen.typed(wait))
+        typing = asyncio.create_task(self._screen.read_answer(wait))
         try:
             while not typing.done():
                 await asyncio.wait({typing}, timeout=LOOK_S)
@@ -115,7 +115,7 @@ class Watch:
         self._lacks_server = False
         self._answering = QuestionPrompter(client, screen)
 
-    async def to_the_end(self) -> AgentResult:
+    async def follow_to_end(self) -> AgentResult:
         """Show the run until it ends and return its result.
 
         Raises:
@@ -158,12 +158,12 @@ class Watch:
                 self.take(event)
                 continue
             run, indent = delegated_run_id(event), INDENT * nesting.depth(event)
-            if not run and self._progress.is_next(event):
-                self._screen.told(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
+            if not run and self._progress.begins_iteration(event):
+                self._screen.show_line(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
             self.take(event)
-            for line in narrators[run].tell(event):
+            for line in narrators[run].render(event):
                 if line.tone != "quiet" and not _is_final_refusal(event):
-                    self._screen.told(replace(line, text=indent + line.text), event.timestamp)
+                    self._screen.show_line(replace(line, text=indent + line.text), event.timestamp)
 
     async def _describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run; that it is away, and back, is told once."""
@@ -202,21 +202,21 @@ class Watch:
         if self._misses == 1:
             command = worker_command(await recorded_workplace(described))
             self._progress = replace(self._progress, worker_command=command)
-        starts = self._keeper is not None and self._keeper.is_at_it
+        starts = self._keeper is not None and self._keeper.is_keeping
         self._show(replace(self._progress, lacks_worker=self._misses >= MAX_MISSES, starts_worker=starts))
 
     async def _offer_answers(self) -> None:
         await self._answering.offer(self._questions)
 
     def _questions(self) -> dict[tuple[str, str], ShownQuestion]:
-        return self._progress.questions()
+        return self._progress.open_questions()
 
     def _show(self, progress: Progress) -> None:
         self._progress = progress
         self._screen.frame(progress)
 
 
-def screen() -> Screen:
+def build_screen() -> Screen:
     """Return the screen that fits stderr."""
     if is_quiet():
         return QuietScreen()
@@ -276,11 +276,11 @@ async def follow(here: CliContext, run_id: str, task_queue: str, keeper: WorkerK
         keeper: Has the worker that ends with this command, if there is one.
         as_json: Whether the result is written as JSON.
     """
-    shown = screen()
+    shown = build_screen()
     if keeper is not None:
         keeper.report = shown.note
     try:
-        ended = await Watch(here.client, here.run(run_id), task_queue, shown, keeper).to_the_end()
+        ended = await Watch(here.client, here.run(run_id), task_queue, shown, keeper).follow_to_end()
     except asyncio.CancelledError:
         write_warning(_detached_text(run_id, keeper))
         raise

@@ -124,7 +124,7 @@ def _iterations(entries: list[JournalEntry]) -> Iterable[ReportIteration]:
             if steps:
                 yield ReportIteration(number, tuple(steps))
             number, steps = entry.iteration, []
-        lines = tuple(narrators[run].tell(entry))
+        lines = tuple(narrators[run].render(entry))
         since = (entry.timestamp - entries[0].timestamp).total_seconds()
         steps.append(ReportStep(since, entry.event, lines, tuple(_details(entry)), depth))
     if steps:

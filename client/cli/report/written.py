@@ -15,7 +15,7 @@ from orga.client.journal.reading import read_journal
 from orga.workflows.types.text import escaped_line
 
 
-async def report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
+async def write_report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
     """Write the report of a run and return the exit code. No worker is needed."""
     async with run_context(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]

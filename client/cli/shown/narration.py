@@ -336,7 +336,7 @@ class Narrator:
         self._delegates: dict[str, str] = {}
         self._dispatched_at: datetime | None = None
 
-    def tell(self, entry: JournalEntry) -> list[StyledLine]:
+    def render(self, entry: JournalEntry) -> list[StyledLine]:
         """Return the lines of an entry; an event of a later version is told by its data."""
         if teller := _ENTRY_RENDERERS.get(entry.event):
             return teller(self, entry)

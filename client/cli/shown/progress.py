@@ -53,11 +53,11 @@ class PendingActivity:
     """Of a call that is over while others of its iteration are not."""
 
     @classmethod
-    def of(cls, live: LiveActivity) -> "PendingActivity":
+    def from_live(cls, live: LiveActivity) -> "PendingActivity":
         """Return what is shown of a live activity."""
         return cls(live.activity_id, live.name, live.attempt, live.failure, live.text, live.since, live.retry_at)
 
-    def place(self) -> list[tuple[int, str]]:
+    def sort_key(self) -> list[tuple[int, str]]:
         """Return what activities are sorted by: calls in the order of the reply."""
         return [(int(part) if part.isdecimal() else 0, part) for part in self.activity_id.split(".")]
 
@@ -85,7 +85,7 @@ class PendingCalls:
             return replace(self, under_way=under_way, over=(), told=max(self.told, entry.iteration))
         return replace(self, under_way=(), over=()) if entry.event == "Terminated" else self
 
-    def seen(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
+    def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
         """Take in a look at the server: a call that was under way and is no longer has ended since the last one."""
         current = tuple(each for each in activities if not _is_call_up_to(each, self.told))
         ids = {each.activity_id for each in current}
@@ -94,7 +94,7 @@ class PendingCalls:
         kept = tuple(each for each in self.over if each.activity_id not in ids)
         return replace(self, under_way=current, over=(*kept, *ended))
 
-    def in_words(self, activity: PendingActivity) -> str:
+    def activity_text(self, activity: PendingActivity) -> str:
         """Return the call with its first argument; what is no call of the reply, a fallback say, by its name alone."""
         text = dict(self.calls).get(activity.activity_id.partition(".r")[0], "")
         return text if text.split(" ")[0] == activity.name else activity.name
@@ -191,7 +191,7 @@ class Progress:
             flights=self.flights.with_entry(entry),
         )
 
-    def is_next(self, entry: JournalEntry) -> bool:
+    def begins_iteration(self, entry: JournalEntry) -> bool:
         """Return whether another iteration begins with this entry."""
         return entry.iteration - self.before > self.iteration
 
@@ -203,9 +203,9 @@ class Progress:
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
         """Take in what one activity is at."""
         others = tuple(each for each in self.in_flight if each.activity_id != live.activity_id)
-        return self.with_in_flight(others if live.is_over else (*others, PendingActivity.of(live)), now)
+        return self.with_activities(others if live.is_over else (*others, PendingActivity.from_live(live)), now)
 
-    def with_in_flight(self, activities: tuple[PendingActivity, ...], now: datetime) -> "Progress":
+    def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "Progress":
         """Take in what the server says is under way; it knows of a new phase before the journal does."""
         names = {activity.name for activity in activities}
         phase = self.phase
@@ -213,7 +213,7 @@ class Progress:
             phase = "reasoning"
         elif names - OWN_ACTIVITIES:
             phase = "acting"
-        return replace(self, flights=self.flights.seen(activities, now), phase=phase)
+        return replace(self, flights=self.flights.with_activities(activities, now), phase=phase)
 
     def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
         """Take in the run's own word, which has its limits, its cost and its clock."""
@@ -233,7 +233,7 @@ class Progress:
             spent_at=now,
         )
 
-    def questions(self) -> dict[tuple[str, str], ShownQuestion]:
+    def open_questions(self) -> dict[tuple[str, str], ShownQuestion]:
         """Return what has a free answer and is not decided, of this run and those below it, by run and id."""
         asked = [(self.run_id, wait) for wait in self.waiting]
         asked += [(run, wait) for run, status in self.below for wait in status.waiting]

@@ -227,7 +227,7 @@ class RunOutcome:
     confidence: float | None = None
     """Of a goal that has ended."""
 
-    def shown(self) -> dict[str, Any]:
+    def json_fields(self) -> dict[str, Any]:
         """Return what `--json` writes."""
         return {key: value for key, value in asdict(self).items() if key != "confidence" or value is not None}
 

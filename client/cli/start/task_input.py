@@ -146,7 +146,7 @@ def _split_names(options: Sequence[str]) -> list[str] | None:
     return [name.strip() for option in options for name in option.split(",") if name.strip()]
 
 
-def parse_settings(texts: Sequence[str], of: type[CheckedInput] = LoopConfig) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str], config_type: type[CheckedInput] = LoopConfig) -> dict[str, Any]:
     """Return the part of a config that `--set key=value` sets.
 
     Raises:
@@ -155,7 +155,7 @@ def parse_settings(texts: Sequence[str], of: type[CheckedInput] = LoopConfig) ->
     config: dict[str, Any] = {}
     for text in texts:
         key, value = parse_pair(text, "--set")
-        _put_setting(config, of, tuple(key.split(".")), value)
+        _put_setting(config, config_type, tuple(key.split(".")), value)
     return config
 
 
@@ -168,10 +168,10 @@ def _with_limits(config: dict[str, Any], max_iterations: int | None, timeout_s: 
     return config | {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def _put_setting(config: dict[str, Any], of: type[CheckedInput], path: tuple[str, ...], value: str) -> None:
-    annotation = annotation_at(of, path)
+def _put_setting(config: dict[str, Any], config_type: type[CheckedInput], path: tuple[str, ...], value: str) -> None:
+    annotation = annotation_at(config_type, path)
     if annotation is None:
-        known = known_keys(of, path[:-1]) or list(of.model_fields)
+        known = known_keys(config_type, path[:-1]) or list(config_type.model_fields)
         raise UsageError(f"--set {'.'.join(path)}: unknown key; {unknown_key_remedy(path[-1], known)}")
     for key in path[:-1]:
         config = config.setdefault(key, {})

@@ -95,7 +95,7 @@ class _DeliverySender:
 
         config = here.loaded.config
         self._client = here.client
-        self._secrets = KnownSecrets.of_environment(os.environ, secret_names(config))
+        self._secrets = KnownSecrets.from_environment(os.environ, secret_names(config))
         try:
             self._channels = configured_deliveries(config, Path(here.connection.workplace.root), os.environ)
         except ValueError as error:
@@ -117,7 +117,7 @@ class _DeliverySender:
             _refuse_possible_duplicate(channel, wanted)
         try:
             async with record_sending(self._client, wanted.run, name, wanted.last):
-                await channel.deliver(self._secrets.hidden_in(wanted.request), wanted.run)
+                await channel.deliver(self._secrets.redact_record(wanted.request), wanted.run)
         except NotifyError as error:
             raise OrgaError(str(error)) from None
 
@@ -137,7 +137,7 @@ class _RequeueRequest:
     again: bool
     settings: Sequence[str]
 
-    def letters(self, there: Sequence[DeadLetter]) -> list[str]:
+    def letter_ids(self, there: Sequence[DeadLetter]) -> list[str]:
         """Return the ids of the letters that are meant.
 
         Raises:
@@ -218,7 +218,7 @@ async def _requeue(request: _RequeueRequest, config: Path | None, *, as_json: bo
 
 
 async def _requeue_letters(run: AgentHandle, request: _RequeueRequest) -> list[str]:
-    letters = request.letters((await run.live_status()).dead_letters if request.letter is None else ())
+    letters = request.letter_ids((await run.live_status()).dead_letters if request.letter is None else ())
     for letter_id in letters:
         await run.requeue(letter_id)
     return letters
@@ -232,7 +232,7 @@ async def _requeue_in_fork(here: CliContext, request: _RequeueRequest, *, as_jso
             f"orga requeue {quote(request.run_id)} {what} --fork"
         )
     ended = await read_ended_run(here.client, request.run_id)
-    letters = request.letters(ended.letters)
+    letters = request.letter_ids(ended.letters)
     forked = await requeue_in_fork(here.client, ended, letters, changes=input_changes(request.settings))
     if absent := await missing_worker_text(here, forked, "the fork waits"):
         write_note(absent)

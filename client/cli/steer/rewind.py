@@ -61,7 +61,7 @@ async def _rewind(request: _RewindRequest, config: Path | None, *, as_json: bool
         plan = await plan_rewind(here.client, request.run_id, request.to_iteration)
         for line in rewind_plan_lines(plan, keeps=request.keeps):
             write_note(line)
-        if not request.is_sure and plan.left_behind and not sys.stdin.isatty():
+        if not request.is_sure and plan.irreversible_calls and not sys.stdin.isatty():
             raise UsageError(
                 "the rewind would discard irreversible calls, which are not undone. To rewind anyway, add --yes"
             )

@@ -70,7 +70,7 @@ async def _call(request: _ToolCallRequest, config: Path | None, *, as_json: bool
                 write_json({"tool": request.name, "ok": False, "verdict": _verdict_json(verdict)})
             return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
         arguments = asked.arguments if verdict.arguments is None else verdict.arguments
-        called = await execute_call(tool, arguments, KnownSecrets.of_environment(os.environ))
+        called = await execute_call(tool, arguments, KnownSecrets.from_environment(os.environ))
     _show_outcome(request.name, verdict, called, as_json=as_json)
     return 0 if called.ok else ExitCode.FAILED
 

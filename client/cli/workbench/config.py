@@ -214,7 +214,7 @@ async def _check_models(rows: list[_ModelRow], held: OrgaConfig, *, as_json: boo
             problem = row.problem
             if not problem and "NAME" not in row.model:
                 try:
-                    problem = await registry.unreachable(row.model)
+                    problem = await registry.unreachable_reason(row.model)
                 except ModelNotConfigured as error:
                     problem = str(error)
             found.append(_ModelRow(row.model, row.named_by, problem))

@@ -334,7 +334,7 @@ async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
     if not failing:
         return [DoctorCheck("runs", ok=True, detail=f"{len(live)} live, none is stuck")]
     return [
-        DoctorCheck(f"run {each.workflow_id}", ok=False, detail=each.told, remedy=each.way_out)
+        DoctorCheck(f"run {each.workflow_id}", ok=False, detail=each.problem_line, remedy=each.remedy)
         for each in failing.values()
     ]
 

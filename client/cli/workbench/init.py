@@ -92,7 +92,7 @@ def init(
     risks = _trust_file(file)
     hints = _hints(choices, folder)
     if json:
-        write_json({"path": str(file.absolute()), "tools": choices.acting, "trusted": risks, "hints": hints})
+        write_json({"path": str(file.absolute()), "tools": choices.acting_tools, "trusted": risks, "hints": hints})
     else:
         write_result(str(file))
         write_note(*(f"trusted, as you chose it: {risk}" for risk in risks), *hints)

@@ -72,6 +72,6 @@ async def _post_sample(settings: "WebhookSettings") -> "ReceiverAnswer":
     sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)
     webhook = WebhookNotifier(settings)
     try:
-        return await webhook.sent(sample, RunKey("agent-test", ""))
+        return await webhook.send(sample, RunKey("agent-test", ""))
     finally:
         await webhook.close()

@@ -142,7 +142,7 @@ async def _run_worker(config: Path | None, deployment: str | None, *, json_logs:
         order = here.worker_order(for_folder=True)
         child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
         try:
-            code = await child.ended()
+            code = await child.wait_for_end()
         except asyncio.CancelledError:
             return 0
         finally:

@@ -167,7 +167,7 @@ def _digest(path: Path, text: str, config: OrgaConfig) -> str:
     found = [
         file
         for place in ((root,) if root else (path.parent, Path.cwd()))
-        for file in user_code(config.of_file(path), place).existing()
+        for file in user_code(config.with_file(path), place).existing_files()
     ]
     for file in [*found, *((compiled,) if compiled and compiled.is_file() else ())]:
         whole[str(file.resolve())] = _sha256(file.read_bytes())

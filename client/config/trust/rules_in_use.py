@@ -125,7 +125,7 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     writers = dict(_writing_tools(config))
     rules = rules_in_use(config, root, env)
     try:
-        there = rules.inside(root.resolve()) if writers else []
+        there = rules.paths_inside(root.resolve()) if writers else []
     except TooManyFolders as error:
         return WritableRules(f"{root}: {error}, so isolated commands are refused", _ELSEWHERE)
     if not there:

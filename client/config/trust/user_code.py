@@ -51,7 +51,7 @@ class UserCode:
     def __or__(self, other: "UserCode") -> "UserCode":
         return UserCode(self.files | other.files, self.modules | other.modules)
 
-    def existing(self) -> Iterator[Path]:
+    def existing_files(self) -> Iterator[Path]:
         """Yield the existing files that would run.
 
         Programs that ignore the environment read compiled code in `__pycache__`. What Python itself compiled there

@@ -144,7 +144,7 @@ class Stage:
         return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 
     @property
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """The messages so far."""
         file = self._folder / "told"
         return file.read_text().splitlines() if file.exists() else []
@@ -161,7 +161,7 @@ class Stage:
             workers.cancel()
             if self._now is not None:
                 self._now.kill()
-        return Outcome(ran, self.effects, self._exits, self.told, self._folder)
+        return Outcome(ran, self.effects, self._exits, self.messages, self._folder)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait for what must happen, however long workers that die take for it."""
@@ -180,7 +180,7 @@ class Stage:
         (self._folder / "release").touch()
 
     @asynccontextmanager
-    async def deserted(self) -> AsyncGenerator[None]:
+    async def without_worker(self) -> AsyncGenerator[None]:
         """Kill the worker and let no other begin before the block ends; only where the case kills."""
         if self._case.kills:
             self._is_open.clear()
@@ -194,7 +194,7 @@ class Stage:
             self._is_open.set()
 
     @asynccontextmanager
-    async def bereft(self) -> AsyncGenerator[None]:
+    async def without_next_worker(self) -> AsyncGenerator[None]:
         """Let no other worker begin once this one has died by itself; only where it is to die."""
         self._is_open.clear()
         await self.until(lambda: self._have_died(len(self._case.fates)))

@@ -52,7 +52,7 @@ class Cast:
         assert isinstance(player, ScriptedModel)
         return player.seen
 
-    def told(self, name: str, call: int = -1) -> list[str]:
+    def messages_to(self, name: str, call: int = -1) -> list[str]:
         """Return the messages of one model call of an agent, its task left out."""
         return [message.text for message in self.seen(name)[call].messages[1:]]
 

@@ -24,7 +24,7 @@ def delivery_setup(default: bool = True, **kinds: DeliveryKind) -> Setup:
 
 def a_hook(receiver: Receiver) -> PostedDelivery:
     """Return a signed webhook."""
-    return PostedDelivery(WebhookPost(receiver.url, "the webhook"), webhook_form, SigningKey.of(SECRET))
+    return PostedDelivery(WebhookPost(receiver.url, "the webhook"), webhook_form, SigningKey.from_secret(SECRET))
 
 
 def a_room(receiver: Receiver) -> PostedDelivery:

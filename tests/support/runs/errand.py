@@ -116,7 +116,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
         return {"phase": state.phase, "waiting": waiting, "done": state.done, "elapsed_s": self._elapsed_s()}
 
     def _elapsed_s(self) -> float:
-        return self._run.state.clock.elapsed_s(self._run.now)
+        return self._run.state.clock.elapsed_seconds(self._run.now)
 
     async def _loop(self) -> dict[str, Any]:
         run = self._run
@@ -127,12 +127,12 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             except ContinueAsNew:
                 await self._watches.stop()
                 continue_as_new(run.state)
-            run.change(with_run_over)
+            run.change_state(with_run_over)
             await self._watches.stop()
-            run.change(ErrandState.with_control, stop=stop)
+            run.change_state(ErrandState.with_control, stop=stop)
             visibility.show_end(run, stop[0])
             await announce_end(run, stop)
-            run.change(with_reopened_end)
+            run.change_state(with_reopened_end)
             if run.state.stop is not None:
                 state = run.state
                 return {"done": state.done, "heard": state.heard, "stop": stop, "elapsed_s": self._elapsed_s()}
@@ -141,16 +141,16 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
     async def _until_stopped(self) -> Stop:
         run = self._run
         try:
-            await wait_if_paused(run, may_roll_over=True)
-            run.change(with_inbox_read)
+            await wait_if_paused(run, may_continue_as_new=True)
+            run.change_state(with_inbox_read)
             while len(run.state.done) < len(run.state.todo):
                 errand = run.state.todo[len(run.state.done)]
-                await pause_checkpoint(run, may_roll_over=True)
+                await pause_checkpoint(run, may_continue_as_new=True)
                 enter_phase(run, "running")
-                run.change(with_step, errand, await self._outcome(errand))
+                run.change_state(with_step, errand, await self._outcome(errand))
                 visibility.show_progress(run)
-                run.change(with_inbox_read)
-                if run.is_due:
+                run.change_state(with_inbox_read)
+                if run.is_continue_as_new_due:
                     raise ContinueAsNew
         except Interrupted:
             state = run.state
@@ -169,7 +169,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             question = Question(
                 question_id=f"buy-{run.state.iteration}", kind="approval", since=run.now, text=errand, items=(item,)
             )
-            answer = (await ask_people(run, question, may_roll_over=True)).items[0].answer
+            answer = (await ask_people(run, question, may_continue_as_new=True)).items[0].answer
             return "bought" if answer and answer.approved else f"not bought, {answer and answer.reason}"
         if what == "ask":
             question = Question(
@@ -179,8 +179,8 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
                 text=errand,
                 choices=("retry", "skip"),
             )
-            decided = (await ask_people(run, question, may_roll_over=True)).resolution
+            decided = (await ask_people(run, question, may_continue_as_new=True)).resolution
             return decided.choice if decided else "nobody said"
-        walk = asyncio.create_task(run.event(workflow.sleep(timedelta(milliseconds=50))))
-        await run.result_of(walk, run.is_interrupted)
+        walk = asyncio.create_task(run.wait_for_event(workflow.sleep(timedelta(milliseconds=50))))
+        await run.wait_for_result(walk, run.is_interrupted)
         return "done"

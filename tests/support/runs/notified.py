@@ -22,7 +22,7 @@ PAYS: Sequence[Step] = [calls("pay", arguments={"amount": 7}), answers()]
 
 def a_webhook(receiver: Receiver) -> WebhookNotifier:
     """Return a webhook that signs, and knows a user interface."""
-    settings = WebhookSettings(receiver.url, SigningKey.of(SECRET))
+    settings = WebhookSettings(receiver.url, SigningKey.from_secret(SECRET))
     return WebhookNotifier(settings, lambda workflow_id: f"http://ui/{workflow_id}")
 
 
@@ -63,5 +63,5 @@ def failures(ran: Ran) -> list[dict[str, Any]]:
 def is_signed(received: Received) -> bool:
     """Return whether a request has the signature that its id, its time and its body call for."""
     at = int(received.headers["webhook-timestamp"])
-    expected = SigningKey.of(SECRET).headers(received.message_id, at, received.body)
+    expected = SigningKey.from_secret(SECRET).headers(received.message_id, at, received.body)
     return expected["webhook-signature"] == received.headers["webhook-signature"]

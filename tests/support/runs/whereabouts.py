@@ -30,6 +30,6 @@ async def wait_for_phase(handle: WorkflowHandle[Any, Any], phase: str) -> None:
     await wait_until(is_there)
 
 
-async def paused(handle: WorkflowHandle[Any, Any]) -> None:
+async def wait_until_paused(handle: WorkflowHandle[Any, Any]) -> None:
     """Wait until the run stands still because it is paused."""
     await wait_for_phase(handle, "paused")

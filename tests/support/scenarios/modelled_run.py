@@ -68,7 +68,7 @@ class ModelledRun:
         conversation = self.state.conversation
         summary = ready_summary(conversation, plan.drop)
         reference, seen = reference_and_sent(conversation, plan.drop, plan.mask, summary)
-        self.base = reference.applied(self.base, self._found)
+        self.base = reference.apply_to(self.base, self._found)
         assert self.base.messages == seen.messages
         self.state = with_calibration(self.state, seen, reply.usage.input_tokens)
         self.state = observe.with_reply(self.state, reply, seen)

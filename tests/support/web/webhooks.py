@@ -26,4 +26,6 @@ ASKS = Notification(
 
 def a_webhook(network: Any, url: str = URL, form: WebhookFormat = "json") -> WebhookNotifier:
     """Return a webhook that signs and sends into this network."""
-    return WebhookNotifier(WebhookSettings(url, SigningKey.of(SECRET), form), transport=http.MockTransport(network))
+    return WebhookNotifier(
+        WebhookSettings(url, SigningKey.from_secret(SECRET), form), transport=http.MockTransport(network)
+    )

@@ -119,7 +119,7 @@ def with_reopened_end(state: S) -> S:
 
 def remaining_s(state: Control, now: datetime) -> float:
     """Return the seconds left on the run's clock, never below 0."""
-    return max(state.timeout_s - state.clock.elapsed_s(now), 0.0)
+    return max(state.timeout_s - state.clock.elapsed_seconds(now), 0.0)
 
 
 def out_of_time(state: S) -> S:
@@ -129,7 +129,7 @@ def out_of_time(state: S) -> S:
 
 def should_continue_as_new(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
     """Return True if the history has grown enough and the run can continue as new."""
-    if state.stop is not None or state.aborted is not None or state.under_way_elsewhere:
+    if state.stop is not None or state.aborted is not None or state.work_elsewhere_text:
         return False
     terms = state.terms
     return suggested or events >= terms.roll_over_events or history_bytes >= terms.roll_over_bytes
@@ -145,8 +145,8 @@ def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
     """End a run that could not continue as new in time: it was always waiting, or its state is too large."""
     if state.stop is not None:
         return state
-    has_waited = state.under_way_elsewhere or state.questions or state.paused
-    why = state.why_it_stayed if has_waited else "its state was too large to be carried on"
+    has_waited = state.work_elsewhere_text or state.questions or state.paused
+    why = state.not_continued_reason if has_waited else "its state was too large to be carried on"
     detail = f"the history is full, some {events} events and {history_bytes} bytes: the run could not continue as new"
     return state.with_control(stop=("error", f"{detail}, since {why}"))
 

@@ -202,7 +202,7 @@ def _decision_command(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
     return f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_CHOICE_FLAGS[choice]}"
 
 
-def commands(run_id: str, wait: ShownQuestion) -> list[str]:
+def decision_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands that decide an open question, the most likely first.
 
     Empty if a command would not be what it looks like. No command approves a call whose arguments are not shown whole.

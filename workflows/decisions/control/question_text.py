@@ -104,7 +104,7 @@ def shown_item(item: Item) -> dict[str, Any]:
         "reason": item.reason,
         "approvers": list(item.approvers),
         "expires_at": item.expires_at.isoformat(),
-        **item.asker,
+        **item.asker_data,
     }
 
 

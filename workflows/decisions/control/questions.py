@@ -174,7 +174,7 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
     if question.resolution is not None:
         raise ValueError(f"{resolution.escalation_id} is decided already: {question.resolution.choice}")
     if resolution.choice not in question.choices:
-        raise ValueError(state.other_way(question.kind) or f"choose one of {', '.join(question.choices)}")
+        raise ValueError(state.unavailable_choice_text(question.kind) or f"choose one of {', '.join(question.choices)}")
     if question.approvers and resolution.by not in question.approvers:
         raise ValueError(f"{resolution.by!r} may not decide this; these may: {', '.join(question.approvers)}")
     if question.options and resolution.choice == "result" and resolution.result not in question.options:
@@ -216,7 +216,7 @@ def build_question(
     text: str,
     now: datetime,
     *,
-    place: str = "",
+    activity_id: str = "",
     options: Sequence[str] = (),
     default: str = "",
     expires_s: float | None = None,
@@ -228,14 +228,19 @@ def build_question(
         name: Unique among the run's questions.
         text: The question.
         now: The time of asking.
-        place: Place of the call that asks.
+        activity_id: Activity id of the call that asks.
         options: The only valid answers. Empty: any text.
         default: The answer if nobody gives one in time.
         expires_s: Seconds until it expires. None: never.
         approvers: People who may answer. Empty: anyone.
     """
     expires_at = None if expires_s is None else now + timedelta(seconds=expires_s)
-    given: dict[str, Any] = {"place": place, "options": tuple(options), "default": default, "expires_at": expires_at}
+    given: dict[str, Any] = {
+        "place": activity_id,
+        "options": tuple(options),
+        "default": default,
+        "expires_at": expires_at,
+    }
     given |= {"approvers": tuple(approvers)}
     return Question(
         question_id=f"question-{name}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.plans import available_agents, available_skills, planned
+from orga.workflows.decisions.goals.plans import available_agents, available_skills, parsed_plan
 from orga.workflows.decisions.goals.progress import stuck_reason
 from orga.workflows.decisions.goals.prompts import problem_text
 from orga.workflows.types.control import Stop
@@ -33,7 +33,7 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
     """
     rest = without_plan(state)
     most = state.goal_config.max_plan_steps
-    steps = planned(listed, available_skills(setup), most, rest.pursuit.steps, available_agents(setup))
+    steps = parsed_plan(listed, available_skills(setup), most, rest.pursuit.steps, available_agents(setup))
     longest = max(state.pursuit.longest, len(steps) + len(rest.pursuit.open_steps))
     return rest.with_pursuit(steps=(*rest.pursuit.steps, *steps), longest=longest)
 

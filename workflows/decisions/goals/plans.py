@@ -47,7 +47,7 @@ def agent_arguments_problem(given: str | dict[str, Any]) -> str:
     return "" if is_task else 'an agent takes its task as a text, {"task": "..."}, and nothing else'
 
 
-def planned(
+def parsed_plan(
     listed: object,
     skills: Mapping[str, str],
     most: int,

@@ -151,14 +151,14 @@ class JournalStart:
         """True if a fork has not read its past yet. Earlier events come after its start."""
         return self._awaiting is not None
 
-    def begun(self, given: dict[str, Any]) -> EventList:
+    def start_events(self, given: dict[str, Any]) -> EventList:
         """Return the start of a run, or nothing yet for a fork."""
         if is_fork(given):
             self._awaiting = given
             return []
         return self._run_started_events(given)
 
-    def forked(self, past: AgentState) -> EventList:
+    def fork_events(self, past: AgentState) -> EventList:
         """Return the start of a fork from its past, unless it was returned already."""
         if self._awaiting is None:
             return []
@@ -169,7 +169,7 @@ class JournalStart:
             past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance
         )
 
-    def unread(self) -> EventList:
+    def unread_start_events(self) -> EventList:
         """Return the start of a fork that has not read its past."""
         given = self._awaiting or {}
         fork = as_object(given.get("fork"))
@@ -222,49 +222,51 @@ class JournalVerdicts:
         self._is_paused = is_paused
 
     @property
-    def allowed(self) -> tuple[int, ...]:
+    def allowed_indexes(self) -> tuple[int, ...]:
         """The calls that the gate has allowed so far."""
-        return self._standings.among(LET_THROUGH_STATUSES)
+        return self._standings.with_status(LET_THROUGH_STATUSES)
 
     @property
-    def passed(self) -> tuple[int, ...]:
+    def passed_indexes(self) -> tuple[int, ...]:
         """The allowed calls that no later stage has rejected."""
-        return self._standings.among(PASSED_STATUSES)
+        return self._standings.with_status(PASSED_STATUSES)
 
     @property
     def is_final(self) -> bool:
         """True if no verdict is missing before the calls are carried out."""
-        if self._standings.among(UNDECIDED_STATUSES):
+        if self._standings.with_status(UNDECIDED_STATUSES):
             return False
-        return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
+        return not any(
+            index in self._in_question or self._standings.needs_confirmation(index) for index in self.passed_indexes
+        )
 
-    def hear(self, index: int, verdict: StageVerdict) -> None:
+    def take_verdict(self, index: int, verdict: StageVerdict) -> None:
         """Apply a verdict on a call. One that may not follow the earlier ones is ignored."""
-        self._standings.hear(index, verdict)
+        self._standings.apply_verdict(index, verdict)
         if self._is_paused:
-            self._standings.hold_up()
+            self._standings.record_pause()
 
     def take_gate_failure(self, index: int | None) -> list[int]:
         """Record that the gate failed and denied its request. None means a request about several calls."""
-        about = [index] if index is not None else list(self._standings.among(WAITING_STATUSES))
+        about = [index] if index is not None else list(self._standings.with_status(WAITING_STATUSES))
         for each in about:
-            self.hear(each, "deny")
+            self.take_verdict(each, "deny")
         return about
 
-    def paused(self, is_paused: bool) -> None:
+    def record_pause(self, is_paused: bool) -> None:
         """Record that the run is paused, or resumed."""
         self._is_paused = is_paused
         if is_paused:
-            self.stood_still()
+            self.record_wait()
 
-    def stood_still(self) -> None:
+    def record_wait(self) -> None:
         """Record that the run waits for a person."""
-        self._standings.hold_up()
+        self._standings.record_pause()
 
-    def started(self, index: int) -> None:
+    def record_start(self, index: int) -> None:
         """Record that a call is carried out. So it was allowed, and so were approved ones without a known verdict."""
-        for each in (index, *self._standings.among(APPROVED_STATUSES)):
-            self._standings.show_begun(each)
+        for each in (index, *self._standings.with_status(APPROVED_STATUSES)):
+            self._standings.record_start(each)
 
 
 MAX_DIGITS = 9
@@ -286,7 +288,7 @@ def recall_iteration(activity_id: str) -> int:
     return int(iteration) if iteration.isdecimal() and len(iteration) <= MAX_DIGITS else 0
 
 
-def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+def knowledge_events(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
     """Return the events for a call of a knowledge tool: recalled or stored items, or failed learnings."""
     if happening.kind != "finished":
         is_learning = happening.key == LEARNINGS

@@ -17,7 +17,7 @@ from orga.workflows.decisions.journal.entries import (
     entry_hash,
     failover_events,
     intervention_events,
-    known,
+    knowledge_events,
     recall_data,
     recall_iteration,
     setup_events,
@@ -64,10 +64,10 @@ class JournalFold:
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries for this event, in order."""
-        self._times.hear(happening)
+        self._times.take_event(happening)
         return [self._entry(happening.at, event, data) for event, data in self._with_start_event(happening)]
 
-    def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
+    def nested_entry(self, entry: JournalEntry, run: str) -> JournalEntry:
         """Return a delegated run's entry as one of this journal. An entry from a deeper run keeps its run."""
         return self._with_chain_hash(entry.with_place(self._sequence, {"run": run, **entry.data}))
 
@@ -75,7 +75,7 @@ class JournalFold:
         """Yield an event's entries. The start of the run always comes first."""
         for found in self._events(happening):
             if self._beginning.is_due:
-                yield from self._with_loop_version(self._beginning.unread())
+                yield from self._with_loop_version(self._beginning.unread_start_events())
             yield found
 
     def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -106,12 +106,12 @@ class JournalFold:
             self._run = JournalIteration()
             if state.pending is not None:
                 self._run = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
-                self._run.replied(state.pending)
+                self._run.take_reply(state.pending)
                 self._replied_at = happening.at
             if state.setup is not None:
                 self._agent = state.setup.agent
             return ended
-        return self._with_loop_version(self._beginning.begun(as_object(arguments[0] if arguments else None)))
+        return self._with_loop_version(self._beginning.start_events(as_object(arguments[0] if arguments else None)))
 
     def _on_code_change(self, happening: Happening) -> EventList:
         """Add an entry if another build decides from here on. The first build makes none."""
@@ -123,7 +123,7 @@ class JournalFold:
             return []
         past = AgentState.model_validate(happening.value)
         self._iteration = past.iteration
-        return self._with_loop_version(self._beginning.forked(past))
+        return self._with_loop_version(self._beginning.fork_events(past))
 
     def _with_loop_version(self, found: EventList) -> EventList:
         self._agent = self._beginning.agent
@@ -132,7 +132,7 @@ class JournalFold:
     def _on_scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Yield lazily, so that entries that end an iteration come before those of the next."""
         if happening.name not in names.PROMPT_ACTIVITIES:
-            if self._run.begins(happening.key):
+            if self._run.is_dispatch_start(happening.key):
                 yield from self._dispatch_calls(is_begun=True)
             return
         yield from self._collect_outcomes()
@@ -182,7 +182,7 @@ class JournalFold:
             return []
         is_goals = happening.name in names.GOAL_PROMPTS
         reply = (GoalReply if is_goals else Reply).model_validate(happening.value)
-        self._run.replied(reply)
+        self._run.take_reply(reply)
         self._replied_at = happening.at
         actions: list[dict[str, Any]] = [
             {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in reply.calls
@@ -203,10 +203,10 @@ class JournalFold:
         """Apply the gate's verdicts, and add an entry that calls are carried out once no verdict is missing."""
         if happening.kind != "finished":
             return self._on_gate_failed(happening, {"error": happening.text})
-        by_place = Verdicts.model_validate(happening.value).by_place(happening.key)
+        by_place = Verdicts.model_validate(happening.value).by_activity_id(happening.key)
         if by_place is None:
             return self._on_gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
-        verdicts = self._run.in_call_order(by_place)
+        verdicts = self._run.verdicts_in_call_order(by_place)
         shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
@@ -222,7 +222,7 @@ class JournalFold:
         about = gate_subject(happening.key)
         places = self._run.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}
-        failed = {**data, "action_count": len(places) or self._run.proposals, **known}
+        failed = {**data, "action_count": len(places) or self._run.proposal_count, **known}
         return [("PolicyEvaluated", failed), *self._dispatch_if_final()]
 
     def _on_recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -233,9 +233,9 @@ class JournalFold:
 
     def _on_acted(self, happening: Happening) -> EventList:
         outcome = "ok" if happening.kind == "finished" else happening.kind
-        reported = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
-        begun = self._dispatch_calls(is_begun=True) if self._run.begins(happening.key) else []
-        self._run.ended(happening.key, outcome, happening.text)
+        reported = knowledge_events(happening) if happening.name in KNOWLEDGE_TOOLS else []
+        begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(happening.key) else []
+        self._run.record_end(happening.key, outcome, happening.text)
         return [*begun, *self._on_retried(happening, outcome), *reported, *self._collect_if_complete()]
 
     def _on_retried(self, happening: Happening, outcome: str) -> EventList:
@@ -245,7 +245,7 @@ class JournalFold:
             return []
         if tool_recovery(spec, self._setup.config).strategy != "retry":
             return []
-        call = {"tool": spec.name, **self._run.call(happening.key)}
+        call = {"tool": spec.name, **self._run.call_data(happening.key)}
         error = happening.text or happening.failed_before
         data = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
         return [("RecoveryTriggered", {**call, **data})]
@@ -258,33 +258,33 @@ class JournalFold:
         if note.event == HYDRATION_EVENT:
             return [(note.event, with_reference_counts(note.data))]
         if note.event not in CALL_ENDS or "place" not in note.data:
-            self._run.noted(note)
-            return [(note.event, self._run.with_arguments(note.data)), *self._dispatch_if_final()]
+            self._run.take_note(note)
+            return [(note.event, self._run.note_with_arguments(note.data)), *self._dispatch_if_final()]
         place = str(note.data.get("place"))
-        begun = self._dispatch_calls(is_begun=True) if self._run.begins(place) else []
+        begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(place) else []
         outcome = note.data.get("outcome")  # a decision's outcome is its fields
-        self._run.ended(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
+        self._run.record_end(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
         return [*begun, noted, *self._collect_if_complete()]
 
     def _on_signaled(self, happening: Happening) -> EventList:
         if happening.name in PAUSE_SIGNALS:
             self._is_paused = happening.name == "pause"
-            self._run.paused(self._is_paused)
+            self._run.record_pause(self._is_paused)
         return intervention_events(happening, self._signals)
 
     def _on_delegated(self, happening: Happening) -> EventList:
         place = delegate_activity_id(happening.key)
         if happening.kind == "child_started":
-            begun = self._dispatch_calls(is_begun=True) if self._run.begins(place) else []
+            begun = self._dispatch_calls(is_begun=True) if self._run.is_dispatch_start(place) else []
             given = as_object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
-            return [*begun, ("DelegationStarted", {**self._run.call(place), **data})]
+            return [*begun, ("DelegationStarted", {**self._run.call_data(place), **data})]
         ended = as_object(happening.value)
         how = as_object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
         is_good = how.get("reason") == "completed"
-        self._run.ended(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
+        self._run.record_end(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
         data = {"workflow_id": happening.key, **how, "usage": ended.get("usage")}
-        return [("DelegationEnded", {**self._run.call(place), **data}), *self._collect_if_complete()]
+        return [("DelegationEnded", {**self._run.call_data(place), **data}), *self._collect_if_complete()]
 
     def _on_terminated(self, happening: Happening) -> EventList:
         unused: EventList = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
@@ -296,16 +296,16 @@ class JournalFold:
 
     def _collect_outcomes(self) -> EventList:
         """Add an entry for the outcomes of the iteration, unless there is one already."""
-        unbegun = self._dispatch_calls(is_begun=False) if self._run.undispatched else []
-        return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
+        unbegun = self._dispatch_calls(is_begun=False) if self._run.undispatched_verdicts else []
+        return [*unbegun, ("ObservationsCollected", self._run.collected_outcomes())] if self._run.is_open else unbegun
 
     def _dispatch_if_final(self) -> EventList:  # after the last verdict of the gate, a person or a critic
-        undispatched = self._run.undispatched
+        undispatched = self._run.undispatched_verdicts
         return self._dispatch_calls(is_begun=True) if undispatched is not None and undispatched.is_final else []
 
     def _dispatch_calls(self, *, is_begun: bool) -> EventList:
         """Add an entry for the calls that are carried out. Without any, also add their empty outcomes."""
-        dispatched = ("ToolsDispatched", self._run.dispatched(is_begun=is_begun))
+        dispatched = ("ToolsDispatched", self._run.dispatch_data(is_begun=is_begun))
         return [dispatched, *self._collect_if_complete()]
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
@@ -314,7 +314,7 @@ class JournalFold:
             data = {**data, "duration_s": round((at - self._replied_at).total_seconds(), 3)}
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
-            entry = entry.with_took(self._times.took_s(iteration, self._run.reply))
+            entry = entry.with_took(self._times.call_seconds(iteration, self._run.reply))
         return self._with_chain_hash(entry)
 
     def _with_chain_hash(self, entry: JournalEntry) -> JournalEntry:

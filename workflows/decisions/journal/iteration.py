@@ -34,16 +34,16 @@ class JournalIteration:
         self._outcomes: dict[int, dict[str, Any]] = {}
 
     @property
-    def proposals(self) -> int:
+    def proposal_count(self) -> int:
         """The number of proposals: the calls of the reply, else its answer."""
         return len(self.reply.calls) if self.reply and self.reply.calls else 1
 
     @property
-    def undispatched(self) -> JournalVerdicts | None:
+    def undispatched_verdicts(self) -> JournalVerdicts | None:
         """The verdicts, as long as no entry says that calls are carried out."""
         return self._verdicts if self._expected is None else None
 
-    def replied(self, reply: Reply) -> None:
+    def take_reply(self, reply: Reply) -> None:
         self.reply = reply
 
     def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
@@ -60,9 +60,9 @@ class JournalIteration:
         )
         if is_first:
             self._verdicts = self._new_verdicts()
-        if undispatched := self.undispatched:
+        if undispatched := self.undispatched_verdicts:
             for index, verdict in own.items():
-                undispatched.hear(index, verdict.decision)
+                undispatched.take_verdict(index, verdict.decision)
         return None if is_first else [str(self._call_data_at(index).get("call_id")) for index in own]
 
     def take_gate_failure(self, about: str) -> list[str]:
@@ -80,37 +80,41 @@ class JournalIteration:
             return [f"{self._iteration}.{each}" for each in self._verdicts.take_gate_failure(index)]
         return [about] if is_activity_id(about) else []
 
-    def in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    def verdicts_in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
         """Return verdicts on the reply's calls in call order. Others keep their order."""
         indexes = {place: self._index_of_whole_call(place) for place in verdicts}
         return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
 
-    def noted(self, note: Note) -> None:
+    def take_note(self, note: Note) -> None:
         """Apply questions and verdicts about the calls, or about their budget."""
-        data, verdicts, index = note.data, self.undispatched, self._index_of_whole_call(str(note.data.get("place", "")))
+        data, verdicts, index = (
+            note.data,
+            self.undispatched_verdicts,
+            self._index_of_whole_call(str(note.data.get("place", ""))),
+        )
         if verdicts is None:
             return
         if note.event == "ApprovalRequested" and (data.get("kind") == "budget" or index is not None):
-            verdicts.stood_still()
+            verdicts.record_wait()
         elif index is None:
             return
         elif (verdict := recorded_verdict(note.event, data)) is not None:
-            verdicts.hear(index, verdict)
+            verdicts.take_verdict(index, verdict)
 
-    def with_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
+    def note_with_arguments(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return a note's data, with the arguments of calls that a recovery made with those of the reply's call."""
         made = data.get("calls")
         if not isinstance(made, list):
             return data
         return {**data, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
 
-    def paused(self, is_paused: bool) -> None:
+    def record_pause(self, is_paused: bool) -> None:
         """Record that the run is paused, or resumed."""
         self._is_paused = is_paused
         if self._verdicts:
-            self._verdicts.paused(is_paused)
+            self._verdicts.record_pause(is_paused)
 
-    def begins(self, key: str) -> bool:
+    def is_dispatch_start(self, key: str) -> bool:
         """Return True if an activity at this place is the first sign that the reply's calls are carried out.
 
         The place may be that of a part of a call, or of a fallback, which is another call. A call that is sent again
@@ -124,21 +128,21 @@ class JournalIteration:
             self._scheduled.add(index)
         if self._expected is None:
             self._verdicts = self._verdicts or self._new_verdicts()
-            self._verdicts.started(index)
+            self._verdicts.record_start(index)
             return True
         if index not in self._expected:  # nothing allowed it, but its outcome is recorded all the same
             self._expected.add(index)
             self._is_collected = False
         return False
 
-    def dispatched(self, *, is_begun: bool) -> dict[str, Any]:
+    def dispatch_data(self, *, is_begun: bool) -> dict[str, Any]:
         """Return the calls that are carried out. Empty if the history shows none."""
         verdicts = self._verdicts
-        self._expected = set(verdicts.allowed if verdicts else ())
-        tools = [self._call_data_at(index) for index in verdicts.passed] if verdicts and is_begun else []
+        self._expected = set(verdicts.allowed_indexes if verdicts else ())
+        tools = [self._call_data_at(index) for index in verdicts.passed_indexes] if verdicts and is_begun else []
         return {"tool_count": len(tools), "tools": tools}
 
-    def ended(self, key: str, outcome: str, error: str) -> None:
+    def record_end(self, key: str, outcome: str, error: str) -> None:
         """Record the outcome of a call. Attempts of a recovery have keys of their own and are not calls."""
         index = self._call_index(key)
         if index is not None and _is_whole_call(key):
@@ -158,7 +162,7 @@ class JournalIteration:
         """True if there is an entry that calls are carried out, and none yet about their outcomes."""
         return self._expected is not None and not self._is_collected
 
-    def collected(self) -> dict[str, Any]:
+    def collected_outcomes(self) -> dict[str, Any]:
         """Return the outcome of every allowed call."""
         self._is_collected = True
         outcomes = [
@@ -167,7 +171,7 @@ class JournalIteration:
         ]
         return {"observation_count": len(self.reply.calls) if self.reply else 0, "outcomes": outcomes}
 
-    def call(self, key: str) -> dict[str, Any]:
+    def call_data(self, key: str) -> dict[str, Any]:
         """Return the call at a place, as the journal shows it."""
         index = self._call_index(key)
         return self._call_data_at(index) if index is not None and _is_whole_call(key) else {"call_id": key}
@@ -227,7 +231,7 @@ class CallTimes:
         self._begun: dict[str, datetime] = {}
         self._ended: dict[str, datetime] = {}
 
-    def hear(self, happening: Happening) -> None:
+    def take_event(self, happening: Happening) -> None:
         """Record the beginning or the end of a call, or of a part of one."""
         key = delegate_activity_id(happening.key) if happening.kind.startswith("child_") else happening.key
         found = None if happening.name in OWN_ACTIVITIES else _ACTIVITY_ID.fullmatch(key)
@@ -239,7 +243,7 @@ class CallTimes:
         elif happening.kind in _END_KINDS:
             self._ended[place] = happening.at
 
-    def took_s(self, iteration: int, reply: Reply | None) -> dict[str, float]:
+    def call_seconds(self, iteration: int, reply: Reply | None) -> dict[str, float]:
         """Return the seconds of a reply's calls by their ids, if beginning and end are known."""
         places = {call.call_id: f"{iteration}.{index}" for index, call in enumerate(reply.calls if reply else ())}
         return {

@@ -120,7 +120,7 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
         iterations=state.counted_iterations,
         usage=state.usage,
         tool_calls=state.tool_calls,
-        duration_s=round(state.clock.elapsed_s(now), 3),
+        duration_s=round(state.clock.elapsed_seconds(now), 3),
     )
 
 

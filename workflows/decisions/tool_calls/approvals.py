@@ -20,7 +20,7 @@ ID_CHARS = 24
 
 def approval_item(
     state: AgentState,
-    place: str,
+    activity_id: str,
     call: ToolCall,
     verdict: Verdict,
     now: datetime,
@@ -32,7 +32,7 @@ def approval_item(
 
     Args:
         state: State of the run.
-        place: Place of this question. The approval is bound to it.
+        activity_id: Activity id of the call. The approval is bound to it.
         call: The call as it would be carried out.
         verdict: The gate's, or one in its place.
         now: Workflow time.
@@ -41,7 +41,7 @@ def approval_item(
         stands_at: Place of the call, or iteration of the answer.
     """
     terms = verdict.approval or ApprovalTerms()
-    about, whole = _call_digest(state.origin, place, call, verdict.version), call.model_dump()
+    about, whole = _call_digest(state.origin, activity_id, call, verdict.version), call.model_dump()
     before = find_item(state, about)
     if before is not None:  # the previous segment asked already, and may have carried less of it
         same = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
@@ -59,10 +59,10 @@ def approval_item(
     )
 
 
-def _call_digest(origin: str, place: str, call: ToolCall, version: str) -> str:
+def _call_digest(origin: str, activity_id: str, call: ToolCall, version: str) -> str:
     """Return the digest of exactly this call under exactly this policy: sha256, so an approval fits nothing else."""
     identity = (
-        f"{origin}/{place}/{call_fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
+        f"{origin}/{activity_id}/{call_fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
     )
     return sha256(identity.encode()).hexdigest()[:ID_CHARS]
 

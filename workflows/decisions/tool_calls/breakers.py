@@ -19,7 +19,7 @@ def admit_call(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentS
     breaker, options = state.breakers.get(spec.name), spec.options.breaker
     if breaker is None or not _is_run_scoped(options):
         return state, ""
-    let_through = breaker.admitted(options, now)
+    let_through = breaker.with_admitted_call(options, now)
     if let_through is None:
         return state, describe_to_model(breaker.describe(spec.name, options, now))
     return _with_breaker(state, spec, let_through), ""
@@ -30,7 +30,7 @@ def with_success(state: AgentState, spec: ToolSpec) -> AgentState:
     breaker = state.breakers.get(spec.name)
     if breaker is None or not _is_run_scoped(spec.options.breaker):
         return state
-    closed = _with_breaker(state, spec, breaker.succeeded())
+    closed = _with_breaker(state, spec, breaker.after_success())
     return closed if breaker.state == "closed" else closed.with_note("CircuitClosed", tool=spec.name, scope=RUN_SCOPE)
 
 
@@ -40,7 +40,7 @@ def with_failure(state: AgentState, spec: ToolSpec, now: datetime, kind: str | N
     if not _is_run_scoped(options):
         return state
     before = state.breakers.get(spec.name, Breaker())
-    after = before.failed(options, now, failure_cause(kind))
+    after = before.after_failure(options, now, failure_cause(kind))
     failed = _with_breaker(state, spec, after)
     if before.state == "open" or after.state != "open":
         return failed
@@ -55,7 +55,7 @@ def with_slot_released(state: AgentState, spec: ToolSpec) -> AgentState:
     breaker = state.breakers.get(spec.name)
     if breaker is None or not _is_run_scoped(spec.options.breaker):
         return state
-    return _with_breaker(state, spec, breaker.released())
+    return _with_breaker(state, spec, breaker.after_release())
 
 
 def _is_run_scoped(options: BreakerOptions) -> bool:

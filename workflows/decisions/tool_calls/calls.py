@@ -40,7 +40,7 @@ def _with_sorted_keys(value: object) -> object:
 KEY_CHARS = 32
 
 
-def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
+def idempotency_key(origin: str, activity_id: str, call: ToolCall) -> str:
     """Return a key that all attempts of exactly this call share, and no other call has.
 
     `origin` survives reset and continue-as-new, and `place` is `<iteration>.<index>`. The key covers the arguments, so
@@ -48,7 +48,7 @@ def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
     a rewound run with another proposal at the same place does not get the old effect.
     """
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
-    identity = f"{origin}/{place}/{call.name}/{arguments}"
+    identity = f"{origin}/{activity_id}/{call.name}/{arguments}"
     return sha256(identity.encode()).hexdigest()[:KEY_CHARS]
 
 
@@ -84,7 +84,7 @@ def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
     if verdict.arguments is None:
         return outcome
     used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
-    return outcome.with_words(before=f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n")
+    return outcome.with_own_text(before=f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n")
 
 
 def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:
@@ -101,7 +101,7 @@ def failed_outcome(call: ToolCall, error: str, *, is_unknown: bool = False, took
     outcome = Outcome(call=call, status="failed", text=f"{ERROR_MARKER}{error}", error=error, may_have_acted=is_unknown)
     if not is_unknown:
         return outcome
-    return outcome.with_words(after=TOOK_EFFECT_TEXT if took_effect else UNKNOWN_OUTCOME_TEXT)
+    return outcome.with_own_text(after=TOOK_EFFECT_TEXT if took_effect else UNKNOWN_OUTCOME_TEXT)
 
 
 def not_run_outcome(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:

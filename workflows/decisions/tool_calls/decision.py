@@ -63,7 +63,7 @@ def decide_by_rules(
 def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     """Return the name of the first rule whose conditions all hold, and its outcome."""
     for index, rule in enumerate(decision.rules):
-        if all(condition.holds(values[name]) for name, condition in rule.when.items()):
+        if all(condition.is_met_by(values[name]) for name, condition in rule.when.items()):
             return decision.rule_name(index), rule.then
     return DEFAULT_RULE, decision.default
 
@@ -78,7 +78,7 @@ def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> d
     found: dict[str, Value] = {}
     for name, kind in decision.fields.items():
         try:
-            found[name] = kind.fitted(_proposed_value(fields, name))
+            found[name] = kind.fit_value(_proposed_value(fields, name))
         except ValueError as error:
             wrong.append(f"{name}: {error}")
     if wrong:
@@ -93,7 +93,7 @@ def decision_grounds(decision: GroundedDecision, run_input: AgentInput, taint: t
         ValueError: A fact is missing or has a value that is not allowed.
     """
     facts = {
-        name: Ground(value=fact.fitted(fact_value(fact, run_input)), source=fact.source)
+        name: Ground(value=fact.fit_value(fact_value(fact, run_input)), source=fact.source)
         for name, fact in decision.facts.items()
     }
     source = ", ".join(taint)[:SOURCE_CHARS]
@@ -106,7 +106,7 @@ def fact_problems(decisions: Mapping[str, GroundedDecision], run_input: AgentInp
     for decision_name, decision in decisions.items():
         for name, fact in decision.facts.items():
             try:
-                fact.fitted(fact_value(fact, run_input))
+                fact.fit_value(fact_value(fact, run_input))
             except ValueError as error:
                 found.append(f"{fact.source}: {error}; it is the fact {name!r} of the decision {decision_name!r}")
     return found
@@ -123,7 +123,7 @@ def fact_value(fact: Fact, run_input: AgentInput) -> object:
     for key in fact.source.split("."):
         value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
     if value is None:
-        raise ValueError(f"is missing, give {fact.wording}")
+        raise ValueError(f"is missing, give {fact.expected_value_text}")
     return value
 
 
@@ -155,11 +155,11 @@ def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
     return name, made
 
 
-def with_decision(state: AgentState, place: str, name: str, made: Decided) -> AgentState:
+def with_decision(state: AgentState, activity_id: str, name: str, made: Decided) -> AgentState:
     """Add a decision, for the result and the journal."""
     state = state.with_task(decided={**state.decided, name: made})
     data = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
-    return state.with_note(DECISION_GROUNDED, place=place, decision=name, **data)
+    return state.with_note(DECISION_GROUNDED, place=activity_id, decision=name, **data)
 
 
 def decision_text(made: Decided) -> str:

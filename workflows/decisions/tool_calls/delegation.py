@@ -155,7 +155,7 @@ def with_waiting_delegate(state: AgentState, child: Child) -> AgentState:
     return state.with_family(children=(*without_delegate(state, child.workflow_id).children, child))
 
 
-def reserved(state: AgentState, workflow_id: str, ceiling: Ceiling) -> AgentState:
+def with_reserved_ceiling(state: AgentState, workflow_id: str, ceiling: Ceiling) -> AgentState:
     """Return the state with this share reserved for the delegate."""
     return state.with_family(
         children=tuple(c.with_ceiling(ceiling) if c.workflow_id == workflow_id else c for c in state.children)

@@ -39,7 +39,7 @@ NO_VALID_CALL = "no call of the reply was valid"
 ONLY_STOPPED_CALLS = "nothing but calls of stopped steps"
 
 
-def alike_at(config: LoopConfig) -> float:
+def similarity_threshold(config: LoopConfig) -> float:
     """Return the similarity at which two reasons count as one: that of `step_iteration`, or equality if it is off."""
     tracked = config.step_iteration or StepIteration()
     return tracked.similarity_threshold if tracked.enabled else EXACT_SIMILARITY
@@ -47,7 +47,7 @@ def alike_at(config: LoopConfig) -> float:
 
 def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> AgentState:
     """Return the state with both streaks after an iteration with these denied and invalid calls."""
-    alike = alike_at(state.config)
+    alike = similarity_threshold(state.config)
     return state.with_failures(
         denials=denial_streaks(state.denials, denied, alike), invalid=denial_streaks(state.invalid, invalid, alike)
     )

@@ -97,16 +97,18 @@ def may_have_effect(outcome: Outcome) -> bool:
     return outcome.status == "ok" or outcome.may_have_acted
 
 
-def foreseen_denial_text(place: str, outcome: Outcome) -> str:
+def foreseen_denial_text(activity_id: str, outcome: Outcome) -> str:
     """Return why a saga does not begin, if the gate refuses its call at this place."""
-    part = place.rpartition(".")[2]
+    part = activity_id.rpartition(".")[2]
     what = "step" if part[0] == "s" else "the compensation of step"
     return f"{what} {int(part[1:]) + 1} ({outcome.call.name}): {outcome.text}"
 
 
-def part_call(saga: ToolCall, place: str, action: Action) -> ToolCall:
+def part_call(saga: ToolCall, activity_id: str, action: Action) -> ToolCall:
     """Return the call of a step or a compensation. Its id ends with the last part of its place (`3.0.s1`)."""
-    return ToolCall(call_id=f"{saga.call_id}.{place.rpartition('.')[2]}", name=action.tool, arguments=action.arguments)
+    return ToolCall(
+        call_id=f"{saga.call_id}.{activity_id.rpartition('.')[2]}", name=action.tool, arguments=action.arguments
+    )
 
 
 def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
@@ -126,7 +128,7 @@ def with_saga_call(state: AgentState, kind: str) -> AgentState:
     return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=state.under_way - is_step)
 
 
-def with_saga_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:
+def with_saga_end(state: AgentState, activity_id: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:
     """Record the end of a saga, for the journal, and the taint of its tools.
 
     The taint is added only now, because no tool's text could enter the arguments of a later step.
@@ -134,7 +136,7 @@ def with_saga_end(state: AgentState, place: str, outcome: Outcome, acted: Sequen
     state = state.with_dialogue(taint=taint_with_outcomes(state, acted))
     return state.with_note(
         SAGA_ENDED,
-        place=place,
+        place=activity_id,
         call_id=outcome.call.call_id,
         outcome=outcome.status,
         error=outcome.error,
@@ -192,10 +194,10 @@ def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_byte
     report = _saga_report_lines(course, specs, max_bytes)
     if is_saga_done(course.steps, course.outcomes):
         done = Outcome(call=saga, status="ok", text="")
-        return done.with_words(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *report]))
+        return done.with_own_text(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *report]))
     left = _remaining_effects_text(course)
     failed = Outcome(call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {left}", ours=(0, 0))
-    return failed.with_words(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {left}", *report]))
+    return failed.with_own_text(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {left}", *report]))
 
 
 def saga_stop_text(course: SagaCourse) -> str:
@@ -245,7 +247,7 @@ def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) ->
 
 def _shown_outcome(outcome: Outcome, specs: SpecLookup, share: int) -> str:
     """Return the tool, the status of its call, and its text between lines that it cannot forge."""
-    head, tail = outcome.own_words
+    head, tail = outcome.own_text_bounds
     end = len(outcome.text) - tail
     data = clip(outcome.text[head:end], share)
     delimited = delimited_tool_text(

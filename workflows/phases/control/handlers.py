@@ -36,75 +36,75 @@ class ControlHandlers(Generic[R]):
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
         """Guide the next reasoning step."""
-        self._record("steer", guidance)
+        self._record_guidance("steer", guidance)
 
     @workflow.signal
     def add_context(self, *context: Any) -> None:
         """Add to the run's knowledge of its task."""
-        self._record("add_context", context)
+        self._record_guidance("add_context", context)
 
     @workflow.signal
     def pause(self, *_: Any) -> None:
         """Stop before the next phase. Clocks and budgets stop too."""
-        self._run.change(interventions.with_pause, self._run.heard())
+        self._run.change_state(interventions.with_pause, self._run.record_intervention())
         show_details(self._run)
 
     @workflow.signal
     def resume(self, *_: Any) -> None:
         """Continue after a pause."""
-        self._run.change(interventions.with_resume, self._run.heard())
+        self._run.change_state(interventions.with_resume, self._run.record_intervention())
         show_details(self._run)
 
     @workflow.signal
     def abort(self, *why: Any) -> None:
         """Cancel running work and end."""
-        self._resets.abort(interventions.signal_text(why))
+        self._resets.record_abort(interventions.signal_text(why))
 
     @workflow.signal
     def rewound(self, *rewind: Any) -> None:
         """Continue from a reset. `orga rewind` sends it with the reset. From any other sender it has no effect."""
-        self._resets.claimed(first_argument(rewind))
+        self._resets.record_rewind(first_argument(rewind))
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
         """Count an unknown signal, because it takes room in the history."""
-        self._run.heard()
+        self._run.record_intervention()
 
     @workflow.update
     def resolve_escalation(self, *resolution: Any) -> str:
         """Decide an open question. Returns the choice."""
         decision = questions.parsed_resolution(self._run.state, first_argument(resolution))
-        self._run.change(questions.with_resolution, decision, self._run.heard())
+        self._run.change_state(questions.with_resolution, decision, self._run.record_intervention())
         return decision.choice
 
     @resolve_escalation.validator
     def _validate_resolution(self, *resolution: Any) -> None:
-        self.refuse_when_over()
+        self.refuse_if_over()
         questions.parsed_resolution(self._run.state, first_argument(resolution))
 
     @workflow.update
     def answer(self, *answer: Any) -> str:
         """Answer the open question with a text, or `{question_id, text, by}`. Returns the question's id."""
         decision = questions.parsed_answer(self._run.state, first_argument(answer))
-        self._run.change(questions.with_resolution, decision, self._run.heard())
+        self._run.change_state(questions.with_resolution, decision, self._run.record_intervention())
         return decision.escalation_id
 
     @answer.validator
     def _validate_answer(self, *answer: Any) -> None:
-        self.refuse_when_over()
+        self.refuse_if_over()
         questions.parsed_answer(self._run.state, first_argument(answer))
 
     @workflow.signal(name="answer")
     def take_answer(self, *answer: Any) -> None:
         """Answer as the update does. A signal has no reply, so the journal records why an answer was refused."""
-        now = self._run.heard()
+        now = self._run.record_intervention()
         try:
-            self.refuse_when_over()
+            self.refuse_if_over()
             decision = questions.parsed_answer(self._run.state, first_argument(answer))
         except ValueError as error:
-            self._run.change(questions.with_refused_signal, "answer", str(error))
+            self._run.change_state(questions.with_refused_signal, "answer", str(error))
         else:
-            self._run.change(questions.with_resolution, decision, now)
+            self._run.change_state(questions.with_resolution, decision, now)
 
     @workflow.update
     def approve(self, *decision: Any) -> None:
@@ -113,7 +113,7 @@ class ControlHandlers(Generic[R]):
 
     @approve.validator
     def _validate_approval(self, *decision: Any) -> None:
-        self.refuse_when_over()
+        self.refuse_if_over()
         questions.parsed_decision(self._run.state, first_argument(decision), live_time())
 
     @workflow.update
@@ -123,23 +123,23 @@ class ControlHandlers(Generic[R]):
 
     @deny.validator
     def _validate_denial(self, *decision: Any) -> None:
-        self.refuse_when_over()
+        self.refuse_if_over()
         questions.parsed_decision(self._run.state, first_argument(decision), live_time())
 
-    def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
-        self._run.heard()
+    def _record_guidance(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
+        self._run.record_intervention()
         if self._run.is_final:
-            self._run.change(questions.with_refused_signal, kind, TOO_LATE_TEXT)
+            self._run.change_state(questions.with_refused_signal, kind, TOO_LATE_TEXT)
         else:
-            self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
+            self._run.change_state(interventions.with_guidance, interventions.guidance(kind, arguments))
 
     def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Record a decision that the validator accepted. In a replay the time may differ, and must not refuse it."""
         parsed = ApprovalDecision.model_validate(first_argument(decision))
-        self._run.change(questions.with_answer, parsed, approved, self._run.heard())
+        self._run.change_state(questions.with_answer, parsed, approved, self._run.record_intervention())
         show_details(self._run)
 
-    def refuse_when_over(self) -> None:
+    def refuse_if_over(self) -> None:
         """Refuse a decision that comes too late.
 
         Raises:

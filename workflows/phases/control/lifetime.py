@@ -56,7 +56,7 @@ class QuestionAnnouncer:
         """Begin to watch the questions, if the setup asks for notifications."""
         self._is_over = False
         if self._run.state.terms.notify:
-            self._watch = self._run.beside(self._announce_new())
+            self._watch = self._run.start_background_task(self._announce_new())
 
     async def stop(self) -> None:
         """Cancel running deliveries before the run ends or continues as new. The next segment sends them again."""
@@ -68,15 +68,17 @@ class QuestionAnnouncer:
         while not self._is_over:
             self._telling = {question_id: task for question_id, task in self._telling.items() if not task.done()}
             for question in self._unannounced_questions():
-                self._telling[question.question_id] = self._run.beside(self._announce(question))
+                self._telling[question.question_id] = self._run.start_background_task(self._announce(question))
             await workflow.wait_condition(lambda: self._is_over or bool(self._unannounced_questions()))
 
     def _unannounced_questions(self) -> list[Question]:
         return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._telling]
 
     async def _announce(self, question: Question) -> None:
-        delivery = self._run.beside(_deliver_question(self._run, question))
-        await self._run.settle([delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id))
+        delivery = self._run.start_background_task(_deliver_question(self._run, question))
+        await self._run.settle_tasks(
+            [delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id)
+        )
 
 
 async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
@@ -86,20 +88,20 @@ async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
     info = workflow.info()
     try:
         message = notifications.end_notification(run.state, stop, info.workflow_id, info.run_id)
-        await run.event(_send_notification(message, "ended", END_DELIVERY_TIMEOUT_S))
+        await run.wait_for_event(_send_notification(message, "ended", END_DELIVERY_TIMEOUT_S))
     except ActivityError as error:
-        run.change(notifications.with_notification_failure, "ended", failure_text(error))
+        run.change_state(notifications.with_notification_failure, "ended", failure_text(error))
 
 
 async def _deliver_question(run: ControlledRun[Any], question: Question) -> None:
     message = notifications.question_notification(run.state, question, workflow.info().workflow_id, run.commands)
     try:
-        await run.event(_send_notification(message, question.question_id, DELIVERY_TIMEOUT_S))
+        await run.wait_for_event(_send_notification(message, question.question_id, DELIVERY_TIMEOUT_S))
     except ActivityError as error:
         if is_cancelled_exception(error):
             return
-        run.change(notifications.with_notification_failure, question.question_id, failure_text(error))
-    run.change(notifications.with_announced_question, question.question_id)
+        run.change_state(notifications.with_notification_failure, question.question_id, failure_text(error))
+    run.change_state(notifications.with_announced_question, question.question_id)
 
 
 async def _send_notification(message: Notification, about: str, within_s: float) -> None:
@@ -151,16 +153,16 @@ class ResetWatch:
         self._task = workflow_task_clock()
         workflow.register_random_seed_callback(self._record_reset)
 
-    def abort(self, why: str) -> None:
+    def record_abort(self, why: str) -> None:
         """Record an abort and its task."""
-        self._run.heard()
+        self._run.record_intervention()
         if self._run.state.aborted is None:
             self._aborted_in = self._task()
-        self._run.change(interventions.with_abort, why)
+        self._run.change_state(interventions.with_abort, why)
 
-    def claimed(self, raw: object) -> None:
+    def record_rewind(self, raw: object) -> None:
         """Record the claim of a signal."""
-        self._run.heard()
+        self._run.record_intervention()
         rewind = parse_rewind(raw)
         if rewind is None:
             return
@@ -168,7 +170,7 @@ class ResetWatch:
         if self._run.state.aborted is not None and self._aborted_in == claim.task:
             claim = claim._replace(aborted=self._run.state.aborted)
             self._run.state = self._run.state.with_control(aborted=None)
-            self._run.beside(self._drop_unconfirmed(claim))
+            self._run.start_background_task(self._drop_unconfirmed(claim))
         self._claim = claim
         if self._reset_in == claim.task:
             self._confirm_rewind(claim)
@@ -190,10 +192,10 @@ class ResetWatch:
 
     async def _drop_unconfirmed(self, claim: _RewindClaim) -> None:
         self._run.doubts += 1
-        await self._run.event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for news of a rewind"))
+        await self._run.wait_for_event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for news of a rewind"))
         self._run.doubts -= 1
         if self._reset_in != claim.task and claim.aborted is not None:
-            self._run.change(interventions.with_abort, claim.aborted)
+            self._run.change_state(interventions.with_abort, claim.aborted)
 
 
 T = TypeVar("T")
@@ -206,12 +208,12 @@ async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T
     """Return the result of the loop. Temporal's own cancellation ends a run as an abort does, with a result."""
     task = asyncio.create_task(loop)
     try:
-        return await run.until_done(task)
+        return await run.wait_until_done(task)
     except asyncio.CancelledError:
-        run.tick()
+        run.advance_clock()
         run.is_cancelled = True
-        run.change(with_abort, "cancelled")
-        return await run.until_done(task)
+        run.change_state(with_abort, "cancelled")
+        return await run.wait_until_done(task)
 
 
 def continue_as_new(state: Control) -> NoReturn:
@@ -243,8 +245,8 @@ class RunWatches:
         self._tasks = list[asyncio.Task[None]]()
 
     def start(self) -> None:
-        """Start them. An error in one of them fails the workflow task, see `ControlledRun.until_done`."""
-        self._tasks = [self._run.beside(watch(self._run)) for watch in self._watches]
+        """Start them. An error in one of them fails the workflow task, see `ControlledRun.wait_until_done`."""
+        self._tasks = [self._run.start_background_task(watch(self._run)) for watch in self._watches]
         self._announcer.start()
 
     def stop(self) -> Awaitable[None]:
@@ -259,7 +261,7 @@ async def watch_clock(run: ControlledRun[Any]) -> None:
     while True:
         await workflow.wait_condition(lambda: run.state.clock.stopped_at is None and not run.is_interrupted())
         if remaining_s(run.state, run.now) <= 0:
-            run.change(out_of_time)
+            run.change_state(out_of_time)
             continue
         await _wait_for_clock_change(run, run.state.timeout_s)
 
@@ -274,10 +276,10 @@ async def _wait_for_clock_change(run: ControlledRun[Any], limit_s: float) -> Non
             timeout_summary="time limit",
         )
     except TimeoutError:
-        run.tick()
+        run.advance_clock()
 
 
 async def watch_length(run: ControlledRun[Any]) -> None:
     """End the run when its history is full, until the task is cancelled."""
     await workflow.wait_condition(lambda: run.is_full)
-    run.change(with_end_at_full_history, run.length.events, run.length.size)
+    run.change_state(with_end_at_full_history, run.length.events, run.length.size)

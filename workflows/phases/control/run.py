@@ -19,7 +19,7 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions
-from orga.workflows.decisions.control.notifications import commands, question_markdown
+from orga.workflows.decisions.control.notifications import decision_commands, question_markdown
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
 from orga.workflows.types.questions import ShownQuestion
@@ -112,7 +112,7 @@ class ControlledRun(Generic[S]):
         self.is_final = False
         """True once the result is final. Later guidance cannot resume the run."""
         self.given_up: list[asyncio.Task[Any]] = []
-        """Tasks that ignored their cancellation and end by themselves. See `until_nothing_runs`."""
+        """Tasks that ignored their cancellation and end by themselves. See `wait_for_abandoned_tasks`."""
         self.is_cancelled = False
         """True if Temporal has cancelled it. This is an abort that waits for nothing."""
         self.doubts = 0
@@ -122,9 +122,9 @@ class ControlledRun(Generic[S]):
 
     def details(self) -> str:
         """Return the current details in Markdown, for the Temporal UI."""
-        return "\n".join([f"**{self.state.phase}**", "", *self.waits()])
+        return "\n".join([f"**{self.state.phase}**", "", *self.waiting_lines()])
 
-    def waits(self) -> list[str]:
+    def waiting_lines(self) -> list[str]:
         """Return Markdown lines about the pause and the open questions, with the commands that decide them."""
         run_id = workflow.info().workflow_id
         resume = f": {markdown_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
@@ -135,29 +135,29 @@ class ControlledRun(Generic[S]):
             *(line for each in asked for line in question_markdown(self.state, each, run_id, self.commands)),
         ]
 
-    def progress(self) -> list[SearchAttributeUpdate[Any]]:
+    def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
         """Return the search attributes for the run's progress."""
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
         """Return the commands that decide a question of the run."""
-        return commands(run_id, wait)
+        return decision_commands(run_id, wait)
 
-    def watch_notes(self, notes: tuple[Note, ...]) -> None:
+    def observe_notes(self, notes: tuple[Note, ...]) -> None:
         """Report the run's decisions to observers, such as metrics."""
 
-    def change(self, decide: Callable[Concatenate[S, P], S], *args: P.args, **kwargs: P.kwargs) -> None:
+    def change_state(self, decide: Callable[Concatenate[S, P], S], *args: P.args, **kwargs: P.kwargs) -> None:
         """Set the state to the result of `decide`."""
         state = decide(self.state, *args, **kwargs)
         if state.notes:
-            self.watch_notes(state.notes)
+            self.observe_notes(state.notes)
             workflow.upsert_memo(
                 {NOTES_MEMO: [note.model_dump(mode="json", exclude_unset=True) for note in state.notes]}
             )
             state = state.with_control(notes=())
         self.state = state
 
-    def tick(self) -> datetime:
+    def advance_clock(self) -> datetime:
         """Advance the clock after an event of the run's own, and return the new time.
 
         Call this when a signal or an update is handled, and when an ordinary activity, a timer or a child has ended,
@@ -170,19 +170,19 @@ class ControlledRun(Generic[S]):
         self.is_full = interventions.is_history_full(self.state, self.length.events, self.length.size)
         return self.now
 
-    async def event(self, ending: Awaitable[T]) -> T:
+    async def wait_for_event(self, ending: Awaitable[T]) -> T:
         """Wait for an ordinary activity, a child or a signal to another run to end, and advance the clock."""
         try:
             ended = await ending
         except FailureError as error:
             if not is_cancelled_exception(error):  # a cancellation may come without an event
-                self.tick()
+                self.advance_clock()
             raise
-        self.tick()
+        self.advance_clock()
         return ended
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something next to the loop, which does not wait for it. An error in it is the run's, see `until_done`."""
+    def start_background_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start work that the loop does not wait for. An error in it is the run's, see `wait_until_done`."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._record_fault)
         return task
@@ -191,7 +191,7 @@ class ControlledRun(Generic[S]):
         if not task.cancelled() and self._fault is None:
             self._fault = task.exception()
 
-    async def until_done(self, loop: asyncio.Task[T]) -> T:
+    async def wait_until_done(self, loop: asyncio.Task[T]) -> T:
         """Wait for the loop.
 
         Raises:
@@ -204,16 +204,16 @@ class ControlledRun(Generic[S]):
             raise DefectBeside(f"{type(self._fault).__name__}: {self._fault}") from self._fault
         return loop.result()
 
-    def heard(self) -> datetime:
+    def record_intervention(self) -> datetime:
         """Record a signal or an update. Only these make a history grow while the run waits for people."""
         self._intervention_count += 1
-        return self.tick()
+        return self.advance_clock()
 
     async def wait_until(
         self,
         is_over: Callable[[], bool],
         *,
-        may_roll_over: bool = False,
+        may_continue_as_new: bool = False,
         timeout_s: float | None = None,
         summary: str | None = None,
     ) -> None:
@@ -221,7 +221,7 @@ class ControlledRun(Generic[S]):
 
         Args:
             is_over: The condition.
-            may_roll_over: True if the next segment could begin this wait again without doing anything twice.
+            may_continue_as_new: True if the next segment could begin this wait again without doing anything twice.
             timeout_s: Seconds until `TimeoutError`.
             summary: The timer's summary in the Temporal UI.
 
@@ -230,14 +230,17 @@ class ControlledRun(Generic[S]):
         """
         count_before = self._intervention_count
         await workflow.wait_condition(
-            lambda: is_over() or (may_roll_over and self._intervention_count > count_before and self.is_due),
+            lambda: (
+                is_over()
+                or (may_continue_as_new and self._intervention_count > count_before and self.is_continue_as_new_due)
+            ),
             timeout=timeout_s,
             timeout_summary=summary,
         )
         if not is_over():
             raise ContinueAsNew
 
-    async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
+    async def settle_tasks(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
         """Wait until all tasks are done. If they are cut short, cancel them and wait for `CANCEL_GRACE_S`.
 
         Unless something is interrupted there is no timer, so waiting adds nothing to the history.
@@ -257,18 +260,18 @@ class ControlledRun(Generic[S]):
                 workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
                 self.given_up += [task for task in running if not task.done()]
 
-    async def result_of(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
+    async def wait_for_result(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
         """Return the result of the task. If it is cut short, a success until then counts.
 
         Raises:
             Interrupted: It was cut short before that.
         """
-        await self.settle([task], is_cut_short)
+        await self.settle_tasks([task], is_cut_short)
         if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
             raise Interrupted
         return task.result()
 
-    async def until_nothing_runs(self) -> None:
+    async def wait_for_abandoned_tasks(self) -> None:
         """Wait for the tasks that were given up, because they could still act. An abort ends the wait."""
         await workflow.wait_condition(
             lambda: self.state.aborted is not None or all(task.done() for task in self.given_up)
@@ -276,21 +279,21 @@ class ControlledRun(Generic[S]):
         self.given_up.clear()
 
     @property
-    def is_due(self) -> bool:
+    def is_continue_as_new_due(self) -> bool:
         """True if the run is to continue as new. Never while an abort is in doubt."""
-        return not self.doubts and self.can_be_carried(self.length)
+        return not self.doubts and self.can_continue_as_new(self.length)
 
-    def can_be_carried(self, so_far: HistoryLength) -> bool:
+    def can_continue_as_new(self, so_far: HistoryLength) -> bool:
         """Return True if the history is long enough for continue-as-new, and the state can be carried."""
         return interventions.should_continue_as_new(self.state, so_far.events, so_far.size, so_far.is_long)
 
-    def held_up_s(self) -> float:
+    def paused_seconds(self) -> float:
         """Return the seconds that people have held up the run so far, by a pause or by open questions."""
-        return self.state.clock.stood_still_s(self.now)
+        return self.state.clock.paused_seconds(self.now)
 
-    def was_held_up(self, since_s: float) -> bool:
+    def was_paused_since(self, since_s: float) -> bool:
         """Return True if that number has changed since then. Earlier permissions then have to be judged again."""
-        return self.held_up_s() != since_s
+        return self.paused_seconds() != since_s
 
     def is_interrupted(self) -> bool:
         """Return True if running work has to be cut short, by an abort or another ending."""

@@ -45,7 +45,7 @@ def upsert_attributes(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None
 def show_progress(run: AnyRun) -> None:
     """Write the progress at every tenth iteration."""
     if run.state.iteration % EVERY_ITERATIONS == 0:
-        upsert_attributes(run, *run.progress())
+        upsert_attributes(run, *run.progress_attributes())
 
 
 def show_phase(run: AnyRun) -> None:
@@ -55,7 +55,7 @@ def show_phase(run: AnyRun) -> None:
 
 def show_progress_now(run: AnyRun) -> None:
     """Write the progress now, after a part of the run has ended."""
-    upsert_attributes(run, *run.progress())
+    upsert_attributes(run, *run.progress_attributes())
 
 
 def show_waiting(run: AnyRun) -> None:
@@ -65,12 +65,12 @@ def show_waiting(run: AnyRun) -> None:
         waiting = (WAITING.value_unset(), WAITING_SINCE.value_unset())
     else:
         waiting = (WAITING.value_set(oldest.kind), WAITING_SINCE.value_set(oldest.since))
-    upsert_attributes(run, *waiting, *run.progress())
+    upsert_attributes(run, *waiting, *run.progress_attributes())
 
 
 def show_end(run: AnyRun, reason: StopReason) -> None:
     """Write how the run ended."""
-    upsert_attributes(run, *run.progress(), TERMINATION.value_set(reason))
+    upsert_attributes(run, *run.progress_attributes(), TERMINATION.value_set(reason))
 
 
 def show_reopened(run: AnyRun) -> None:
@@ -93,7 +93,9 @@ def never() -> bool:
     return False
 
 
-async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False, is_over: Callable[[], bool] = never) -> None:
+async def wait_if_paused(
+    run: AnyRun, *, may_continue_as_new: bool = False, is_over: Callable[[], bool] = never
+) -> None:
     """Wait while paused. An abort or `is_over` ends the wait. An abort in doubt is waited for."""
     if run.doubts:
         await workflow.wait_condition(lambda: not run.doubts)
@@ -102,7 +104,7 @@ async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False, is_over: C
     _wait_while_paused(run, True)
     try:
         await run.wait_until(
-            lambda: not run.state.paused or run.is_interrupted() or is_over(), may_roll_over=may_roll_over
+            lambda: not run.state.paused or run.is_interrupted() or is_over(), may_continue_as_new=may_continue_as_new
         )
     except ContinueAsNew:
         run.state = run.state.with_control(is_standing=False)
@@ -116,13 +118,13 @@ def _wait_while_paused(run: AnyRun, is_standing: bool) -> None:
     show_phase(run)
 
 
-async def pause_checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
+async def pause_checkpoint(run: AnyRun, *, may_continue_as_new: bool = False) -> None:
     """Wait while paused.
 
     Raises:
         Interrupted: The run is to end.
     """
-    await wait_if_paused(run, may_roll_over=may_roll_over)
+    await wait_if_paused(run, may_continue_as_new=may_continue_as_new)
     run.raise_if_interrupted()
 
 
@@ -181,7 +183,7 @@ async def ask_people(
     question: Question,
     *,
     is_moot: Callable[[], bool] = never,
-    may_roll_over: bool = False,
+    may_continue_as_new: bool = False,
 ) -> Question:
     """Ask people, and return the question with their decision.
 
@@ -189,16 +191,16 @@ async def ask_people(
         run: The run.
         question: If it is open already, it stays open: the previous segment or a decision of the loop has asked it.
         is_moot: True if the question is no longer needed. It is then returned undecided.
-        may_roll_over: True if the next segment could ask it again without doing anything twice.
+        may_continue_as_new: True if the next segment could ask it again without doing anything twice.
 
     Raises:
         Interrupted: The run ends before it is decided.
         ContinueAsNew: The history has grown enough meanwhile. The question stays open.
     """
-    run.change(questions.with_question, question, run.now)
+    run.change_state(questions.with_question, question, run.now)
     _show_questions(run)
     try:
-        await _wait_for_decision(run, question.question_id, is_moot, may_roll_over=may_roll_over)
+        await _wait_for_decision(run, question.question_id, is_moot, may_continue_as_new=may_continue_as_new)
     except asyncio.CancelledError:  # the waiting code was given up, and an open question would hold the clock
         _close_question(run, question)
         raise
@@ -214,7 +216,7 @@ async def ask_for_answer(
     question: Question,
     *,
     is_moot: Callable[[], bool] = never,
-    may_roll_over: bool = False,
+    may_continue_as_new: bool = False,
 ) -> Resolution:
     """Ask people a question with a free answer, and return their decision. `skip` if it is no longer needed.
 
@@ -222,17 +224,17 @@ async def ask_for_answer(
         Interrupted: The run ends, before the answer or by it.
         ContinueAsNew: As in `ask_people`.
     """
-    decided = (await ask_people(run, question, is_moot=is_moot, may_roll_over=may_roll_over)).resolution
+    decided = (await ask_people(run, question, is_moot=is_moot, may_continue_as_new=may_continue_as_new)).resolution
     if decided is None and is_moot():
         return Resolution(escalation_id=question.question_id, choice="skip")
     if decided is None or decided.choice == "abort":
-        run.change(with_abort, (decided and decided.reason) or "aborted by the operator")
+        run.change_state(with_abort, (decided and decided.reason) or "aborted by the operator")
         raise Interrupted
     return decided
 
 
 async def _wait_for_decision(
-    run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_roll_over: bool
+    run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_continue_as_new: bool
 ) -> None:
     """Wait for the decision. Only the timer decides on expiry. It starts from the time at which the run's clock
     stopped.
@@ -246,12 +248,15 @@ async def _wait_for_decision(
         left = None if expiry is None else max((expiry - run.now).total_seconds(), MIN_TIMER_S)
         try:
             await run.wait_until(
-                is_decided, may_roll_over=may_roll_over, timeout_s=left, summary=_timer_summary(run.state, question_id)
+                is_decided,
+                may_continue_as_new=may_continue_as_new,
+                timeout_s=left,
+                summary=_timer_summary(run.state, question_id),
             )
         except TimeoutError:
-            run.tick()
+            run.advance_clock()
             if expiry is not None:
-                run.change(questions.with_expired_decisions, expiry, run.now)
+                run.change_state(questions.with_expired_decisions, expiry, run.now)
 
 
 def _timer_summary(state: Control, question_id: str) -> str | None:
@@ -276,7 +281,7 @@ def withdraw_all_questions(run: ControlledRun[Any]) -> None:
 
 
 def _close_question(run: ControlledRun[Any], question: Question) -> None:
-    run.change(questions.without_question, question.question_id, run.now)
+    run.change_state(questions.without_question, question.question_id, run.now)
     show_closed(question)
     _show_questions(run)
 

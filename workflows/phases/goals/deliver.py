@@ -47,7 +47,7 @@ async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
     was_aborted = run.state.aborted is not None
     within_s = ABORTED_DELIVERY_TIMEOUT_S if was_aborted else DELIVERY_TIMEOUT_S
     tasks = [asyncio.create_task(_deliver_to_channel(run, ended, channel, within_s)) for channel in channels]
-    await run.settle(tasks, lambda: run.state.aborted is not None and not was_aborted)
+    await run.settle_tasks(tasks, lambda: run.state.aborted is not None and not was_aborted)
     return _with_deliveries(run, ended, tuple(map(_delivery_outcome, tasks, channels)))
 
 
@@ -55,7 +55,7 @@ def _with_deliveries(run: GoalRun, ended: GoalResult, delivered: tuple[Delivered
     if not delivered:
         return ended
     for each in delivered:
-        run.pursue(deliveries.with_delivery, each)
+        run.change_goal(deliveries.with_delivery, each)
     if failed := sum(each.status == "failed" for each in delivered):
         show_dead_letters(run, failed)
     return with_all_keys(ended.with_deliveries(delivered))
@@ -72,7 +72,7 @@ def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delive
 
 async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
     try:
-        attempts = await run.event(
+        attempts = await run.wait_for_event(
             workflow.execute_activity(
                 DELIVER,
                 deliveries.delivery_request(run.goal, ended, channel, workflow.info().workflow_id),

@@ -31,7 +31,7 @@ def _decide_by_rules(run: GoalRun, decide: Callable[[GoalState], GoalState | Non
     """Apply `decide` if it has a result, and return True. Then no model is asked."""
     decided = decide(run.goal)
     if decided is not None:
-        run.pursue(lambda _: decided)
+        run.change_goal(lambda _: decided)
     return decided is not None
 
 
@@ -41,7 +41,7 @@ async def _run_plan_phase(run: GoalRun) -> None:
         return
     await recall_context(run)
     if proposed := await ask_goal_prompt(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
-        run.pursue(pursue.with_plan, _goal_reply(proposed), run.setup)
+        run.change_goal(pursue.with_plan, _goal_reply(proposed), run.setup)
 
 
 async def _run_execute_phase(run: GoalRun) -> None:
@@ -49,7 +49,7 @@ async def _run_execute_phase(run: GoalRun) -> None:
     proposed = paused_reply(run)
     if proposed is None:
         guided = take_interventions(run)
-        run.pursue(planner_for(run.goal).round)
+        run.change_goal(planner_for(run.goal).round)
         if not run.goal.pursuit.due_steps or (guided and _decide_by_rules(run, planner_for(run.goal).guided)):
             return
         proposed = await _prepare_steps(run)
@@ -58,8 +58,10 @@ async def _run_execute_phase(run: GoalRun) -> None:
     due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
     problem = "" if proposed.classified.kind == "calls" else "make the calls of this round, whole"
     if problem := problem or calls_mismatch(reply.calls, due, _planned_calls(run.goal), run.setup):
-        run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call, problem) for call in reply.calls))
-        run.pursue(pursue.with_unusable_reply, problem)
+        run.change_state(
+            observe.with_unjudged_reply, reply, tuple(not_run_outcome(call, problem) for call in reply.calls)
+        )
+        run.change_goal(pursue.with_unusable_reply, problem)
         return
     await _execute_steps(run, proposed)
 
@@ -86,13 +88,13 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
     try:
         gated = await pass_gate(run, proposed)
     except Interrupted:
-        run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
+        run.change_state(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
         raise
     if gated.conclusion is not None:
         return conclude_reply(run, gated)
     acted = await act.execute_reply(run, gated, "executing")
-    run.pursue(pursue.with_round_outcomes, acted.outcomes)
-    run.pursue(planner_for(run.goal).brought, acted.outcomes)
+    run.change_goal(pursue.with_round_outcomes, acted.outcomes)
+    run.change_goal(planner_for(run.goal).brought, acted.outcomes)
     return await resolve_stuck_steps(run)
 
 
@@ -104,13 +106,13 @@ async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
         ContinueAsNew: The next segment judges the reply, and asks people again.
     """
     try:
-        await pause_checkpoint(run, may_roll_over=True)
+        await pause_checkpoint(run, may_continue_as_new=True)
         enter_phase(run, "gating")
         with phase_span("gate", run.state.iteration):
             gated = await gate.judge_reply(run, proposed.classified)
         return await pass_review_stages(run, gated)
     except ContinueAsNew:
-        run.change(with_paused_reply, proposed.classified.reply)
+        run.change_state(with_paused_reply, proposed.classified.reply)
         raise
 
 
@@ -119,19 +121,19 @@ def paused_reply(run: GoalRun) -> ProposedReply | None:
     reply = run.state.pending
     if reply is None:
         return None
-    run.change(with_paused_reply, None)
+    run.change_state(with_paused_reply, None)
     return carried_proposal(run, reply)
 
 
 async def _run_evaluate_phase(run: GoalRun) -> None:
     asked = pursue.steps_to_evaluate(run.goal.pursuit)
     if proposed := await ask_goal_prompt(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
-        run.pursue(pursue.with_evaluation, proposed.classified.reply)
+        run.change_goal(pursue.with_evaluation, proposed.classified.reply)
 
 
 async def _run_compress_phase(run: GoalRun) -> None:
     if proposed := await ask_goal_prompt(run, "goal_compress", prompts.compress_prompt):
-        run.pursue(pursue.with_compressed_memory, proposed.classified.reply)
+        run.change_goal(pursue.with_compressed_memory, proposed.classified.reply)
 
 
 async def _run_decide_phase(run: GoalRun) -> None:
@@ -140,7 +142,7 @@ async def _run_decide_phase(run: GoalRun) -> None:
     if _decide_by_rules(run, planner_for(run.goal).next):
         return
     if proposed := await ask_goal_prompt(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
-        run.pursue(pursue.with_decision, _goal_reply(proposed), run.setup)
+        run.change_goal(pursue.with_decision, _goal_reply(proposed), run.setup)
 
 
 async def _run_ask_phase(run: GoalRun) -> None:
@@ -148,10 +150,10 @@ async def _run_ask_phase(run: GoalRun) -> None:
     answer = ""
     if not run.state.inbox:
         decided = await ask_for_answer(
-            run, _goal_question(run), may_roll_over=True, is_moot=lambda: bool(run.state.inbox)
+            run, _goal_question(run), may_continue_as_new=True, is_moot=lambda: bool(run.state.inbox)
         )
         answer = decided.result if decided.choice == "result" else ""
-    run.pursue(
+    run.change_goal(
         pursue.with_person_answer,
         answer or (pursue.GUIDANCE_INSTEAD_TEXT if run.state.inbox else pursue.NO_ANSWER_TEXT),
     )
@@ -162,24 +164,24 @@ async def _run_review_phase(run: GoalRun) -> None:
     it.
     """
     if review.is_for_policy(run.goal):
-        await pause_checkpoint(run, may_roll_over=True)
+        await pause_checkpoint(run, may_continue_as_new=True)
         enter_phase(run, "gating")
         with phase_span("gate", run.state.iteration):
             verdict = await _judge_plan(run, review.proposed_steps(run.goal))
-        run.pursue(review.with_plan_verdict, verdict)
+        run.change_goal(review.with_plan_verdict, verdict)
         return
     asked = review.plan_question(run.goal)
 
     def is_moot() -> bool:
         return review.plan_question(run.goal) != asked
 
-    decided = await ask_for_answer(run, _goal_question(run), may_roll_over=True, is_moot=is_moot)
+    decided = await ask_for_answer(run, _goal_question(run), may_continue_as_new=True, is_moot=is_moot)
     if is_moot():  # even if it was answered just before, because the answer was to another plan
         return
     if decided.choice == "result":
-        run.pursue(review.with_review_answer, decided.result, run.setup)
+        run.change_goal(review.with_review_answer, decided.result, run.setup)
     else:
-        run.pursue(review.with_unapproved_plan, decided)
+        run.change_goal(review.with_unapproved_plan, decided)
 
 
 async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:

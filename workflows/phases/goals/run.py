@@ -54,15 +54,17 @@ class GoalRun(Run):
             raise TypeError(f"the state of a goal is no {type(self.state).__name__}")
         return self.state
 
-    def pursue(self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs) -> None:
+    def change_goal(
+        self, decide: Callable[Concatenate[GoalState, P], GoalState], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
         """Set the state to the result of `decide`."""
-        self.change(lambda _: decide(self.goal, *args, **kwargs))
+        self.change_state(lambda _: decide(self.goal, *args, **kwargs))
 
-    def wants(self, request: PrepareRequest) -> PrepareRequest:
+    def prepare_request(self, request: PrepareRequest) -> PrepareRequest:
         """Return the request for a setup that includes the goal's pipeline."""
         return request.with_pipeline(self.goal.pipeline) if self.goal.pipeline else request
 
-    def prepare(self, setup: Setup) -> None:
+    def apply_setup(self, setup: Setup) -> None:
         """Set the setup.
 
         Raises:
@@ -73,23 +75,23 @@ class GoalRun(Run):
         known = tuple(channel.name for channel in setup.deliveries)
         if problem := unknown_deliveries(self.goal.deliver, known) or pipeline_problem(self.goal, setup):
             raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
-        super().prepare(setup)
+        super().apply_setup(setup)
 
-    def limit_reached(self) -> Stop | None:
+    def limit_stop(self) -> Stop | None:
         """Return the limit that is reached, or None. The limit of rounds counts only before another round."""
         return goal_stop(self.goal, self.now, counts_rounds=self.goal.pursuit.stage == "execute")
 
-    def outputs(self) -> tuple[StepOutput, ...]:
+    def evidence_outputs(self) -> tuple[StepOutput, ...]:
         """Return the outputs of the goal's steps."""
         return step_outputs(self.goal)
 
     def details(self) -> str:
         """Return the goal's details, step by step."""
-        return goal_details(self.goal, self.waits())
+        return goal_details(self.goal, self.waiting_lines())
 
-    def can_be_carried(self, so_far: HistoryLength) -> bool:
+    def can_continue_as_new(self, so_far: HistoryLength) -> bool:
         """Return True if it is time, and the whole state with its plan fits into a payload."""
-        return super().can_be_carried(so_far) and self._fits
+        return super().can_continue_as_new(so_far) and self._fits
 
     def end_if_outgrown(self) -> None:
         """End the goal if its history is long and no payload can hold the state with its plan."""
@@ -100,7 +102,7 @@ class GoalRun(Run):
             detail = (
                 f"the goal cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
             )
-            self.change(observe.with_stop_reason, "error", detail)
+            self.change_state(observe.with_stop_reason, "error", detail)
 
     @property
     def _fits(self) -> bool:
@@ -111,10 +113,10 @@ def take_interventions(run: GoalRun) -> bool:
     """Move interventions into the conversation. Return True if they hold more than steps given by people."""
     if not (waiting := run.state.inbox):
         return False
-    run.pursue(with_guidance_seen)
-    run.change(observe.with_inbox_drained)
+    run.change_goal(with_guidance_seen)
+    run.change_state(observe.with_inbox_drained)
     applied = waiting[: len(waiting) - len(run.state.inbox)]
-    run.pursue(planner_for(run.goal).heard, applied)
+    run.change_goal(planner_for(run.goal).heard, applied)
     return any(each.is_for_delegates for each in applied)
 
 
@@ -128,7 +130,7 @@ def _unchanged_request(_: GoalState, request: GoalRequest) -> GoalRequest:
 
 async def ask_goal_prompt(
     run: GoalRun,
-    name: GoalPromptName,
+    prompt_name: GoalPromptName,
     prompt: Callable[[GoalState], str],
     with_given: RequestBuilder = _unchanged_request,
 ) -> ProposedReply | None:
@@ -136,7 +138,7 @@ async def ask_goal_prompt(
 
     Args:
         run: The run.
-        name: The prompt's activity.
+        prompt_name: The prompt's activity.
         prompt: Makes the text after interventions are applied. A template that fails ends the goal.
         with_given: Adds the plan's part in place of the model's, after interventions are applied.
 
@@ -145,24 +147,24 @@ async def ask_goal_prompt(
         ContinueAsNew: The history has grown enough while the run was paused.
     """
     await act.send_requeued_letters(run)
-    await pause_checkpoint(run, may_roll_over=True)
+    await pause_checkpoint(run, may_continue_as_new=True)
     take_interventions(run)
-    enter_phase(run, _PHASE_OF_PROMPT[name])
+    enter_phase(run, _PHASE_OF_PROMPT[prompt_name])
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateProblem as error:
         workflow.logger.warning("no prompt: %s", error)  # if a limit is the ending already, it remains
-        run.change(observe.with_stop_reason, "error", str(error))
+        run.change_state(observe.with_stop_reason, "error", str(error))
         return None
     if not latest or latest[0].text != text:  # otherwise it was asked before, and not answered in time
-        run.pursue(with_message_to_model, text)
-    with phase_span(name, run.state.iteration + 1):
-        proposed = await propose_reply(run, _prompt_call(run, name, with_given))
+        run.change_goal(with_message_to_model, text)
+    with phase_span(prompt_name, run.state.iteration + 1):
+        proposed = await propose_reply(run, _prompt_call(run, prompt_name, with_given))
     if not isinstance(proposed, NoReply):
-        run.pursue(with_counted_reply, proposed.classified.reply, proposed.conversation)
+        run.change_goal(with_counted_reply, proposed.classified.reply, proposed.conversation)
         return proposed
     if not (proposed.is_out_of_time and can_retry_model_call(run.state, run.now)):
-        run.change(observe.with_stop_reason, "error", proposed.detail)
+        run.change_state(observe.with_stop_reason, "error", proposed.detail)
     await wait_if_paused(run)
     return None
 

@@ -32,7 +32,7 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
     Raises:
         ContinueAsNew: The next segment writes the answer, or asks about it again.
     """
-    run.pursue(pursue.with_ending, ending)
+    run.change_goal(pursue.with_ending, ending)
     limits = run.state.extended
     try:
         for count in range(MAX_TRIES):
@@ -42,9 +42,9 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
             take_interventions(run)
             await _take_in_answer(run, ending, is_made=is_made)
             if run.state.extended != limits:
-                run.pursue(with_end_postponed, run.now)
+                run.change_goal(with_end_postponed, run.now)
             if _has_guidance(run) or _has_news_before_end(run, ending):
-                run.pursue(pursue.with_guidance_seen)
+                run.change_goal(pursue.with_guidance_seen)
                 return None
             if run.state.stop is not None or (run.state.output and ending[0] != "completed"):
                 break
@@ -65,7 +65,7 @@ async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
     if proposed is None or _has_guidance(run):
         return
     if proposed.classified.kind not in {"answer", "cut_answer"}:
-        run.change(observe.with_repair, proposed.classified)
+        run.change_state(observe.with_repair, proposed.classified)
         return
     conclude_reply(run, await pass_gate(run, proposed))
 
@@ -97,4 +97,4 @@ async def bring_best_effort(run: GoalRun, ending: Stop) -> None:
         return
     text = best_effort_answer(run.goal, ending)
     if text and await gate.is_text_allowed(run, text):
-        run.change(with_output, text)
+        run.change_state(with_output, text)

@@ -27,27 +27,27 @@ class SessionRun(Run):
         self, decide: Callable[Concatenate[SessionState, P], SessionState], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         """Set the state to the result of `decide`."""
-        self.change(lambda _: decide(self.session_state, *args, **kwargs))
+        self.change_state(lambda _: decide(self.session_state, *args, **kwargs))
 
     @property
-    def awaits_calls(self) -> bool:
+    def waits_for_cut_calls(self) -> bool:
         """Always true: the next turn begins after all work of the previous one has ended."""
         return True
 
     @property
-    def waits_no_more(self) -> bool:
+    def is_waiting_given_up(self) -> bool:
         """True if an abort ends the session, so that nothing follows."""
         return self.state.aborted is not None
 
     @property
-    def lookups_place(self) -> str:
+    def lookup_id_prefix(self) -> str:
         """Each turn has places of its own, so that no idempotency key occurs twice."""
-        return f"{super().lookups_place}.{self.session_state.session.turn}"
+        return f"{super().lookup_id_prefix}.{self.session_state.session.turn}"
 
-    def spent(self) -> UsageTotals:
+    def usage_totals(self) -> UsageTotals:
         """Return the usage of all turns."""
         return self.session_state.total_usage
 
     def details(self) -> str:
         """Return the details of the session and its turn."""
-        return session_details(self.session_state, self.waits())
+        return session_details(self.session_state, self.waiting_lines())

@@ -32,19 +32,19 @@ class GoalRequest(ReasonRequest):
         return replace_differing_fields(self, {"calls": planned, "open_places": open_places})
 
     @property
-    def asks_model(self) -> bool:
+    def needs_model(self) -> bool:
         """True if the model has to make a call of the round."""
         return not self.calls or bool(self.open_places)
 
     @property
-    def size(self) -> int:
+    def round_size(self) -> int:
         """The number of calls in the round, or 0 if the plan has none of them."""
         return len(self.calls) + len(self.open_places)
 
     @property
-    def planned(self) -> dict[int, ToolCall]:
+    def planned_calls(self) -> dict[int, ToolCall]:
         """The plan's calls by their places in the round, in order."""
-        places = (place for place in range(self.size) if place not in self.open_places)
+        places = (place for place in range(self.round_size) if place not in self.open_places)
         return dict(zip(places, self.calls, strict=False))
 
     def with_answer(self, answer: str) -> Self:

@@ -109,16 +109,16 @@ class SessionState(AgentState):
         return self.session.tool_calls.plus_counts(self.tool_calls)
 
     @property
-    def is_held_elsewhere(self) -> bool:
+    def is_paused_elsewhere(self) -> bool:
         """True if the clock stops without a pause or a question. Between turns it does too."""
-        return super().is_held_elsewhere or not self.session.turn
+        return super().is_paused_elsewhere or not self.session.turn
 
     @property
-    def why_it_stayed(self) -> str:
+    def not_continued_reason(self) -> str:
         """The reason why a session could not continue as new."""
-        return "it waited for messages" if not self.session.turn else super().why_it_stayed
+        return "it waited for messages" if not self.session.turn else super().not_continued_reason
 
     @property
-    def room_for_tasks(self) -> int:
+    def task_bytes(self) -> int:
         """Bytes for the first message and that of the current turn, and for the records of turns."""
         return 2 * MAX_MESSAGE_BYTES + SESSION_BYTES

@@ -64,25 +64,25 @@ class Breaker(Record):
         """True if there is nothing to keep."""
         return self.state == "closed" and not self.failures
 
-    def wait_s(self, options: CircuitOptions, now: datetime) -> float:
+    def wait_seconds(self, options: CircuitOptions, now: datetime) -> float:
         """Return the seconds until a trial call is allowed. 0 unless the circuit is open."""
         if self.state != "open" or self.opened_at is None:
             return 0.0
         return max(options.recovery_s - (now - self.opened_at).total_seconds(), 0.0)
 
-    def admitted(self, options: CircuitOptions, now: datetime) -> "Breaker | None":
+    def with_admitted_call(self, options: CircuitOptions, now: datetime) -> "Breaker | None":
         """Return the circuit with one more running call, or None if the call is rejected."""
         if self.state == "closed":
             return self
-        if self.wait_s(options, now) > 0 or self.trying >= options.half_open_max_calls:
+        if self.wait_seconds(options, now) > 0 or self.trying >= options.half_open_max_calls:
             return None
         return replace_fields(self, {"state": "half_open", "trying": self.trying + 1})
 
-    def succeeded(self) -> "Breaker":
+    def after_success(self) -> "Breaker":
         """Return the circuit after a success: the first one closes it."""
         return Breaker()
 
-    def failed(self, options: CircuitOptions, now: datetime, cause: str = "") -> "Breaker":
+    def after_failure(self, options: CircuitOptions, now: datetime, cause: str = "") -> "Breaker":
         """Return the circuit after a failure that counts. A late one does not move the clock of an open circuit.
 
         Every caller that is rejected reads the `cause`, so it must not hold anything confidential.
@@ -95,7 +95,7 @@ class Breaker(Record):
             return Breaker(state="open", opened_at=now, **known)
         return Breaker(**known)
 
-    def released(self) -> "Breaker":
+    def after_release(self) -> "Breaker":
         """Return the circuit after a call with no effect on it. A trial call's permit is returned."""
         if self.state != "half_open":
             return self
@@ -103,7 +103,7 @@ class Breaker(Record):
 
     def describe(self, name: str, options: CircuitOptions, now: datetime) -> str:
         """Return why a call is rejected: `search is left alone for 42 s more (failures in a row: 3)`."""
-        wait_s = self.wait_s(options, now)
+        wait_s = self.wait_seconds(options, now)
         until = f"for {ceil(wait_s)} s more" if wait_s else "while another call tries it"
         last = f"; last: {self.cause}" if self.cause else ""
         return f"{name} is left alone {until} (failures in a row: {self.failures}{last})"

@@ -29,7 +29,7 @@ class ValueKind(CheckedInput):
     description: str = Field(default="", max_length=1_000)
     """A description for the model."""
 
-    def fitted(self, value: object) -> Value:
+    def fit_value(self, value: object) -> Value:
         """Return the value in this kind's type. JSON's 3.0 is an integer too.
 
         Raises:
@@ -43,10 +43,10 @@ class ValueKind(CheckedInput):
             case int() | float() if not isinstance(value, bool) and self._is_within_bounds(value):
                 return int(value) if self.type == "integer" else value
             case _:
-                raise ValueError(f"{_shown_value(value)} is not {self.wording}")
+                raise ValueError(f"{_shown_value(value)} is not {self.expected_value_text}")
 
     @property
-    def wording(self) -> str:
+    def expected_value_text(self) -> str:
         """The allowed values, in words."""
         if self.enum:
             return f"one of {', '.join(self.enum)}"
@@ -84,7 +84,7 @@ class Condition(CheckedInput):
             return {"any_of": (value,)}
         return {"any_of": cast("list[Any]", value)} if isinstance(value, (list, tuple)) else value
 
-    def holds(self, value: Value) -> bool:
+    def is_met_by(self, value: Value) -> bool:
         """Return True if the value is one of these, or within the bounds. A value of another kind never
         satisfies it.
         """
@@ -246,7 +246,7 @@ def _number_between(kind: ValueKind, low: Number, high: Number) -> Number | None
 
 def _box(when: Mapping[str, Condition], values: Mapping[str, frozenset[Value]]) -> Box:
     return {
-        name: frozenset(value for value in among if name not in when or when[name].holds(value))
+        name: frozenset(value for value in among if name not in when or when[name].is_met_by(value))
         for name, among in values.items()
     }
 
@@ -342,12 +342,12 @@ def _condition_problem(condition: Condition, kind: ValueKind) -> str:
     if bool(condition.any_of) == bool(bounds):
         return "it asks for nothing, or for two things; give a value, a list of values, or at_least and at_most"
     if bounds and (kind.enum or kind.type == "boolean"):
-        return f"bounds are for numbers, this is {kind.wording}"
+        return f"bounds are for numbers, this is {kind.expected_value_text}"
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         return f"at_least {bounds[0]} is above at_most {bounds[1]}, so it never holds"
     for value in (*condition.any_of, *bounds):
         try:
-            kind.fitted(value)
+            kind.fit_value(value)
         except ValueError as error:
             return str(error)
     return ""

@@ -209,7 +209,7 @@ class ToolProfile(CheckedInput):
     max_tools: int | None = Field(default=None, ge=0, le=1_000)
     """The number of offered tools: the first of the remaining ones. Null: all."""
 
-    def visible(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    def offered_tools(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
         """Return the offered tools, in their order."""
         kept = [
             tool

@@ -28,7 +28,7 @@ class StoredConventions:
     digests: dict[str, str] = field(default_factory=dict[str, str])
     """Digests by key."""
 
-    def keep(self, item: StoredItem) -> None:
+    def add_item(self, item: StoredItem) -> None:
         """Add one item of the source."""
         self.ids[item.key] = item.id
         self.digests[item.key] = _item_digest(item)
@@ -118,14 +118,14 @@ async def import_conventions(
     before = await _read_stored(store, place)
     for number, path in enumerate(paths):
         progress(number, len(paths))
-        kept = before.pop(place.inside(path), StoredConventions())
+        kept = before.pop(place.stored_path(path), StoredConventions())
         try:
             items = await asyncio.to_thread(convention_items, root, path, place)
         except UnreadableFile as error:
-            yield FileChange(place.inside(path), "unreadable", len(kept.ids), str(error))
+            yield FileChange(place.stored_path(path), "unreadable", len(kept.ids), str(error))
             continue
         if items or kept.ids:
-            yield FileChange(place.inside(path), await replace_conventions(store, kept, items), len(items))
+            yield FileChange(place.stored_path(path), await replace_conventions(store, kept, items), len(items))
     for path, kept in before.items():
         await forget_ids(store, list(kept.ids.values()))
         yield FileChange(path, "removed", len(kept.ids))
@@ -135,14 +135,14 @@ async def import_conventions(
 async def _read_stored(store: KnowledgeStore, place: ConventionTarget) -> dict[str, StoredConventions]:
     """Return the stored conventions of the project's files below the place, by their paths in the store."""
     found: dict[str, StoredConventions] = defaultdict(StoredConventions)
-    prefix = place.inside("") + "/" if place.at else ""
+    prefix = place.stored_path("") + "/" if place.at else ""
     async for item in store.items(kinds=("convention",), source_prefix=prefix):
         kind, _, rest = item.key.partition(":")
         if kind != KEY_PREFIX or (item.scope, item.owner) != (place.scope, place.owner):
             continue
         project = rest.partition(":")[0]
         if project == place.project:
-            found[item.provenance.source].keep(item)
+            found[item.provenance.source].add_item(item)
         elif item.directory == place.at:
             raise KnowledgeError(_other_project_text(project, place), kind="OtherProject")
     return found

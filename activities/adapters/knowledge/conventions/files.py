@@ -37,13 +37,13 @@ class ConventionTarget:
     taint: tuple[str, ...] = ()
     """The taint of the conventions."""
 
-    def inside(self, path: str) -> str:
+    def stored_path(self, path: str) -> str:
         """Return the path in the store of a path from the project's root."""
         return clean_text("/".join(filter(None, (self.at, path))))
 
     def key(self, path: str, number: int) -> str:
         """Return the key of a file's convention."""
-        return f"{KEY_PREFIX}:{self.project}:{self.inside(path)}#{number:03}"
+        return f"{KEY_PREFIX}:{self.project}:{self.stored_path(path)}#{number:03}"
 
 
 def convention_items(root: Path, path: str, place: ConventionTarget) -> list[KnowledgeItem]:
@@ -56,7 +56,7 @@ def convention_items(root: Path, path: str, place: ConventionTarget) -> list[Kno
     """
     kind = find_reader(path)
     assert kind is not None, path
-    directory = place.inside(convention_directory(path))
+    directory = place.stored_path(convention_directory(path))
     if "\\" in directory or len(path) > MAX_PATH_CHARS:
         raise UnreadableFile(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
     return [
@@ -69,7 +69,7 @@ def convention_items(root: Path, path: str, place: ConventionTarget) -> list[Kno
             directory=directory,
             language="" if directory else rule.language,
             confidence=kind.confidence,
-            provenance=Provenance(source=place.inside(path), taint=place.taint),
+            provenance=Provenance(source=place.stored_path(path), taint=place.taint),
         )
         for number, rule in enumerate(_bounded_rules(read_project_file(root, path, MAX_BYTES), kind))
     ]

@@ -73,7 +73,7 @@ class ProviderEmbedder:
     async def _vectors(self, client: http.AsyncClient, batch: list[str]) -> list[list[float]]:
         status, headers, body = await self._ask(client, {"model": self._model, "input": batch})
         if status != 200:
-            raise self._failures.answered(status, headers, body.decode("utf-8", "replace"))
+            raise self._failures.from_response(status, headers, body.decode("utf-8", "replace"))
         try:
             vectors = [normalised_vector(vector) for vector in _parsed_vectors(body, len(batch))]
         except (ValueError, RecursionError) as error:
@@ -100,7 +100,7 @@ class ProviderEmbedder:
                 "Timeout", f"{self._place.provider}: no vectors within {REQUEST_S:g} s", retryable=True
             ) from None
         except (http.HTTPError, http.InvalidURL) as error:
-            raise self._failures.transport(error, reading=is_reading) from None
+            raise self._failures.from_transport(error, reading=is_reading) from None
 
     async def _body(self, response: http.Response, limit: int) -> bytes:
         body = bytearray()

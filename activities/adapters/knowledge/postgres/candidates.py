@@ -76,9 +76,9 @@ class PostgresSearch:
         """Return items that may match, facts that contradict them, and clean facts that differ from tainted ones."""
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
-            found = await self._of_folder(MAX_IN_FOLDER if wish.text.strip() else wish.limit)
+            found = await self._folder_candidates(MAX_IN_FOLDER if wish.text.strip() else wish.limit)
         else:
-            by_words = list(dict.fromkeys(await self._by_words(query.terms)))
+            by_words = list(dict.fromkeys(await self._numbers_by_words(query.terms)))
             numbers = set[int]()
             for kinds in separate_kinds(wish):
                 numbers.update(await self._first_visible(by_words, kinds))
@@ -93,7 +93,7 @@ class PostgresSearch:
             beside += await self._load_candidates(_CLEAN, wanted=sorted(claims))
         return [*found, *beside]
 
-    async def _of_folder(self, limit: int) -> list[Candidate]:
+    async def _folder_candidates(self, limit: int) -> list[Candidate]:
         wish, folder = self._wish, sql.SQL("TRUE")
         if wish.directory is not None:
             folder += sql.SQL(" AND directory = %(directory)s")
@@ -115,7 +115,7 @@ class PostgresSearch:
         rows = await self._rows(NEAREST, code=code_bits(vector_code(vector)), limit=self._enough, kinds=list(kinds))
         return [number for (number,) in rows]
 
-    async def _by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
+    async def _numbers_by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
         """Return the newest items with all words, and those with the rarest words.
 
         A word in many items has no weight, unless there is no other word.

@@ -34,7 +34,7 @@ class PostgresConnections:
         self._migrating = asyncio.Lock()
 
     @asynccontextmanager
-    async def reading(self) -> AsyncGenerator[PostgresConnection]:
+    async def read_transaction(self) -> AsyncGenerator[PostgresConnection]:
         """Yield a connection in a transaction that sees one state of the store.
 
         Raises:
@@ -44,7 +44,7 @@ class PostgresConnections:
             yield connection
 
     @asynccontextmanager
-    async def writing(self) -> AsyncGenerator[PostgresConnection]:
+    async def write_transaction(self) -> AsyncGenerator[PostgresConnection]:
         """Yield a connection in a transaction of the only writer.
 
         Raises:
@@ -62,7 +62,7 @@ class PostgresConnections:
             await connection.close()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncGenerator[PostgresConnection]:
+    async def without_transaction(self) -> AsyncGenerator[PostgresConnection]:
         """Yield a connection that is in no transaction.
 
         Raises:
@@ -78,7 +78,7 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def _transaction(self, begin: LiteralString) -> AsyncGenerator[PostgresConnection]:
-        async with self.alone() as connection:
+        async with self.without_transaction() as connection:
             try:
                 await connection.execute(begin)
                 yield connection

@@ -123,14 +123,14 @@ class PostgresStore:
         arriving = [arriving_item(checked_item(item), now) for item in items]
         if not arriving:
             return []
-        async with self._connections.reading() as connection:
+        async with self._connections.read_transaction() as connection:
             known = await read_stored_items(connection, [item.id for item in arriving])
         if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
         vectors = await self._vectors(arriving)  # for all, since an unchanged item may be new once we hold the lock
         texts = list(dict.fromkeys(map(searchable_text, arriving)))
-        words = dict(zip(texts, await asyncio.to_thread(self._cutter.cut, texts), strict=True))
-        async with self._connections.writing() as connection:
+        words = dict(zip(texts, await asyncio.to_thread(self._cutter.tokenize, texts), strict=True))
+        async with self._connections.write_transaction() as connection:
             return await store_items(connection, arriving, vectors, words)
 
     async def recall(self, wish: Recall) -> list[Recalled]:
@@ -141,15 +141,15 @@ class PostgresStore:
         """
         vector = (await self._embedder.embed([wish.text]))[0] if wish.text.strip() else None
         now = epoch_micros(self._now())
-        async with self._connections.reading() as connection:
+        async with self._connections.read_transaction() as connection:
             search = PostgresSearch(connection, wish, now=now, embedder=self._embedder.name)
             candidates = await search.candidates(SearchQuery(self._term_words(wish.text), vector))
-        self._left_aside.notice(candidates)
+        self._left_aside.log_missing(candidates)
         return ranked_items(wish, vector, candidates)
 
     async def get(self, item_id: str) -> StoredItem | None:
         """Return the item, even if it has expired."""
-        async with self._connections.reading() as connection:
+        async with self._connections.read_transaction() as connection:
             return (await read_stored_items(connection, [item_id])).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
@@ -163,7 +163,7 @@ class PostgresStore:
             KnowledgeError: Nothing is named, or nothing was erased.
         """
         require_named(what)
-        async with self._connections.writing() as connection:
+        async with self._connections.write_transaction() as connection:
             return await erase(connection, what)
 
     async def purge(self) -> None:
@@ -172,7 +172,7 @@ class PostgresStore:
         Raises:
             KnowledgeError: The database cannot be reached, or refuses.
         """
-        async with self._connections.alone() as connection:
+        async with self._connections.without_transaction() as connection:
             await connection.execute("VACUUM orga_knowledge.items, orga_knowledge.vectors")
 
     async def facts(self) -> StoreFacts:
@@ -181,7 +181,7 @@ class PostgresStore:
         Raises:
             KnowledgeError: The database cannot be read.
         """
-        async with self._connections.reading() as connection:
+        async with self._connections.read_transaction() as connection:
             return await store_facts(connection, self._place.place, self._embedder.name, epoch_micros(self._now()))
 
     async def reindex(self, progress: Progress) -> int:
@@ -189,17 +189,17 @@ class PostgresStore:
 
         Each batch is a transaction, so the next call continues after an interruption.
         """
-        async with self._connections.writing() as connection:
+        async with self._connections.write_transaction() as connection:
             await connection.execute("REINDEX INDEX orga_knowledge.items_by_words")
         done = 0
         while True:
-            async with self._connections.reading() as connection:
+            async with self._connections.read_transaction() as connection:
                 part, left = await unindexed_items(connection, self._embedder.name, _REINDEX_BATCH)
             progress(done, done + left)
             if not part:
                 return done
             vectors = await self._vectors(part)
-            async with self._connections.writing() as connection:
+            async with self._connections.write_transaction() as connection:
                 await keep_vectors(connection, part, vectors)
             done += len(part)
 
@@ -209,7 +209,7 @@ class PostgresStore:
         await self._connections.close()
 
     def _term_words(self, text: str) -> tuple[frozenset[str], ...]:
-        return tuple(filter(None, self._cutter.cut(query_terms(text))))
+        return tuple(filter(None, self._cutter.tokenize(query_terms(text))))
 
     async def _vectors(self, items: Sequence[StoredItem]) -> PostgresVectors:
         texts = list(dict.fromkeys(map(searchable_text, items)))
@@ -217,5 +217,5 @@ class PostgresStore:
         return await asyncio.to_thread(encoded_vectors, self._embedder.name, found)
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
-        async with self._connections.reading() as connection:
+        async with self._connections.read_transaction() as connection:
             return await read_page(connection, kinds, source_prefix, after, PAGE_ITEMS)

@@ -23,7 +23,7 @@ class WordTokenizer:
         self._lock = Lock()
         self._opened: sqlite3.Connection | None = None
 
-    def cut(self, texts: Sequence[str]) -> list[frozenset[str]]:
+    def tokenize(self, texts: Sequence[str]) -> list[frozenset[str]]:
         """Return the words of each text."""
         found: list[set[str]] = [set() for _ in texts]
         with self._lock:

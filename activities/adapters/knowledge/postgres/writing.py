@@ -40,16 +40,16 @@ class ArrivalBatch:
         self._changed: dict[str, bool] = {}
 
     @property
-    def written(self) -> list[StoredItem]:
+    def changed_items(self) -> list[StoredItem]:
         """New and changed items, in the order in which they came."""
         return [self._items[id_] for id_, is_written in self._changed.items() if is_written]
 
     @property
-    def marked(self) -> list[StoredItem]:
+    def remarked_items(self) -> list[StoredItem]:
         """Items of which only the contradicting fact has changed."""
         return [self._items[id_] for id_, is_written in self._changed.items() if not is_written]
 
-    def take(self, item: StoredItem) -> Stored:
+    def add_item(self, item: StoredItem) -> Stored:
         """Add the next item, and return what is done with it."""
         old = self._items.get(item.id)
         what = arrival_change(old, item)
@@ -150,9 +150,9 @@ async def store_items(
     """
     claims = [claim for item in items if (claim := claim_digest(item))]
     arrivals = ArrivalBatch((await read_stored_items(connection, [item.id for item in items], claims)).values())
-    stored = [arrivals.take(item) for item in items]
-    await _write(connection, arrivals.written, vectors, words)
-    await _mark_contradicted(connection, arrivals.marked)
+    stored = [arrivals.add_item(item) for item in items]
+    await _write(connection, arrivals.changed_items, vectors, words)
+    await _mark_contradicted(connection, arrivals.remarked_items)
     return stored
 
 

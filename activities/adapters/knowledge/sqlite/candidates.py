@@ -31,7 +31,7 @@ class _Bucket:
         self.codes: list[int] = []
         self._at: dict[int, int] = {}
 
-    def keep(self, number: int, code: int) -> None:
+    def add(self, number: int, code: int) -> None:
         at = self._at.setdefault(number, len(self.codes))
         if at < len(self.codes):
             self.codes[at] = code
@@ -118,7 +118,7 @@ class VectorCodes:
         if before is not None and before != bucket:
             self._buckets[before].drop(number)
         self._bucket_of[number] = bucket
-        self._buckets.setdefault(bucket, _Bucket()).keep(number, code)
+        self._buckets.setdefault(bucket, _Bucket()).add(number, code)
         if expires_at is None:
             self._expiring.pop(number, None)
         else:
@@ -178,16 +178,16 @@ class SqliteSearch:
         if wish.language:
             folder += " AND items.language != ''"  # without this text SQLite does not use the partial index
         first = "items.confidence DESC, items.key" if is_conventions_only(wish) else "items.stored_at DESC"
-        return self._read(
+        return self._read_candidates(
             f"{self._visible_condition(wish.kinds)}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values
         )
 
     def _load_candidates(self, column: str, values: Sequence[object]) -> list[Candidate]:
         # `+` keeps SQLite from scanning all items of a place to find these few.
         condition = f"+{self._visible_condition(self._wish.kinds)} AND {column} IN ({_placeholders(values)})"
-        return self._read(condition, values) if values else []
+        return self._read_candidates(condition, values) if values else []
 
-    def _read(self, condition: str, values: Sequence[object]) -> list[Candidate]:
+    def _read_candidates(self, condition: str, values: Sequence[object]) -> list[Candidate]:
         rows = self._connection.execute(
             f"SELECT {SELECTED_COLUMNS}, vectors.vector FROM items "
             f"LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? WHERE {condition}",

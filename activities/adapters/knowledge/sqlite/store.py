@@ -196,7 +196,7 @@ class SqliteStore:
         def recalled(connection: sqlite3.Connection) -> list[Recalled]:
             search = SqliteSearch(connection, wish, now=now, embedder=self._embedder.name)
             candidates = search.candidates(self._codes, query)
-            self._left_aside.notice(candidates)
+            self._left_aside.log_missing(candidates)
             return ranked_items(wish, query, candidates)
 
         return await self._read(recalled)
