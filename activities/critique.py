@@ -10,8 +10,8 @@ from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context
 from orga.activities.ports import ModelContext, ModelRequest
+from orga.activities.reason import transcript
 from orga.activities.replies import normalised_reply, text_only_reply
-from orga.activities.summarise import transcript
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.conversation import is_dropped_last, latest_turn

@@ -5,11 +5,18 @@ if TYPE_CHECKING:
     from orga.activities.ports import ModelError, ModelRequest
     from orga.client.testing.assertions import JournalCall, assert_called, assert_denied, calls_in
     from orga.client.testing.at_work import AtWork, NotEnded, Ran
-    from orga.client.testing.builders import agent_input, forbids, orga_config, permits, policy_folder
     from orga.client.testing.environment import Environment, environment
-    from orga.client.testing.fake_tools import FakeTool, permanent, transient
-    from orga.client.testing.journals import journal_of
-    from orga.client.testing.recorded import NoHistory
+    from orga.client.testing.fake_tools import (
+        FakeTool,
+        agent_input,
+        forbids,
+        orga_config,
+        permanent,
+        permits,
+        policy_folder,
+        transient,
+    )
+    from orga.client.testing.journals import NoHistory, journal_of
     from orga.client.testing.replay import ReplayDiffers, replay
     from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
     from orga.workflows.types.usage import Usage

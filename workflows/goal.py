@@ -27,17 +27,16 @@ from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time, wall_time
 from orga.workflows.phases.control.visibility import show_details, wait_if_paused
-from orga.workflows.phases.goals.deliver import deliver_answer
+from orga.workflows.phases.goals.ending import bring_best_effort, deliver_answer, write_final_answer
 from orga.workflows.phases.goals.goal_phases import GOAL_PHASES
 from orga.workflows.phases.goals.run import GoalRun
-from orga.workflows.phases.goals.summary import bring_best_effort, write_final_answer
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.run import next_stop
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.input import GoalInput
-from orga.workflows.types.goals.result import GoalResult, GoalStatus
+from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
 
 
 @workflow.defn(name="GoalWorkflow", sandboxed=False)

@@ -20,8 +20,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, state_bytes
 from orga.workflows.decisions.control.interventions import signal_text, with_reopened_end
 from orga.workflows.decisions.sessions import messages, turns
-from orga.workflows.decisions.sessions.details import session_result, session_status
-from orga.workflows.decisions.sessions.turns import first_session, initial_session_state
+from orga.workflows.decisions.sessions.turns import first_session, initial_session_state, session_result, session_status
 from orga.workflows.lifecycle import state_to_begin_with
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.phases.control.run import ContinueAsNew, event_time, wall_time
@@ -37,7 +36,7 @@ from orga.workflows.phases.sessions.run import SessionRun
 from orga.workflows.types.control import Stop
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.sessions.input import AwaitTurnArgument, SessionInput
-from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
+from orga.workflows.types.sessions.session import SessionResult, SessionStatus, TurnResult
 
 MAX_AWAIT_UPDATES = 6
 """Updates that may wait for a turn at a time. The server allows ten, and messages need some. Others call again."""

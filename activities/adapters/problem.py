@@ -1,6 +1,9 @@
-"""An error in something that people wrote."""
+"""Errors in what people wrote, each with place and remedy, and the error of a policy set that has any."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from orga.workflows.types.text import similar_name_hint
 
 
 @dataclass(frozen=True)
@@ -13,3 +16,22 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}; {self.remedy}"
+
+
+MAX_PROBLEMS_SHOWN = 20
+"""Problems in one message, because every waiting call repeats the message."""
+
+
+class BrokenPolicies(ValueError):
+    """A set of policies cannot be used. One broken policy makes all invalid, because it may be the one that forbids."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        more = len(problems) - MAX_PROBLEMS_SHOWN
+        lines = [*map(str, problems[:MAX_PROBLEMS_SHOWN]), *([f"and {more:,} more problems"] if more > 0 else [])]
+        super().__init__("\n".join(lines))
+        self.problems = tuple(problems)
+
+
+def nearest_name_remedy(name: str, known: Sequence[str]) -> str:
+    """Return the remedy for an unknown name."""
+    return f"{similar_name_hint(name, known)}known: {', '.join(known)}"

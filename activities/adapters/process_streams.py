@@ -1,7 +1,12 @@
-"""Reads the outputs of a process to their end, keeps only their head and tail, and waits for the process."""
+"""Reads a process's outputs with bounds, waits for it, ends its group, and opens a socket to it."""
 
 import asyncio
-from contextlib import suppress
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 
 class HeadTail:
@@ -83,3 +88,39 @@ class ProcessStreams(asyncio.SubprocessProtocol):
 async def _wait_at_most(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
+
+
+async def end_group(group: asyncio.SubprocessTransport, streams: ProcessStreams, grace_s: float) -> None:
+    """Ask the group's first process to end, if it runs, and then kill the rest of the group."""
+    if grace_s and not streams.exited.is_set():
+        signal_group(group.get_pid(), signal.SIGTERM)
+        await streams.has_exited(grace_s)
+    signal_group(group.get_pid(), signal.SIGKILL)
+    await streams.close(group)
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal if any process of the group is left."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises the second for a group that has ended
+        os.killpg(group, number)
+
+
+@dataclass(frozen=True)
+class ProcessChannel:
+    """The worker's end, and the other end until the process has it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    theirs: socket.socket
+
+
+@asynccontextmanager
+async def process_channel() -> AsyncGenerator[ProcessChannel]:
+    """Open both ends. On exit our end is aborted, without waiting for unsent data."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            yield ProcessChannel(reader, writer, theirs)
+        finally:
+            writer.transport.abort()

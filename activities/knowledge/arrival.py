@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from orga.activities.knowledge.identity import is_same_object, item_id
+from orga.activities.knowledge.identity import is_same_object, item_id, scoped_owner
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.activities.knowledge.scopes import scoped_owner
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem
 
 MAX_SETTLED_FACTS = 50

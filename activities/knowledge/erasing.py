@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.identity import folded_text
-from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, batches
 from orga.workflows.types.knowledge import Erasure, StoredItem
 
 

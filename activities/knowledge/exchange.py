@@ -11,8 +11,7 @@ from typing import Any, TextIO, cast
 
 from pydantic import ValidationError
 
-from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress, batches
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredItem
 
 FORMAT = "orga-knowledge"

@@ -1,8 +1,9 @@
-"""The protocols of what knowledge needs from outside: a store and an embedder."""
+"""The protocols of what knowledge needs from outside: a store and an embedder. Many items pass in batches."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
+from typing import Protocol, TypeVar
 
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
@@ -123,3 +124,29 @@ class KnowledgeError(Exception):
         super().__init__(message)
         self.kind = kind
         self.retryable = retryable
+
+
+T = TypeVar("T")
+
+BATCH_ITEMS = 256
+"""Items that are stored or forgotten in one batch."""
+
+
+def batches(items: Iterable[T], size: int = BATCH_ITEMS) -> Iterator[list[T]]:
+    """Yield the items in order, in batches that are not empty. Items are read when they are needed."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+PAGE_ITEMS = 200
+"""Items that are in memory at the same time."""
+
+
+async def paged_items(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
+    """Yield the items of all pages. `next_page` returns the page after an id; it is empty at the end."""
+    after = ""
+    while page := await next_page(after):
+        for item in page:
+            yield item
+        after = page[-1].id

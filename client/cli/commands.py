@@ -92,7 +92,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "goal",
-            "orga.client.cli.start.goal:goal",
+            "orga.client.cli.start.run:goal",
             "Pursue a goal: plan, carry out, evaluate and decide until there is a final answer.",
             True,
         ),
@@ -196,7 +196,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "override",
-            "orga.client.cli.steer.override:override",
+            "orga.client.cli.steer.intervene:override",
             "Replace the next step of a goal by this call. Steps that already run are not affected.",
         ),
         CommandEntry(
@@ -319,7 +319,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
         CommandEntry(
             "audit",
-            "orga.client.cli.audit.runs:app",
+            "orga.client.cli.inspect.audit:app",
             "Judge the proposals of past runs by other policies, and create keys for exported journals.",
         ),
     ),

@@ -22,7 +22,7 @@ from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
-from orga.workflows.types.goals.prompts import PROMPT_NAMES, PromptName, PromptTemplates
+from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in_model_name

@@ -1,5 +1,6 @@
-"""Finds the state of a run at a point of its history by replaying it through today's code."""
+"""Finds the state of a run, or its conversation, at a point of its history by replaying it through today's code."""
 
+from contextlib import aclosing
 from shlex import quote
 from typing import Any, cast
 
@@ -8,7 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.client import WorkflowHistory
+from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import (
     ExecuteWorkflowInput,
     Interceptor,
@@ -19,10 +20,14 @@ from temporalio.worker import (
 )
 
 from orga.client.errors import OrgaError
-from orga.client.history.values import RunValues
+from orga.client.history.chain import RunChain, histories, run_chain
+from orga.client.history.events import happenings
+from orga.client.history.values import RunValues, values_of
 from orga.client.runners.workflows import WORKFLOWS
 from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner
+from orga.workflows.decisions.result import shown_conversation
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import Page, ShownMessage
 
 _UPDATES = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
@@ -91,3 +96,37 @@ class _StateObserver(Interceptor):
         is_eviction = any(job.HasField("remove_from_cache") for job in activation.jobs)
         if self._instance is not None and not is_eviction:
             self.state = cast("AgentState", self._instance._run.state)
+
+
+async def past_conversation(client: Client, workflow_id: str) -> list[ShownMessage]:
+    """Return the messages as the model would see them, up to the last completed task. Empty if no worker took the run.
+
+    Raises:
+        RunNotFound: No run has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+        OrgaError: Today's code cannot replay its history.
+    """
+    last = (await run_chain(client, workflow_id)).run_ids[-1]
+    state = await _last_state(client, RunChain(workflow_id, (last,)))
+    shown: list[ShownMessage] = []
+    while state is not None and (page := shown_conversation(state, Page(offset=len(shown)))):
+        shown += page
+    return shown
+
+
+async def _last_state(client: Client, last: RunChain) -> AgentState | None:
+    [run] = await histories(client, last)
+    done = [event.event_id for event in run.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
+    if done:
+        return await replayed_state(history_until_task(run.history, done[-1]), values_of(client, run.history))
+    return await _carried_state(client, last.workflow_id, run.run_id)
+
+
+async def _carried_state(client: Client, workflow_id: str, run_id: str) -> AgentState | None:
+    """Return the state that the previous run carried over, or None for the first run of a chain."""
+    async with aclosing(happenings(client, workflow_id, run_id)) as found:
+        async for happening in found:
+            arguments: list[Any] = happening.value or []
+            carried = arguments[1] if len(arguments) > 1 else None
+            return None if carried is None else AgentState.model_validate(carried)
+    return None

@@ -1,20 +1,23 @@
-"""Verifies a run: its histories against today's code, its permits, and an exported journal."""
+"""Verifies a run (its histories against today's code, and its permits) or an exported journal on its own."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from orga.activities.gate.permits import ActivityIdentity, PermitKeys
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.history.events import read_events
 from orga.client.history.values import values_of
-from orga.client.journal.file import export_check
+from orga.client.journal.file import JournalFile, export_check
 from orga.client.journal.head import SealedHead, head_check
-from orga.client.journal.laws import Check, Verification, law_faults
-from orga.client.journal.reading import read_journal
-from orga.client.proof.folded import ChainFolds
+from orga.client.journal.laws import Check, Verification, has_ended, law_faults
+from orga.client.journal.reading import past_missing, read_journal
 from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord, StartedCall, started_calls
 from orga.client.proof.replay import (
@@ -31,8 +34,93 @@ from orga.client.proof.replay import (
 )
 from orga.client.runners.wrapped import Observer
 from orga.client.server.endpoint import Report
-from orga.workflows.types.status import JournalEntry
+from orga.workflows.decisions.journal.entries import first_break
+from orga.workflows.decisions.journal.fold import JournalFold
+from orga.workflows.decisions.recount import ContextFold, ResultRecount
+from orga.workflows.types.names import PROMPT_ACTIVITIES
+from orga.workflows.types.status import Happening, JournalEntry
+from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.gate import call_activity_id
+
+DETAIL_CHARS = 300
+
+T = TypeVar("T")
+
+
+class GuardedFold(Generic[T]):
+    """A fold that is fed up to the first event that does not fit.
+
+    A history may hold anything, so an error is a finding, not a defect.
+    """
+
+    def __init__(self, feed: Callable[[Happening], Iterable[T]]) -> None:
+        self.found: list[T] = []
+        self.fault = ""
+        """The place and reason of an early end, or ""."""
+        self._feed = feed
+
+    def feed(self, happening: Happening, place: str) -> None:
+        """Add the next event, which `place` names in errors."""
+        if self.fault:
+            return
+        try:
+            self.found += self._feed(happening)
+        except Exception as error:  # see the class
+            self.fault = fault_at(place, error)
+
+
+class ChainFolds:
+    """Folds the histories of a chain, oldest first. No event is kept."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        """Begin a chain. `is_cut` if the server no longer has its oldest runs."""
+        self.journal = GuardedFold[JournalEntry](JournalFold().feed)
+        self.miscounts = GuardedFold[str](ResultRecount().feed)
+        self.is_completed = False
+        """True if there is a result to recount."""
+        self._is_cut = is_cut
+
+    async def feed(self, client: Client, run: RunHistory) -> tuple[int, str]:
+        """Add the next run. Return its number of model calls, and the fault of their contexts, if any."""
+        fold = ContextFold()
+        calls, last = 0, 0
+
+        def feed_context(happening: Happening) -> Iterable[None]:
+            fold.feed(happening)
+            return ()
+
+        contexts = GuardedFold[None](feed_context)
+        try:
+            async for happening in read_events(values_of(client, run.history), _as_async(run.events)):
+                last = happening.event_id
+                calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
+                contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
+                self._feed(happening)
+        except Exception as error:  # an error is a finding here, too
+            return calls, fault_at(f"event {last + 1} and later", error)
+        return calls, contexts.fault
+
+    def _feed(self, happening: Happening) -> None:
+        self._feed_chain(happening)
+        if self._is_cut:
+            self._is_cut = False
+            self._feed_chain(past_missing(happening))
+
+    def _feed_chain(self, happening: Happening) -> None:
+        self.journal.feed(happening, f"event {happening.event_id}")
+        self.miscounts.feed(happening, "the events")
+        self.is_completed = self.is_completed or happening.kind == "workflow_completed"
+
+
+def fault_at(place: str, error: Exception) -> str:
+    """Return the fault in one line."""
+    return one_line(f"{place}: {type(error).__name__}: {error}", DETAIL_CHARS)
+
+
+async def _as_async(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+    for event in events:
+        yield event
+
 
 _RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
@@ -214,3 +302,68 @@ async def _delegate_checks(
         return (await verify(client, workflow_id, permits=permits, report=report)).checks
     except (RunNotFound, NotAnAgent) as error:
         return (Check("delegate", workflow_id, ok=False, detail=str(error)),)
+
+
+HISTORY_HINT = "only the run's history on its server shows it: orga verify ID --journal FILE"
+UNCHECKABLE = (
+    ("replay", "whether the code makes this run of its history"),
+    ("gate", "whether nothing was carried out without an earlier yes to exactly that call"),
+    ("contexts", "whether the model was sent what the digests say"),
+    ("counters", "whether the result counts what happened"),
+)
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """Something that the file alone cannot show."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FileVerification:
+    """What the file alone shows."""
+
+    found: Verification
+    unchecked: tuple[Unchecked, ...]
+    is_vouched_for: bool
+    """True if a trusted key has signed it. Without a signature, anybody could have made all of it."""
+
+
+def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileVerification:
+    """Check chain, numbers, head and signature, and the laws of every journal.
+
+    Args:
+        file: The export.
+        trusted: The keys to trust. If there are any, one of them must have signed the head.
+    """
+    run = file.head.head.run if file.head else ""
+    broken = first_break(file.entries)
+    chain = f"it breaks at entry {broken}: it or one before it was changed" if broken is not None else ""
+    faults = "; ".join(law_faults(file.entries))
+    checks = [
+        Check("chain", run, not chain, chain or f"{len(file.entries)} entries, each follows from those before it"),
+        Check("laws", run, not faults, faults or "it begins, asks, decides and acts as a journal does"),
+    ]
+    unchecked = [Unchecked(name, f"{what}: {HISTORY_HINT}") for name, what in UNCHECKABLE]
+    if not has_ended(file.entries):
+        unchecked.append(
+            Unchecked("ending", "the run had not ended when this was written: what came later is not here")
+        )
+    if trusted:
+        checks.append(head_check(run, file.entries, file.head, trusted))
+    elif file.head is None:
+        unchecked.append(Unchecked("head", "it has none: whether entries followed the last one is unknown"))
+    else:
+        checks.append(head_check(run, file.entries, file.head, None))
+        unchecked.append(Unchecked("signature", _missing_signature(file)))
+    found = Verification(run, tuple(checks))
+    return FileVerification(found, tuple(unchecked), is_vouched_for=bool(trusted) and found.ok)
+
+
+def _missing_signature(file: JournalFile) -> str:
+    if file.head is None or not file.head.signature:
+        return "nobody signed it: whoever can change the file can forge all of it"
+    key = file.head.head.key_id
+    return f"it is signed by key {key}, and no key is trusted here: give it with --key, or [audit] trusted_keys"

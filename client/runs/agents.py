@@ -12,8 +12,7 @@ from temporalio.service import RPCError
 from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, user_error
-from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, reuse_policy
-from orga.client.runs.kinds import kind_of
+from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
 from orga.client.runs.local_worker import check_by_local_worker
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW

@@ -1,4 +1,7 @@
-"""Ids of runs. An id belongs to one run, unless somebody explicitly uses it again."""
+"""Ids of runs, and the kinds of runs with the types of their answers."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
@@ -6,6 +9,7 @@ from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError
 from orga.workflows.types.names import TERMINATION
+from orga.workflows.types.status import AgentResult, AgentStatus
 
 MAX_ID_BYTES = 1_000
 """The server refuses a longer one, and its error does not reach the client."""
@@ -28,3 +32,35 @@ async def id_taken_error(client: Client, workflow_id: str, again: str = "--again
     how = found.typed_search_attributes.get(TERMINATION) or state
     when = f" at {found.close_time.astimezone():%Y-%m-%d %H:%M:%S}" if found.close_time else ""
     return OrgaError(f"run {workflow_id!r} has ended{when} ({how}), and keeps its id; choose another one, or {again}")
+
+
+class RunKind(NamedTuple):
+    """The types of a run's answers."""
+
+    result: type[AgentResult]
+    status: type[AgentStatus]
+
+
+def _agent_kind() -> RunKind:
+    return RunKind(AgentResult, AgentStatus)
+
+
+def _goal_kind() -> RunKind:
+    from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
+
+    return RunKind(GoalResult, GoalStatus)
+
+
+def _session_kind() -> RunKind:
+    from orga.workflows.types.sessions.session import SessionResult, SessionStatus
+
+    return RunKind(SessionResult, SessionStatus)
+
+
+_KINDS: dict[str, Callable[[], RunKind]] = {"goal": _goal_kind, "session": _session_kind}
+
+
+def kind_of(answer: Any) -> RunKind:
+    """Return the kind of the run that gave this answer. An agent's run names no kind."""
+    kind = cast("dict[str, Any]", answer).get("kind") if isinstance(answer, dict) else None
+    return _KINDS.get(kind, _agent_kind)() if isinstance(kind, str) else _agent_kind()

@@ -35,7 +35,7 @@ class Home:
 
     @property
     def trust(self) -> Path:
-        """The trusted configurations (`orga.client.config.trust.store`)."""
+        """The trusted configurations (`orga.client.config.trust.check`)."""
         return self.folder / "trust.json"
 
     @property
@@ -45,7 +45,7 @@ class Home:
 
     @property
     def blocked_loops(self) -> Path:
-        """Blocked event loops of workers (`orga.client.workers.held_loops`)."""
+        """Blocked event loops of workers (`orga.client.workers.registered`)."""
         return self.folder / "holds.json"
 
     @property

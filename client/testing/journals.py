@@ -8,15 +8,41 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.converter import DataConverter
 
+from orga.client.errors import OrgaError
 from orga.client.history.events import read_events
 from orga.client.history.values import RunValues, values_in
 from orga.client.journal.file import read_journal_file
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
-from orga.client.testing.recorded import recorded_history
 from orga.client.workers.application import with_our_converter
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import JournalEntry
+
+NO_HISTORY_HINT = (
+    "save one in the Temporal UI (Download), or with: temporal workflow show --workflow-id ID --output json > FILE"
+)
+
+
+class NoHistory(OrgaError):
+    """The file holds no history, or the folder has none."""
+
+
+def recorded_history(path: Path) -> WorkflowHistory:
+    """Read the file.
+
+    Raises:
+        NoHistory: It is no history. The text says how to get one.
+    """
+    try:
+        history = WorkflowHistory.from_json(path.stem, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NoHistory(f"{path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # the parser of protocol buffers may raise anything
+        raise NoHistory(f"{path} holds no history ({type(error).__name__}); {NO_HISTORY_HINT}") from None
+    if not history.events:
+        raise NoHistory(f"{path} holds no events; {NO_HISTORY_HINT}")
+    started = history.events[0].workflow_execution_started_event_attributes
+    return WorkflowHistory(started.workflow_id or path.stem, history.events)  # ids of children contain it
 
 
 async def journal_of(

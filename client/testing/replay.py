@@ -21,7 +21,7 @@ from orga.client.history.chain import histories, run_chain
 from orga.client.runners.workflows import WORKFLOWS
 from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner
 from orga.client.runs.agents import AgentHandle
-from orga.client.testing.recorded import NoHistory, recorded_history
+from orga.client.testing.journals import NoHistory, recorded_history
 from orga.client.workers.plugin import OrgaPlugin
 from orga.workflows.types.text import one_line
 

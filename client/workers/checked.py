@@ -16,13 +16,13 @@ from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
-from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.problem import BrokenPolicies
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.client.config.known_models import price_check
-from orga.client.config.notify_settings import notify_settings
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.delivery_settings import notify_settings
+from orga.client.config.known_input import price_check
+from orga.client.config.policy_folder import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.workers.knowledge import configured_store

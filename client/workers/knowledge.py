@@ -1,16 +1,44 @@
-"""The configured store of knowledge, for workers and for the command line."""
+"""Opens the configured store of knowledge and its embedder, for workers and for the command line."""
 
 import hashlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.embedders.configured import configured_embedder
+from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, WordLlamaEmbedder
+from orga.activities.adapters.knowledge.embedders.names import HASHING, WORDLLAMA, checked_embedder_name
+from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.models.settings import provider_endpoint
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.home import server_home
 from orga.client.user_path import user_path
+
+_MISSING_EXTRA = "the embedder wordllama needs the extra: pip install 'orga[embeddings]'"
+
+
+def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Embedder:
+    """Return the embedder. It loads nothing and calls no provider yet.
+
+    Args:
+        name: The value of `[knowledge] embedder`.
+        env: The environment, with the keys of providers.
+        base_urls: Addresses by provider. They win over the environment's.
+
+    Raises:
+        ValueError: There is no such embedder, it is not installed, or its key or address is missing.
+    """
+    name = checked_embedder_name(name)
+    if name == HASHING:
+        return HashingEmbedder()
+    if name == WORDLLAMA:
+        if find_spec("wordllama") is None:
+            raise ValueError(_MISSING_EXTRA)
+        return WordLlamaEmbedder()
+    provider, _, model = name.partition(":")
+    return ProviderEmbedder(model, provider_endpoint(provider, env, base_urls))
+
 
 MARK_CHARS = 10
 
@@ -48,7 +76,7 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
 def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:
     if find_spec("psycopg") is None:
         raise ValueError("knowledge.backend: \"postgres\" needs the extra: pip install 'orga[postgres]'")
-    from orga.activities.adapters.knowledge.postgres.address import parse_address
+    from orga.activities.adapters.knowledge.postgres.schema import parse_address
     from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 
     dsn = env.get(variable, "").strip()

@@ -21,22 +21,19 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
-from orga.client.config.delivery_settings import delivery_channels, run_channels
-from orga.client.config.known_models import price_check
-from orga.client.config.mcp_servers import configured_servers
-from orga.client.config.notify_settings import ADDRESS, notify_settings
-from orga.client.config.policy_folder import policy_location_digest
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
+from orga.client.config.known_input import price_check
+from orga.client.config.policy_folder import policy_location_digest, policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.deployment import build_id
 from orga.client.workers.knowledge import configured_store
 from orga.client.workers.test_doubles import KnownModels, StandIns
-from orga.client.workers.tools import manifest_secrets, worker_tools
+from orga.client.workers.tools import configured_servers, manifest_secrets, worker_tools
 from orga.workflows.types.input import Workplace
+from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
-from orga.workflows.types.versions import LOOP_VERSION
 
 
 def configured_deliveries(

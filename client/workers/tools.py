@@ -1,26 +1,50 @@
 """The tools of a worker, including those of MCP servers, and the source of each."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
 from orga.activities.adapters.mcp.names import meant_server
-from orga.activities.adapters.mcp.settings import own_options
+from orga.activities.adapters.mcp.settings import own_options, server_settings
 from orga.activities.adapters.rules import Rules
-from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from orga.activities.adapters.tools.catalog import RESERVED_NAMES, ToolCatalog, builtin_tools, with_options
 from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool, ToolContext
 from orga.client.config.manifests import ManifestFile, configured_manifests
-from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.knowledge import configured_store
+from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.mcp.servers import McpServers
+
+
+def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[str, str]) -> "McpServers | None":
+    """Return the servers, not yet connected, or None if there are none.
+
+    Args:
+        config: The worker's configuration.
+        tools: Names of the worker's other tools.
+        env: The worker's environment.
+
+    Raises:
+        ValueError: A server needs something that is missing.
+    """
+    if not config.mcp.servers:
+        return None
+    from orga.activities.adapters.mcp.servers import McpServers  # this import takes a second
+
+    settings = server_settings(config.mcp.servers, config.tools.options, env)
+    return McpServers(settings, {*tools, *RESERVED_NAMES, *OWN_ACTIVITIES})
+
 
 BUILT_IN = "built-in"
 IN_CODE = "given in code"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.conventions.changes import FileChange, import_conventions
-from orga.activities.adapters.knowledge.conventions.files import ConventionTarget
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, FileChange, import_conventions
+from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore

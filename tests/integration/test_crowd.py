@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.client.runners.patient import PatientInstance
+from orga.client.runners.workflows import PatientInstance
 from orga.client.workers.registered import WORKFLOW_TASKS
 from orga.testing import ScriptedModel, answers
 from tests.support.runs.loop import a_loop

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orga.workflows.types.versions import LOOP_VERSION
+from orga.workflows.types.names import LOOP_VERSION
 from tests.support.programs.installs import an_install
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga, Running

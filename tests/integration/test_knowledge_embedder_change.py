@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder
+from orga.activities.adapters.knowledge.embedders.local import WordLlamaEmbedder
 from tests.support.knowledge.items import Clock, a_text, texts, wish
 from tests.support.knowledge.stores import OpenStore, opens
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.conventions.changes import import_conventions
-from orga.activities.adapters.knowledge.conventions.files import ConventionTarget
+from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, import_conventions
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import KnowledgeItem, Reader

@@ -8,10 +8,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.postgres.address import parse_address
+from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.candidates import NEAREST
-from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits
+from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits, parse_address
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure

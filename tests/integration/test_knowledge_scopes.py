@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orga.activities.adapters.knowledge.tools import RecallKnowledge
+from orga.activities.knowledge.identity import may_recall
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.recall import recall_for_request
-from orga.activities.knowledge.scopes import may_recall
 from orga.activities.ports import ToolContext
 from orga.workflows.types.knowledge import Behalf, Erasure, KnowledgeItem, KnowledgeKind, Reader, Recall, ScopeLevel
 from orga.workflows.types.recall import KnowledgeOutput, RecallRequest

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.client.history.prompts import NoPrompt, read_prompt
 from orga.testing import FakeTool
-from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
+from orga.workflows.types.goals.requests import PromptName, PromptTemplates
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.hold import wait_until

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite import connections, schema
 from orga.activities.adapters.knowledge.sqlite.candidates import SqliteSearch, VectorCodes
-from orga.activities.adapters.knowledge.sqlite.failures import knowledge_error
+from orga.activities.adapters.knowledge.sqlite.schema import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure

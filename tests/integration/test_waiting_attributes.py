@@ -8,8 +8,7 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.ports import ToolError
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.names import ITERATION, PHASE, WAITING
-from orga.workflows.types.versions import LOOP_VERSION
+from orga.workflows.types.names import ITERATION, LOOP_VERSION, PHASE, WAITING
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop

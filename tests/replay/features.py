@@ -12,12 +12,12 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.knowledge import Provenance
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from orga.workflows.types.versions import LOOP_VERSION
 from tests.replay.plain import a_stage, look
 from tests.support.hold import wait_for_event
 from tests.support.model.counting import counting

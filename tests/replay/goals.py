@@ -8,7 +8,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.goals.prompts import DEFAULT_PROMPTS
-from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
+from orga.workflows.types.goals.requests import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
 from tests.support.hold import Hold, wait_until
 from tests.support.model.goals import BAD, GoalModel, a_step, evaluation_reply, says

@@ -10,9 +10,8 @@ from temporalio import workflow
 from temporalio.client import Client
 
 from orga.workflows.phases import run as phases_run
-from orga.workflows.types import versions
-from orga.workflows.types.names import OPEN_CIRCUITS
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, STOPPED_STEPS_COUNTED
+from orga.workflows.types import names as versions
+from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, OPEN_CIRCUITS, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import check_replay

@@ -13,8 +13,8 @@ from orga.client.workers.deployment import LIBRARIES, build_id, digest_of
 from orga.client.workers.parts import configured_parts
 from orga.own_code import sources
 from orga.workflows.decisions.journal.entries import setup_events
+from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.versions import LOOP_VERSION
 from tests.support.programs.installs import an_install
 from tests.unit.test_layers import IN_THE_SANDBOX
 

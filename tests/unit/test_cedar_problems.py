@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.problem import BrokenPolicies
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 CALL = 'permit (principal, action == Action::"tool_call", resource)'

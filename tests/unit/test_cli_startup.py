@@ -52,11 +52,11 @@ def test_what_needs_no_likeness_of_words_loads_none(command: str) -> None:
 
 
 def test_a_list_of_runs_loads_nothing_that_only_goals_answer_with() -> None:
-    assert not {"orga.workflows.types.state", "orga.workflows.types.goals.result"} & modules_of(SHOW, "list")
+    assert not {"orga.workflows.types.state", "orga.workflows.types.goals.pursuit"} & modules_of(SHOW, "list")
 
 
 def test_a_status_loads_what_goals_answer_with_for_a_goal_alone() -> None:
-    assert "orga.workflows.types.goals.result" not in modules_of(SHOW, "status")
+    assert "orga.workflows.types.goals.pursuit" not in modules_of(SHOW, "status")
 
 
 def test_guidance_loads_no_input_of_goals_and_sessions() -> None:

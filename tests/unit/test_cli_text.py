@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orga.client.cli.audit.runs import summary
+from orga.client.cli.inspect.audit import summary
 from orga.client.cli.shown.text import count_text, harmless_text, on_one_line, write_json
 from orga.client.proof.audit import RunAudit
 

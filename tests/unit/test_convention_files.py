@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.conventions.changes import convention_files
-from orga.activities.adapters.knowledge.conventions.files import (
+from orga.activities.adapters.knowledge.conventions.changes import (
     MAX_BYTES,
     MAX_ITEMS,
     ConventionTarget,
+    convention_files,
     convention_items,
 )
 from orga.activities.adapters.knowledge.conventions.readers import MAX_CHARS, convention_directory, find_reader

@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.client.config.known_models import price_check
+from orga.client.config.known_input import price_check
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import worker_report
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension

@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.deliver import MAX_RETRY_AFTER_S, DeliverActivities
 from orga.activities.ports import NotifyError, RunKey
 from orga.activities.text.secrets import KnownSecrets
-from orga.workflows.phases.goals.deliver import ATTEMPT_S, DELIVERY_TIMEOUT_S, MAX_ATTEMPTS
+from orga.workflows.phases.goals.ending import ATTEMPT_S, DELIVERY_TIMEOUT_S, MAX_ATTEMPTS
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from tests.support.tools.activities import RUN, Beats
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.deliveries.local import FileDelivery
-from orga.activities.adapters.deliveries.short_text import shortened_text
+from orga.activities.adapters.deliveries.targets import FileDelivery, shortened_text
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.deliver import DeliveryChannel

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.sender import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
-from orga.client.cli.audit import runs as audit_table
+from orga.client.cli.inspect import audit as audit_table
 from orga.client.cli.inspect import conversation, inbox, runs
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.live.screens import PlainScreen, remarks

@@ -13,7 +13,6 @@ from orga.workflows.decisions.goals.templates import MAX_PROMPT_BYTES, PLACEHOLD
 from orga.workflows.decisions.journal.entries import setup_events
 from orga.workflows.types.conversation import delimited_tool_text
 from orga.workflows.types.goals.input import GoalConfig
-from orga.workflows.types.goals.prompts import PROMPT_NAMES, PROMPT_OF, PromptName, PromptTemplates
 from orga.workflows.types.goals.pursuit import (
     MAX_ARGUMENTS_BYTES,
     MAX_GOAL_CHARS,
@@ -23,6 +22,7 @@ from orga.workflows.types.goals.pursuit import (
     MAX_SUMMARY_CHARS,
     GoalState,
 )
+from orga.workflows.types.goals.requests import PROMPT_NAMES, PROMPT_OF, PromptName, PromptTemplates
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.tool_calls.recovery import Outcome
 from tests.support.values.core import a_setup

@@ -13,7 +13,7 @@ from orga.workflows.decisions.goals.templates import (
     render_template,
     template_problem,
 )
-from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES
+from orga.workflows.types.goals.requests import MAX_TEMPLATE_BYTES
 
 SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"
 """What no template makes anything of where it is data."""

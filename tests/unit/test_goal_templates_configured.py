@@ -18,7 +18,7 @@ from orga.client.errors import ConfigError
 from orga.client.workers.parts import configured_parts
 from orga.workflows.decisions.goals.prompts import DEFAULT_PROMPTS
 from orga.workflows.decisions.goals.templates import PLACEHOLDERS
-from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPT_NAMES, PromptTemplates
+from orga.workflows.types.goals.requests import MAX_TEMPLATE_BYTES, PROMPT_NAMES, PromptTemplates
 from orga.workflows.types.setup import PrepareRequest
 from tests.support.values.configured import config_error_at
 from tests.support.values.goals import showing_all

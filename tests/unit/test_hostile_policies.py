@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.policy import cedar_files, cedar_set
+from orga.activities.adapters.policy import cedar_files
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.cedar_files import PolicyFile
+from orga.activities.adapters.policy.cedar_files import PolicyFile, compile_policies
 from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, PolicyStatement, nesting_depth, parse_policy
-from orga.activities.adapters.policy.cedar_set import compile_policies
 from orga.activities.adapters.policy.cedar_types import operands
 from orga.activities.adapters.policy.opa import OpaWasm
-from orga.activities.adapters.policy.problems import MAX_PROBLEMS_SHOWN, BrokenPolicies
+from orga.activities.adapters.problem import MAX_PROBLEMS_SHOWN, BrokenPolicies
 from orga.client.policies.cases import BadCases, read_cases
 from tests.support.parts.opa import bundle
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
@@ -145,7 +144,7 @@ def test_large_files_are_refused_together(tmp_path: Path) -> None:
 
 
 def test_reading_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cedar_set, "MAX_READ_S", 0.02)
+    monkeypatch.setattr(cedar_files, "MAX_READ_S", 0.02)
     text = "\n".join(when("context.arguments has a" + ".a" * 40) for _ in range(1_000))
     assert "reading the policies up to here took 0.02 s" in refusal(a_folder(tmp_path, a=text))
 

@@ -8,15 +8,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 
 from orga.client.journal.file import NoJournal, UnwritableJournal, read_journal_file, write_journal
-from orga.client.journal.head import SealedHead, head_check, sealed_head
-from orga.client.journal.signing import (
+from orga.client.journal.head import (
     KeyProblem,
+    SealedHead,
     generate_key,
+    head_check,
     is_signed,
     key_id,
     private_key,
     public_key,
     public_path,
+    sealed_head,
 )
 from orga.workflows.decisions.journal.entries import first_break
 from tests.support.values.core import at

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.activities.adapters.mcp.content import is_plain_text, plain_line
 from orga.activities.adapters.mcp.definitions import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -15,7 +16,6 @@ from orga.activities.adapters.mcp.definitions import (
     schema_remark,
     usable_schema,
 )
-from orga.activities.adapters.mcp.plain_text import is_plain_text, plain_line
 
 
 def nested(depth: int) -> dict[str, Any]:

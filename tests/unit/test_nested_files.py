@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.conventions.files import ConventionTarget, convention_items
+from orga.activities.adapters.knowledge.conventions.changes import ConventionTarget, convention_items
 from orga.activities.adapters.knowledge.project_files import UnreadableFile
 from orga.activities.adapters.toml_text import MAX_DEPTH, TomlTooDeep, read_toml
 from orga.client.config.file import config_sources, config_trust_request, load_config

@@ -9,7 +9,7 @@ from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
-from orga.client.runners.patient import PatientInstance
+from orga.client.runners.workflows import PatientInstance
 
 
 class Scripted(WorkflowInstance):

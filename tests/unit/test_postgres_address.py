@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.postgres.address import parse_address
+from orga.activities.adapters.knowledge.postgres.schema import parse_address
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.checked import worker_report
 from orga.client.workers.knowledge import configured_store

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from orga.client.cli.inspect.report import RunReport, build_report, html, markdown
 from orga.client.cli.main import run_command
-from orga.client.cli.report.collected import RunReport, build_report
-from orga.client.cli.report.written import html, markdown
 from orga.workflows.types.status import AgentResult, JournalEntry
 
 T0 = datetime(2026, 11, 23, 21, 0, tzinfo=UTC)

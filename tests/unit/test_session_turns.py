@@ -7,7 +7,6 @@ import pytest
 from orga.client.cli.shown.status_text import status_lines
 from orga.client.journal.laws import law_faults
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.sessions.details import session_result, session_status
 from orga.workflows.decisions.sessions.messages import (
     check_interrupt,
     parsed_interrupt,
@@ -21,6 +20,8 @@ from orga.workflows.decisions.sessions.turns import (
     check_awaited_turn,
     elapsed_text,
     idle_seconds_left,
+    session_result,
+    session_status,
     stop_between_turns,
     unstored_learnings,
     with_idle_clock,

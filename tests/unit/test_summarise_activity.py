@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelContext, ModelError, ModelRequest
-from orga.activities.summarise import MAX_PART_BYTES, SummariseActivities, transcript
+from orga.activities.reason import MAX_PART_BYTES, SummariseActivities, transcript
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import reference_and_sent, with_message

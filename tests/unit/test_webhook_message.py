@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.adapters import http
+from orga.activities.adapters.webhook.post import SigningKey
 from orga.activities.adapters.webhook.sender import MAX_TEXT_CHARS, WebhookFormat, notification_line, webhook_body
-from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.model.providers import Network

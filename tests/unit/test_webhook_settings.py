@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.webhook.signature import SigningKey
-from orga.client.config.notify_settings import SECRET as VARIABLE
-from orga.client.config.notify_settings import notify_settings
+from orga.activities.adapters.webhook.post import SigningKey
+from orga.client.config.delivery_settings import SECRET as VARIABLE
+from orga.client.config.delivery_settings import notify_settings
 from orga.client.config.sections import NotifyConfig
 from tests.support.values.strategies import LAW
 from tests.support.web.webhook_receiver import SECRET

@@ -34,9 +34,9 @@ from orga.workflows.phases.recovery import execute_call_once, recover_call
 from orga.workflows.phases.run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.saga import execute_saga
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import STOPPED_STEPS_COUNTED
 from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, loop_tool
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
-from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
 """Returns the outcome of an allowed call at its place."""

@@ -26,9 +26,10 @@ from orga.workflows.decisions.tool_calls.calls import (
 )
 from orga.workflows.decisions.tool_calls.recovery import max_attempts, tool_recovery
 from orga.workflows.phases import gate
-from orga.workflows.phases.control.failure_text import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.failures import (
+    failure_kind,
+    failure_text,
     had_effect,
     is_infrastructure_failure,
     is_turned_away_by_worker,
@@ -38,6 +39,7 @@ from orga.workflows.phases.failures import (
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, knowledge_report_in
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import (
@@ -48,7 +50,6 @@ from orga.workflows.types.tool_calls.gate import (
 )
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 
 
 def admit_call(run: Run, spec: ToolSpec) -> str:

@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
-from orga.activities.instruments import count_opened_circuit, count_recovery
+from orga.activities.telemetry import count_opened_circuit, count_recovery
 from orga.workflows.decisions import continue_as_new, limits
 from orga.workflows.decisions.result import agent_run_details
 from orga.workflows.phases.control.run import ControlledRun, CutShort, HistoryLength, Interrupted
@@ -20,13 +20,12 @@ from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, TENANT
+from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, FIRST_CALLS_SHOWN, OPEN_CIRCUITS, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.usage import UsageTotals
-from orga.workflows.types.versions import FIRST_CALLS_SHOWN
 
 
 def count_notes(notes: tuple[Note, ...]) -> None:

@@ -84,3 +84,20 @@ KEYS: tuple[SearchAttributeKey[Any], ...] = (
     DEAD_LETTERS,
     OPEN_CIRCUITS,
 )
+
+
+LOOP_VERSION = 4
+"""Version of the loop's rules. After the first release it rises by one with each change that a history can show. A
+run's setup records it.
+"""
+
+FIRST_CALLS_SHOWN = 3
+"""From this loop version on, a run writes its progress when its first calls begin. Its setup records the version that
+it began with, because a patch marker would cost each run more than this write.
+"""
+
+CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
+"""A circuit that closes is removed from the search attribute of open circuits. Before, the tool stayed listed."""
+
+STOPPED_STEPS_COUNTED = "stopped-steps-counted"
+"""Replies that hold only calls of stopped steps end the run. Before, it continued until it reached a limit."""

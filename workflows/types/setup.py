@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
-from orga.workflows.types.goals.prompts import PromptTemplates
+from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import NotifyEvent

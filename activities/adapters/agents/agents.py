@@ -24,7 +24,7 @@ from orga.activities.ports import AbsentTool, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY
 from orga.workflows.types.goals.pipelines import Pipeline
-from orga.workflows.types.goals.prompts import PromptTemplates
+from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import PrepareRequest, Setup

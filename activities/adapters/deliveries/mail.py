@@ -10,7 +10,7 @@ from email.utils import formatdate
 from threading import Lock
 from typing import Any, Literal
 
-from orga.activities.adapters.deliveries.short_text import outcome_heading, visible_answer
+from orga.activities.adapters.deliveries.targets import outcome_heading, visible_answer
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.text import one_line

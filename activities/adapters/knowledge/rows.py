@@ -1,12 +1,13 @@
-"""Converts items to table rows and back. All stores have the same columns."""
+"""What all stores share: the conversion of items to table rows and back, and the notice about missing vectors."""
 
 import json
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orga.activities.knowledge.identity import claim_digest
-from orga.activities.knowledge.scopes import scope_place
+from orga.activities.knowledge.identity import claim_digest, scope_place
+from orga.activities.knowledge.ranking import Candidate
 from orga.activities.knowledge.words import label_text
 from orga.workflows.types.knowledge import Provenance, Reader, StoredItem
 
@@ -101,3 +102,30 @@ def _validated_item(value: dict[str, Any]) -> StoredItem:
 
 def _micros_time(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=value)
+
+
+_log = logging.getLogger(__name__)
+
+
+class MissingVectorsNotice:
+    """Logs the warning once, however many recalls find such items."""
+
+    def __init__(self, place: str, embedder: str) -> None:
+        """Keep the names of the store and the current embedder for the warning."""
+        self._place = place
+        self._embedder = embedder
+        self._is_told = False
+
+    def log_missing(self, found: Sequence[Candidate]) -> None:
+        """Log a warning if vectors of the found items are missing."""
+        missing = sum(candidate.vector is None for candidate in found)
+        if missing and not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "the knowledge store %s: %d of %d found items have no vectors of the embedder %s, so they are found by "
+                "their words only; make vectors with: orga knowledge reindex",
+                self._place,
+                missing,
+                len(found),
+                self._embedder,
+            )

@@ -9,8 +9,8 @@ from typing import Any, cast
 from mcp_types import Tool as Listed
 from pydantic_core import to_json
 
+from orga.activities.adapters.mcp.content import is_plain_text
 from orga.activities.adapters.mcp.names import legal_names
-from orga.activities.adapters.mcp.plain_text import is_plain_text
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.text.sanitize import sanitized_text, suspected_lines

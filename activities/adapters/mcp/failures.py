@@ -3,7 +3,7 @@
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from orga.activities.adapters.mcp.plain_text import plain_line
+from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 

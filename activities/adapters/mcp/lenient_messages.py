@@ -29,8 +29,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.activities.adapters.mcp.budget import MAX_PARTS, SMALL_MESSAGE_BYTES, ByteBudgetExceeded
-from orga.activities.adapters.mcp.content import MAX_BLOCKS
-from orga.activities.adapters.mcp.plain_text import plain_line
+from orga.activities.adapters.mcp.content import MAX_BLOCKS, plain_line
 from orga.workflows.types.json_text import has_more_parts
 from orga.workflows.types.text import clean_json
 

@@ -17,10 +17,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
 from orga.activities.adapters.mcp.budget import ByteBudget, ByteBudgetExceeded
+from orga.activities.adapters.mcp.content import plain_line
 from orga.activities.adapters.mcp.lenient_messages import is_answer, read_message
-from orga.activities.adapters.mcp.plain_text import plain_line
 from orga.activities.adapters.mcp.settings import ServerSettings
-from orga.activities.adapters.process_group import signal_group
+from orga.activities.adapters.process_streams import signal_group
 
 MAX_MESSAGE_BYTES = 16_000_000
 """Bytes of one line. A server that sends a longer one is given up."""

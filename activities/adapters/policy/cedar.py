@@ -12,12 +12,17 @@ from typing import Any
 import cedarpy
 
 from orga.activities.adapters.policy.actions import THIS_RUN, proposal_action, tool_facts
-from orga.activities.adapters.policy.cedar_files import PolicyFile, files_version, policy_files
+from orga.activities.adapters.policy.cedar_files import (
+    CedarSet,
+    PolicyFile,
+    compile_policies,
+    files_version,
+    is_liftable,
+    policy_files,
+)
 from orga.activities.adapters.policy.cedar_policy import BUDGET_ATTRIBUTES, CedarPolicy
-from orga.activities.adapters.policy.cedar_set import CedarSet, compile_policies, is_liftable
 from orga.activities.adapters.policy.cedar_values import MAX_LONG, WantedValue, cedar_decimal, cedar_record
-from orga.activities.adapters.policy.problems import BrokenPolicies
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import BrokenPolicies, Problem
 from orga.activities.ports import EngineVerdict, Proposal
 from orga.activities.threads import Threads
 from orga.workflows.types.tool_calls.delegation import delegate_arguments

@@ -19,8 +19,7 @@ from orga.activities.adapters.policy.cedar_types import (
     operands,
     schema_problems,
 )
-from orga.activities.adapters.policy.problems import BrokenPolicies, nearest_name_remedy
-from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.problem import BrokenPolicies, Problem, nearest_name_remedy
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Purpose
 from orga.workflows.types.tool_calls.tools import Effect
 

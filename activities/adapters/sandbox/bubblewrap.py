@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orga.activities.adapters.sandbox.prctl import IS_LINUX
+from orga.activities.adapters.sandbox.tree import IS_LINUX
 from orga.workflows.types.tool_calls.sandbox import Isolation
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"

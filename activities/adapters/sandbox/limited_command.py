@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakSet
 
-from orga.activities.adapters.process_channel import process_channel
-from orga.activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.process_streams import ProcessStreams, process_channel
 from orga.activities.adapters.rules import NO_RULES, Rules, is_generated
 from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, bubblewrap_argv, check_writable
 from orga.activities.adapters.sandbox.removal import remove_folder

@@ -16,14 +16,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orga.activities.adapters.sandbox.prctl import (
+from orga.activities.adapters.sandbox.tree import (
     IS_LINUX,
     SET_CHILD_SUBREAPER,
     SET_NO_NEW_PRIVILEGES,
     SET_PARENT_DEATH_SIGNAL,
+    ProcessTree,
     set_process_option,
 )
-from orga.activities.adapters.sandbox.tree import ProcessTree
 
 if TYPE_CHECKING:
     from typing import Any

@@ -1,11 +1,21 @@
-"""A command and all processes that it started, even if they left its group or session."""
+"""All processes that a command started, even outside its group, and the Linux settings that hold them together."""
 
+import ctypes
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 
-from orga.activities.adapters.sandbox.prctl import IS_LINUX
+IS_LINUX = sys.platform == "linux"
+SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER, SET_NO_NEW_PRIVILEGES = 1, 36, 38
+
+
+def set_process_option(option: int, value: int) -> None:
+    """Call prctl(2)."""
+    if IS_LINUX:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
 
 _PAUSE_S = 0.005
 _KILL_TIMEOUT_S = 1.5

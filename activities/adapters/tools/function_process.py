@@ -11,9 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
-from orga.activities.adapters.process_channel import ProcessChannel, process_channel
-from orga.activities.adapters.process_group import end_group
-from orga.activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.process_streams import ProcessChannel, ProcessStreams, end_group, process_channel
 from orga.activities.ports import ToolContext, ToolError
 from orga.child import held_program
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, ToolOutput

@@ -1,5 +1,6 @@
-"""The `read_file` tool."""
+"""The `read_file` tool, and how text and binary files are told apart."""
 
+import mimetypes
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -8,12 +9,40 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
-from orga.activities.adapters.tools.file_kind import SNIFFED_BYTES, binary_kind, is_binary
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.root import FILE_THREADS, FileRoot, path_refusal, printable_name
 from orga.activities.adapters.tools.stoppable import StopSignal, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+
+SNIFFED_BYTES = 8_192
+
+_SIGNATURES = (
+    (b"\x89PNG", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive or Office document"),
+    (b"\x1f\x8b", "gzip archive"),
+    (b"\x7fELF", "ELF program"),
+    (b"SQLite format 3", "SQLite database"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+)
+
+
+def is_binary(head: bytes) -> bool:
+    """Return whether a file that starts with `head` is no text: it contains a NUL, or is a PDF, which may have none."""
+    return b"\0" in head[:SNIFFED_BYTES] or head.startswith(b"%PDF")
+
+
+def binary_kind(name: str, head: bytes) -> str:
+    """Return a guess from the first bytes, or else from the name."""
+    for signature, kind in _SIGNATURES:
+        if head.startswith(signature):
+            return kind
+    return mimetypes.guess_type(name)[0] or "unknown kind"
+
 
 MAX_LINES = 400
 MAX_BYTES = 16_000

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.post import ReceiverAnswer, WebhookPost
-from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.adapters.webhook.post import ReceiverAnswer, SigningKey, WebhookPost
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall
 from orga.workflows.types.text import escaped_line, full_field_text

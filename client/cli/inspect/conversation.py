@@ -53,7 +53,7 @@ async def _read_messages(here: CliContext, run_id: str) -> list[ShownMessage]:
     if await may_be_polled(here.client, described.task_queue):
         with suppress(NoAnswer):
             return await here.run(run_id).conversation()
-    from orga.client.past.conversation import past_conversation  # it imports the workflows, to replay them
+    from orga.client.past.replayed_state import past_conversation  # it imports the workflows, to replay them
 
     messages = await past_conversation(here.client, run_id)
     if not messages:

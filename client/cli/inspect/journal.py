@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from orga.client.cli.audit.keys import signing_key
 from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.inspect.keys import signing_key
+from orga.client.cli.inspect.report import html, markdown, write_report
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.report.written import html, markdown, write_report
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id

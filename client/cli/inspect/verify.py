@@ -9,9 +9,9 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from orga.activities.gate.permits import PermitKeys, permit_keys
-from orga.client.cli.audit.keys import Key, trusted_keys
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import read_export
+from orga.client.cli.inspect.keys import Key, trusted_keys
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
@@ -21,7 +21,7 @@ from orga.client.config.file import load_config
 from orga.client.journal.file import JournalFile
 from orga.client.journal.laws import Check, Verification
 from orga.client.proof.verify import verify as verify_run
-from orga.client.proof.verify_file import verify_file
+from orga.client.proof.verify import verify_file
 from orga.workflows.types.text import full_field_text
 
 DETAIL_CHARS = 600

@@ -16,12 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from orga.activities.adapters.knowledge.conventions.changes import (
+    ConventionTarget,
     FileChange,
     FileOutcome,
     TooManyFiles,
     import_conventions,
 )
-from orga.activities.adapters.knowledge.conventions.files import ConventionTarget
 from orga.activities.adapters.knowledge.documents import (
     SUFFIXES,
     DocumentChange,

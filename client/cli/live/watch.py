@@ -15,13 +15,13 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.exit_codes import ending_exit_code
-from orga.client.cli.goal_results import goal_result
 from orga.client.cli.live.screens import PlainScreen, QuietScreen, Screen
 from orga.client.cli.live.terminal import LiveScreen, is_terminal
 from orga.client.cli.options import login_name
 from orga.client.cli.session import CliContext
 from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import INDENT, Nesting, Progress, delegated_run_id
+from orga.client.cli.shown.status_text import goal_result
 from orga.client.cli.shown.text import (
     StyledLine,
     count_text,
@@ -41,7 +41,7 @@ from orga.client.server.pollers import may_be_polled
 from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.sessions.result import TurnResult
+from orga.workflows.types.sessions.session import TurnResult
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""`orga policy check`: show every problem of a set of policies with its place and remedy."""
+"""`orga policy check`: compile the policies, and look up the names that they use among tools and agents."""
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -11,17 +11,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orga.activities.adapters.agents.agents import with_default_agent
+from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
+from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
 from orga.activities.adapters.problem import Problem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
 from orga.client.cli.shown.text import count_text, write_json, write_note, write_result
 from orga.client.config.file import load_config
+from orga.client.config.sections import OrgaConfig
+from orga.client.policies.cases import case_files, read_cases
+from orga.client.workers.tools import available_tools
+from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
 if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-    from orga.activities.adapters.policy.problems import Problem
+    from orga.activities.adapters.problem import Problem
 
 
 def check(
@@ -86,8 +94,6 @@ def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabul
     Raises:
         UsageError: A tool of the configuration cannot be loaded.
     """
-    from orga.client.policies.vocabulary import policy_vocabulary, with_tests
-
     config = load_config(config_file).config
     try:
         known = asyncio.run(policy_vocabulary(config, os.environ, write_note))
@@ -113,9 +119,8 @@ def _surfaces(folder: Path) -> list[str]:
 
 def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
     """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
-    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
-    from orga.activities.adapters.policy.cedar_set import read_policies
-    from orga.activities.adapters.policy.problems import BrokenPolicies
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files, read_policies
+    from orga.activities.adapters.problem import BrokenPolicies
 
     policies: dict[str, CedarPolicy] = {}
     problems: dict[Problem, None] = {}
@@ -165,3 +170,45 @@ def _summary(
     if strange:
         return f"{len(strange)} to fix: a worker accepts such policies, but they protect nothing"
     return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"
+
+
+_LOOP_TOOLS = (delegate_tool(()), *LISTED_TOOLS)
+
+
+async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> PolicyVocabulary:
+    """Return the names of a configuration. MCP servers are asked for their tools.
+
+    Raises:
+        ValueError: A tool of the configuration is unavailable.
+    """
+    root = (config.tools.files.root or Path.cwd()).resolve()
+    async with available_tools(config, root, env, say) as tools:
+        specs = [each.tool.spec for each in tools]
+    names = [spec.name for spec in specs]
+    unseen = (f"{name}_*" for name in config.mcp.servers)
+    agents = with_default_agent(config.agents)
+    decide = [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
+    return PolicyVocabulary(
+        tools={spec.name: spec for spec in (*specs, *_LOOP_TOOLS, *decide)},
+        agents=frozenset(agents),
+        unseen=tuple(glob for glob in unseen if not any(name.startswith(glob[:-1]) for name in names)),
+    )
+
+
+def with_tests(known: PolicyVocabulary, folder: Path) -> PolicyVocabulary:
+    """Return the names together with those in a folder's tests.
+
+    Raises:
+        ConfigError: A file of tests cannot be used.
+    """
+    files = [read_cases(path) for path in case_files(folder)] if any(folder.glob("**/*.test.toml")) else []
+    tools = {name: tool for file in files for name, tool in file.tools.items()}
+    cases = [case for file in files for case in file.test]
+    runs = [case for case in cases if case.tool and loop_tool(case.tool).is_run]
+    delegates = {name for case in runs if isinstance(name := case.arguments.get("agent"), str)}
+    described = {
+        name: ToolSpec(name=name, parameters=tool.parameters, options=ToolOptions(tags=tool.tags))
+        for name, tool in tools.items()
+    }
+    agents = known.agents | delegates | {case.agent for case in cases}
+    return PolicyVocabulary({**described, **known.tools}, agents, known.unseen)

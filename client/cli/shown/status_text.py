@@ -3,11 +3,10 @@
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from orga.client.cli.goal_results import goal_result, goal_status
 from orga.client.cli.shown.decisions import commands_text, held_call_table, held_calls, requeue_command
 from orga.client.cli.shown.progress import budgeted_usage, open_circuits
 from orga.client.cli.shown.text import age, count_text, hanging_lines, on_one_line
@@ -16,11 +15,33 @@ from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.recall import Recollection
-from orga.workflows.types.sessions.result import SessionStatus
-from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.sessions.session import SessionStatus, TurnResult
+from orga.workflows.types.status import AgentResult, AgentStatus, Budgets
 from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.delegation import Child
+
+if TYPE_CHECKING:
+    from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
+
+
+def goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
+    """Return the result typed as a goal's, or None if it belongs to another kind of run."""
+    if getattr(ended, "kind", "") != "goal":
+        return None
+    from orga.workflows.types.goals.pursuit import GoalResult
+
+    return ended if isinstance(ended, GoalResult) else None
+
+
+def goal_status(status: AgentStatus) -> "GoalStatus | None":
+    """Return the state typed as a goal's, or None if it belongs to another kind of run."""
+    if getattr(status, "kind", "") != "goal":
+        return None
+    from orga.workflows.types.goals.pursuit import GoalStatus
+
+    return status if isinstance(status, GoalStatus) else None
+
 
 MAX_LIVE_STEPS = 8
 """Steps in a live view: the latest, with all that are open."""

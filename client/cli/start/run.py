@@ -1,4 +1,4 @@
-"""`orga run` starts a run, `orga attach` follows one. If no worker is running, the command starts one."""
+"""`orga run` and `orga goal` start a run, `orga attach` follows one. A worker is started if none is running."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -34,12 +34,13 @@ from orga.client.cli.options import (
 from orga.client.cli.session import CliContext, cli_context, run_context
 from orga.client.cli.shown import text
 from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
-from orga.client.cli.start.task_input import RunOptions, agent_input
+from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, goal_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import ConfigError
 from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.runs.goals import goal_id_of, start_goal
 from orga.client.runs.named import wait_until_listed
 from orga.client.server.pollers import (
     MARK,
@@ -52,6 +53,7 @@ from orga.client.server.pollers import (
 )
 from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.routing import no_workers_text, routing
+from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import AgentInput, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.gate import is_same_policy
@@ -272,3 +274,79 @@ def other_folder_hint(run_id: str, queue: str, home: Workplace | None, command: 
     is_here = home.folder == str(Path.cwd())
     where = "uses the models of its own shell" if is_here else f"belongs to the folder {on_one_line(home.folder)}"
     return f"the run {where}: {worker_command(home, f'{command} {quote(run_id)}')}"
+
+
+@dataclass(frozen=True)
+class _GoalRequest:
+    checked: GoalInput
+    run_id: str
+    again: bool
+
+    async def start(self, here: CliContext) -> str:
+        return (await start_goal(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
+
+
+def goal(
+    goal: Annotated[str, typer.Argument(metavar="GOAL", help="What to reach; - reads it from standard input.")],
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", "-a", help="The agent whose tools the goal uses. Default: the default agent."),
+    ] = None,
+    model: Model = None,
+    skills: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these of the agent's tools. Repeat it, or separate names by commas."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the goal, such as max_llm_calls=30."),
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Maximum number of rounds of steps.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Time limit in seconds. Default: depends on the length of the plan.")
+    ] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The goal's id. Default: goal-<uuid7>.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the goal runs for.")] = None,
+    deliver: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A delivery of the answer, by its name in goals.deliveries. Repeat it. Default: the defaults."
+        ),
+    ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(help="A plan from orga.toml, by its name. Default: the model plans.")
+    ] = None,
+    input_: Annotated[
+        list[str] | None, typer.Option("--input", help="One input of a pipeline that maps. Repeat it.")
+    ] = None,
+    again: Again = False,
+    no_worker: NoWorker = False,
+    detach: Detach = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Pursue a goal: plan, carry out, evaluate and decide until there is a final answer.
+
+    Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal: status,
+    journal, steer, pause, abort, attach. `orga answer` answers its questions.
+
+    Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied, 5 aborted, 6 failed or stuck, 7 no server, 130 detached.
+
+    Example: orga goal "Compare what the README says about limits with the code" --max-iterations 5
+    """
+    text.set_quiet(quiet=quiet)
+    if again and id_ is None:
+        raise UsageError("--again: it needs a goal's id. Add --id ID")
+    options = GoalOptions(
+        *(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ()),
+        pipeline=pipeline,
+        inputs=input_ or (),
+    )
+    checked = goal_input(options)
+    request = _GoalRequest(checked, goal_id_of(id_), again)
+    wanted = requested_names(checked)
+    if detach:
+        return run_interruptible(start_detached(request.start, config, wanted, as_json=json))
+    return run_interruptible(start_and_follow(request.start, config, wanted, no_worker=no_worker, as_json=json))

@@ -1,19 +1,22 @@
-"""`orga steer`, `add-context`, `pause`, `resume` and `abort`: send a signal to a run."""
+"""`orga steer`, `add-context`, `pause`, `resume`, `abort` and `override`: send a message to a run."""
 
+import json as json_module
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from temporalio.client import Client
 
+from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, task_text
 from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import write_json, write_note
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.goals import GoalHandle
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.text import clean_text
 
@@ -125,3 +128,41 @@ async def missing_worker_text(here: CliContext, run: AgentHandle, consequence: s
         return ""
     start = worker_command(await recorded_workplace(described))
     return f"no worker polls task queue {described.task_queue!r}: {consequence}; start one with: {start}"
+
+
+def override(
+    run: RunId,
+    skill: Annotated[str, typer.Argument(metavar="SKILL", help="A tool, or an agent that the goal may delegate to.")],
+    given: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT", help="The arguments as a JSON object, or a task as text; - reads standard input."
+        ),
+    ],
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Replace the next step of a goal by this call. Steps that already run are not affected.
+
+    The step passes the gate like any other. The journal records an unusable override as InterventionRefused.
+
+    Example: orga override ID read_file '{"path": "README.md"}'
+
+    Example: orga override ID scout "Look at the folder of 1999 first."
+    """
+    parsed = _parse_input(task_text(given))
+    return send_signal(
+        "override_step", run, lambda goal: goal.override_step(skill, parsed), config, kind=GoalHandle, as_json=json
+    )
+
+
+def _parse_input(text: str) -> dict[str, Any] | str:
+    if not text.strip():
+        raise UsageError("INPUT: is empty. Give the arguments as a JSON object, or a task as text")
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json_module.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"INPUT: begins like a JSON object but is not one: {error}") from None

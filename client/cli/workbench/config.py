@@ -2,22 +2,28 @@
 
 import json as json_text
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
+from urllib.parse import urlsplit
 
 import typer
 
+from orga.activities.adapters.agents.agents import with_default_agent
+from orga.activities.adapters.models.settings import default_model
+from orga.activities.adapters.policy.ladder import engine_name
+from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecrets, secret_values
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
-from orga.client.config.file import config_sources, load_config
-from orga.client.config.known_input import RequestedNames, models_of, require_agent
-from orga.client.config.known_models import model_problem
+from orga.client.config.file import ConfigSources, config_sources, load_config
+from orga.client.config.known_input import RequestedNames, model_problem, models_of, require_agent
+from orga.client.config.policy_folder import policy_settings
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
+from orga.client.server.resolve import standard_address
 from orga.workflows.types.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.record import InvalidInput
 
@@ -57,8 +63,6 @@ def show(
 
     Example: orga config show --changed --json
     """
-    from orga.client.config.origins import effective_values
-
     sources = config_sources(config, folder=Path.cwd(), env=os.environ)
     known = effective_values(sources, os.environ)
     found = [each for each in known if key is None or each.key == key or each.key.startswith(f"{key}.")]
@@ -236,3 +240,85 @@ def _show_models(rows: list[_ModelRow], *, as_json: bool) -> int:
             'for one run: orga run --model NAME "..."; for all: [models] default in orga.toml, or ORGA_MODELS__DEFAULT'
         )
     return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0
+
+
+Key = tuple[str, ...]
+Environment = Mapping[str, str]
+
+DEFAULT = "default"
+EMBEDDED = "the embedded server"
+
+
+@dataclass(frozen=True)
+class EffectiveValue:
+    """One key."""
+
+    key: str
+    value: Any
+    """The value in its JSON form."""
+    origin: str
+    """A variable, `FILE:LINE`, or `default` with its reason."""
+
+    @property
+    def is_default(self) -> bool:
+        """True if neither a variable nor a file sets the key."""
+        return self.origin.startswith(DEFAULT)
+
+
+def effective_values(sources: ConfigSources, env: Environment) -> list[EffectiveValue]:
+    """Return all keys in the order of the sections.
+
+    Raises:
+        ServerUnavailable: Temporal's own configuration cannot be read.
+    """
+    config = sources.config.with_agents(with_default_agent(sources.config.agents))
+    known = KnownSecrets.from_environment(env)
+    found: list[EffectiveValue] = []
+    for key, value in _leaves((), config.model_dump(mode="json")):
+        origin = sources.origin(key)
+        held, origin = (value, origin) if origin else _derived_value(key, value, config, env)
+        found.append(EffectiveValue(".".join(key), _masked_value(key, held, known), origin))
+    return found
+
+
+def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict) and (value or not key):
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield from _leaves((*key, name), inner)
+    else:
+        yield key, value
+
+
+def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
+    """Return the value of a key that nobody has set, and its origin."""
+    match key:
+        case ("models", "default"):
+            model = default_model(env)
+            by = next((each.key for each in DEFAULT_PROVIDERS if model.startswith(f"{each.name}:")), "")
+            return model, f"{DEFAULT}: {by} is set" if by else f"{DEFAULT}: no key is set"
+        case ("temporal", "address"):
+            named = standard_address()
+            by = "TEMPORAL_ADDRESS" if env.get("TEMPORAL_ADDRESS") else "Temporal's profile"
+            return (named, by) if named else (EMBEDDED, DEFAULT)
+        case ("tools", "files", "root"):
+            return str(Path.cwd()), f"{DEFAULT}: the working folder"
+        case ("policy", "engine"):
+            engine = engine_name(policy_settings(config.policy, {}))
+            why = {"cedar": "policies are there", "opa": "OPA is set up"}.get(engine)
+            return engine, f"{DEFAULT}: {why}" if why else DEFAULT
+        case ("policy", "dir") if value is not None:
+            return value, f"{DEFAULT}: policies are there"
+        case _:
+            return value, DEFAULT
+
+
+def _masked_value(key: Key, value: Any, known: KnownSecrets) -> Any:
+    if isinstance(value, list):
+        return [_masked_value(key, each, known) for each in cast("list[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    if key == ("notify", "url") or (key[:2] == ("goals", "deliveries") and key[-1] == "url"):
+        parts = urlsplit(value)
+        return f"{parts.scheme}://{parts.hostname}/{REDACTED}"
+    own = KnownSecrets.from_values(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
+    return known.redact(own.redact(value))

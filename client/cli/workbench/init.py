@@ -15,10 +15,10 @@ from orga.client.cli.interrupts import interruptible_prompt
 from orga.client.cli.options import Json
 from orga.client.cli.shown.text import write_document, write_json, write_note, write_result
 from orga.client.config.file import FILE_NAME, config_trust_request, find_config
-from orga.client.config.known_models import model_problem, require_model
+from orga.client.config.known_input import model_problem, require_model
 from orga.client.config.policy_folder import FOLDER
 from orga.client.config.starter import StarterChoices, starter_text
-from orga.client.config.trust.store import trust_digest
+from orga.client.config.trust.check import trust_digest
 from orga.client.errors import ConfigError
 from orga.workflows.types.text import escaped_line
 

@@ -36,7 +36,7 @@ def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga notify test
     """
-    from orga.client.config.notify_settings import notify_settings
+    from orga.client.config.delivery_settings import notify_settings
 
     try:
         settings = notify_settings(load_config(config).config.notify, os.environ)

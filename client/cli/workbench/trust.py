@@ -12,8 +12,7 @@ from orga.client.cli.options import Json
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.file import FILE_NAME, config_trust_request
 from orga.client.config.policy_folder import FOLDER
-from orga.client.config.trust.check import TrustRequest, Untrusted
-from orga.client.config.trust.store import revoke_trust, trust_digest, trusted_digests
+from orga.client.config.trust.check import TrustRequest, Untrusted, revoke_trust, trust_digest, trusted_digests
 
 
 def trust(

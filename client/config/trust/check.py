@@ -1,4 +1,4 @@
-"""Decides whether a configuration may be used: it is harmless, or a person trusts its present content."""
+"""Decides whether a configuration may be used: it is harmless, or the user's own record trusts its present content."""
 
 import hashlib
 import json
@@ -14,11 +14,38 @@ from typing import Any, cast
 from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import WIDE, Key, Risk, UserSettings, reads_only
-from orga.client.config.trust.store import trust_key, trusted_digests
 from orga.client.errors import ConfigError
 from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import read_table, server_home, write_table
 from orga.workflows.types.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.text import escaped_line
+
+
+def trust_key(path: Path) -> str:
+    """Return the key of a file. A link from elsewhere has its own key, since other files lie next to it."""
+    return str(path.parent.resolve() / path.name)
+
+
+def trusted_digests() -> dict[str, str]:
+    """Return the trusted digests by path.
+
+    Raises:
+        UnreadableTable: The record is damaged. Nothing counts as trusted until somebody has looked at it.
+    """
+    return read_table(server_home().trust)
+
+
+def trust_digest(path: Path, digest: str) -> None:
+    """Trust a file with this content from now on."""
+    write_table(server_home().trust, trusted_digests() | {trust_key(path): digest})
+
+
+def revoke_trust(path: Path) -> bool:
+    """Stop trusting a file. Return whether it was trusted."""
+    known = trusted_digests()
+    was = known.pop(trust_key(path), None)
+    write_table(server_home().trust, known)
+    return was is not None
 
 
 def ownership_problem(path: Path, user: int) -> str | None:

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.postgres.address import parse_address
+from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.postgres.schema import parse_address
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore

@@ -5,9 +5,8 @@ from typing import Any
 
 from temporalio.client import WorkflowHistory
 
-from orga.activities.adapters.deliveries.posted import PostedDelivery, discord_form, webhook_form
-from orga.activities.adapters.webhook.post import WebhookPost
-from orga.activities.adapters.webhook.signature import SigningKey
+from orga.activities.adapters.deliveries.targets import PostedDelivery, discord_form, webhook_form
+from orga.activities.adapters.webhook.post import SigningKey, WebhookPost
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 from orga.workflows.types.names import DELIVER
 from orga.workflows.types.setup import Setup

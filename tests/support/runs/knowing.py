@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
 from orga.testing import calls

@@ -6,8 +6,8 @@ from typing import Any
 
 from temporalio.client import Client
 
+from orga.activities.adapters.webhook.post import SigningKey
 from orga.activities.adapters.webhook.sender import WebhookNotifier, WebhookSettings
-from orga.activities.adapters.webhook.signature import SigningKey
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.names import NOTIFY

@@ -13,9 +13,8 @@ from pydantic_core import to_json
 from orga.workflows.decisions.goals.plans import available_skills
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
 from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
-from orga.workflows.types.goals.prompts import PROMPT_OF, PromptName
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
-from orga.workflows.types.goals.requests import goal_prompt_message
+from orga.workflows.types.goals.requests import PROMPT_OF, PromptName, goal_prompt_message
 from orga.workflows.types.messages import UNUSABLE_MARKER
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.setup import Setup

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PromptName
+from orga.workflows.types.goals.requests import MAX_TEMPLATE_BYTES, PromptName
 
 TEMPLATE_FUEL = 2_000
 """Instructions of one rendering. Each tag takes a few."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic_core import to_json
@@ -9,14 +10,23 @@ from pydantic_core import to_json
 from orga.workflows.decisions.begin import carried_state, is_fork
 from orga.workflows.decisions.conversation import fair_shares, with_message
 from orga.workflows.decisions.learnings import learnings_text
-from orga.workflows.decisions.result import result_data
+from orga.workflows.decisions.result import agent_result, agent_status, result_data, with_all_keys
+from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import SessionInput, parse_session
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnResult, TurnTermination
-from orga.workflows.types.sessions.session import Session, SessionState
+from orga.workflows.types.sessions.session import (
+    TURN_ENDED,
+    TURN_STARTED,
+    Session,
+    SessionResult,
+    SessionState,
+    SessionStatus,
+    TurnResult,
+    TurnTermination,
+)
 from orga.workflows.types.state import Dialogue
 from orga.workflows.types.text import clip_json, json_prefix
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -260,3 +270,38 @@ def first_session(raw: object, given: object, before: str | None, origin: str, n
     if is_fork(raw):
         raise InvalidInput("fork: a session cannot be a fork; fork a run of an agent, or start a session")
     return initial_session_state(parse_session(raw), origin, now)
+
+
+def session_details(state: SessionState, waits: Sequence[str] = ()) -> str:
+    """Return the current details of a session in Markdown: those of an agent's run, and its turns."""
+    session = state.session
+    lines = [f"- turn: {session.turn or 'none'} of {session.accepted}"]
+    if session.queue:
+        lines.append(f"- messages that wait: {len(session.queue)}")
+    return "\n".join([run_details(state, waits), *lines])
+
+
+def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionResult:
+    session = state.session
+    own = {
+        "usage": state.total_usage,
+        "tool_calls": state.total_calls,
+        "duration_s": session.duration_s,
+        "turns": session.begun,
+        "latest": session.results,
+    }
+    return with_all_keys(SessionResult.model_validate({**dict(agent_result(state, stop, now)), **own}))
+
+
+def session_status(state: SessionState, now: datetime) -> SessionStatus:
+    session = state.session
+    own = {
+        "usage": state.total_usage,
+        "tool_calls": state.total_calls,
+        "turn": session.turn,
+        "turns": session.accepted,
+        "queued": len(session.queue),
+        "turn_usage": state.usage,
+        "closing": session.closing,
+    }
+    return with_all_keys(SessionStatus.model_validate({**dict(agent_status(state, now)), **own}))

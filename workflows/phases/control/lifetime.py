@@ -26,8 +26,8 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind_guidance,
 )
 from orga.workflows.decisions.control.questions import is_open
-from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
+from orga.workflows.phases.failures import failure_text
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question

@@ -1,13 +1,15 @@
-"""The model calls of a goal: their additional input, and how to read their replies."""
+"""The model calls of a goal: their prompt templates, additional input, and how to read their replies."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
-from orga.workflows.types.context import ReasonRequest
+from pydantic_core import to_json
+
+from orga.workflows.types.context import ReasonRequest, short_digest, text_digest
 from orga.workflows.types.json_text import find_json_object, parsed_answer_json
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import GoalPromptName
-from orga.workflows.types.record import replace_differing_fields
+from orga.workflows.types.record import Record, replace_differing_fields
 from orga.workflows.types.text import clean_text
 
 
@@ -145,3 +147,36 @@ def goal_prompt_message(turn: GoalPromptName, text: str) -> str:
 def goal_prompt_in(text: str) -> str:
     """Return the prompt's name in a message, or "" if it is not a prompt."""
     return text[1:].partition("]")[0] if text.startswith("[goal_") else ""
+
+
+PromptName = Literal["planning", "execution", "evaluation", "decision", "summary", "compression"]
+
+PROMPT_NAMES: tuple[PromptName, ...] = get_args(PromptName)
+
+PROMPT_OF: Mapping[GoalPromptName, PromptName] = {
+    "goal_plan": "planning",
+    "goal_input": "execution",
+    "goal_evaluate": "evaluation",
+    "goal_decide": "decision",
+    "goal_summary": "summary",
+    "goal_compress": "compression",
+}
+
+MAX_TEMPLATE_BYTES = 16_000
+"""Bytes of each template. Every run of a chain carries them all."""
+
+
+class PromptTemplates(Record):
+    """The templates that replace the default ones."""
+
+    digest: str
+    """Digest of the texts. The run's journal names it."""
+    texts: dict[PromptName, str]
+
+    @classmethod
+    def of(cls, texts: Mapping[PromptName, str]) -> Self | None:
+        """Return the templates with their digest, or None if there are none."""
+        if not texts:
+            return None
+        canonical = to_json(sorted(texts.items())).decode()
+        return cls(digest=short_digest(text_digest(canonical)), texts=dict(texts))

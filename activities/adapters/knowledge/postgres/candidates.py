@@ -11,7 +11,7 @@ from psycopg import sql
 from orga.activities.adapters.knowledge.postgres.schema import SELECTED_COLUMNS, PostgresConnection, code_bits
 from orga.activities.adapters.knowledge.postgres.words import all_words_query, any_words_query
 from orga.activities.adapters.knowledge.rows import UNTAINTED, row_item
-from orga.activities.knowledge.identity import tainted_claims
+from orga.activities.knowledge.identity import tainted_claims, visible_places
 from orga.activities.knowledge.ranking import (
     COMMON,
     MAX_IN_FOLDER,
@@ -20,7 +20,6 @@ from orga.activities.knowledge.ranking import (
     is_conventions_only,
     separate_kinds,
 )
-from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import vector_code
 from orga.workflows.types.knowledge import KnowledgeKind, Recall
 

@@ -7,9 +7,9 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from orga.activities.adapters.knowledge.postgres.address import PostgresAddress
 from orga.activities.adapters.knowledge.postgres.schema import (
     MIGRATION_LOCK,
+    PostgresAddress,
     PostgresConnection,
     migrate,
     raising_knowledge_errors,

@@ -1,18 +1,62 @@
-"""The PostgreSQL tables: columns, migrations, and explanations of PostgreSQL's errors."""
+"""The PostgreSQL database: address, tables, migrations, and explanations of PostgreSQL's errors."""
 
 from array import array
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, LiteralString
+from urllib.parse import quote
 
 import psycopg
 from psycopg import AsyncConnection, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from orga.activities.adapters.knowledge.postgres.address import PostgresAddress
 from orga.activities.adapters.knowledge.rows import COLUMNS, DamagedItem
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import MAX_BITS
+
+CONNECT_S = 5
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class PostgresAddress:
+    """An address with its password, and the form that people see instead."""
+
+    conninfo: str = field(repr=False)
+    password: str = field(repr=False)
+    place: str
+    """`postgresql://host:port/database`."""
+    variable: str
+    """The environment variable that contains it, for error messages."""
+
+
+def parse_address(dsn: str, variable: str) -> PostgresAddress:
+    """Return the address in a variable. TLS is required for a remote server unless the address sets it otherwise.
+
+    Raises:
+        ValueError: It is no address. The text repeats nothing of it.
+    """
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    except psycopg.Error:
+        raise ValueError(
+            f"{variable} holds no address of a database; write it like postgresql://user:password@host/database"
+        ) from None
+    host, name = parts.get("host", ""), parts.get("dbname", parts.get("user", ""))
+    is_local = all(each in _LOCAL_HOSTS or each.startswith(("/", "@")) for each in host.split(",") if each)
+    added = {"connect_timeout": str(CONNECT_S), "application_name": "orga"}
+    if not is_local:
+        added["sslmode"] = "require"
+    port = parts.get("port", "5432")
+    return PostgresAddress(
+        conninfo=make_conninfo("", **{**added, **parts}),
+        password=parts.get("password", ""),
+        place=f"postgresql://{quote(host, safe=',/:') or 'localhost'}:{quote(port, safe=',')}/{quote(name)}",
+        variable=variable,
+    )
+
 
 _BUSY = {"53300": "has no connection left", "40001": "is busy", "40P01": "is busy", "55P03": "is busy"}
 _NO_EXTENSION = {"0A000", "58P01"}

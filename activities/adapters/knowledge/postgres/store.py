@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 
 from psycopg import sql
 
-from orga.activities.adapters.knowledge.embedder_changes import MissingVectorsNotice
-from orga.activities.adapters.knowledge.postgres.address import PostgresAddress
 from orga.activities.adapters.knowledge.postgres.candidates import PostgresSearch, SearchQuery
 from orga.activities.adapters.knowledge.postgres.connections import PostgresConnections
-from orga.activities.adapters.knowledge.postgres.schema import SELECTED_COLUMNS, VERSION, PostgresConnection
+from orga.activities.adapters.knowledge.postgres.schema import (
+    SELECTED_COLUMNS,
+    VERSION,
+    PostgresAddress,
+    PostgresConnection,
+)
 from orga.activities.adapters.knowledge.postgres.words import WordTokenizer
 from orga.activities.adapters.knowledge.postgres.writing import (
     PostgresVectors,
@@ -20,11 +23,10 @@ from orga.activities.adapters.knowledge.postgres.writing import (
     read_stored_items,
     store_items,
 )
-from orga.activities.adapters.knowledge.rows import epoch_micros, row_item
+from orga.activities.adapters.knowledge.rows import MissingVectorsNotice, epoch_micros, row_item
 from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
-from orga.activities.knowledge.batches import PAGE_ITEMS, paged_items
 from orga.activities.knowledge.erasing import require_named
-from orga.activities.knowledge.ports import Embedder, Progress, StoreFacts
+from orga.activities.knowledge.ports import PAGE_ITEMS, Embedder, Progress, StoreFacts, paged_items
 from orga.activities.knowledge.ranking import ranked_items
 from orga.activities.knowledge.words import query_terms, searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem

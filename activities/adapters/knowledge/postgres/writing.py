@@ -20,8 +20,7 @@ from orga.activities.adapters.knowledge.postgres.words import words_tsvector
 from orga.activities.adapters.knowledge.rows import UNTAINTED, epoch_micros, item_row, row_item
 from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS, arrival_change, contradictions, replacement_item
 from orga.activities.knowledge.erasing import exact_columns, matching_subjects
-from orga.activities.knowledge.identity import claim_digest
-from orga.activities.knowledge.scopes import scope_place
+from orga.activities.knowledge.identity import claim_digest, scope_place
 from orga.activities.knowledge.vectors import vector_code
 from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem

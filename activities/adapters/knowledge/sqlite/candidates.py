@@ -7,8 +7,8 @@ from threading import Lock
 
 from orga.activities.adapters.knowledge.rows import UNTAINTED, DamagedItem, row_item
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED_COLUMNS
-from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.identity import tainted_claims
+from orga.activities.knowledge.identity import tainted_claims, visible_places
+from orga.activities.knowledge.ports import batches
 from orga.activities.knowledge.ranking import (
     COMMON,
     MAX_IN_FOLDER,
@@ -17,7 +17,6 @@ from orga.activities.knowledge.ranking import (
     is_conventions_only,
     separate_kinds,
 )
-from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpack_vector, vector_code
 from orga.activities.knowledge.words import query_terms
 from orga.workflows.types.knowledge import KnowledgeKind, Recall

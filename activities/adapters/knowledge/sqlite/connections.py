@@ -7,8 +7,7 @@ from pathlib import Path
 from threading import Lock, local
 from time import monotonic, sleep
 
-from orga.activities.adapters.knowledge.sqlite.failures import raising_knowledge_errors
-from orga.activities.adapters.knowledge.sqlite.schema import migrate
+from orga.activities.adapters.knowledge.sqlite.schema import migrate, raising_knowledge_errors
 
 WAIT_S = 30.0
 """Seconds that a writer waits for another writer of any process."""

@@ -8,17 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from orga.activities.adapters.knowledge.embedder_changes import MissingVectorsNotice
-from orga.activities.adapters.knowledge.rows import DamagedItem, epoch_micros, row_item
+from orga.activities.adapters.knowledge.rows import DamagedItem, MissingVectorsNotice, epoch_micros, row_item
 from orga.activities.adapters.knowledge.sqlite.candidates import SqliteSearch, VectorCodes
 from orga.activities.adapters.knowledge.sqlite.connections import SqliteConnections
-from orga.activities.adapters.knowledge.sqlite.failures import (
+from orga.activities.adapters.knowledge.sqlite.schema import (
+    SELECTED_COLUMNS,
+    VERSION,
     busy_log_error,
     corrupt_file_error,
     raising_knowledge_errors,
+    transaction,
     unreadable_items_error,
 )
-from orga.activities.adapters.knowledge.sqlite.schema import SELECTED_COLUMNS, VERSION, transaction
 from orga.activities.adapters.knowledge.sqlite.writing import (
     SqliteVectors,
     erase,
@@ -28,9 +29,8 @@ from orga.activities.adapters.knowledge.sqlite.writing import (
     store_items,
 )
 from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
-from orga.activities.knowledge.batches import PAGE_ITEMS, paged_items
 from orga.activities.knowledge.erasing import require_named
-from orga.activities.knowledge.ports import Embedder, KnowledgeError, Progress, StoreFacts
+from orga.activities.knowledge.ports import PAGE_ITEMS, Embedder, KnowledgeError, Progress, StoreFacts, paged_items
 from orga.activities.knowledge.ranking import ranked_items
 from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem

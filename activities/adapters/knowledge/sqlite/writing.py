@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from orga.activities.adapters.knowledge.rows import COLUMNS, UNTAINTED, epoch_micros, item_row, row_item
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED_COLUMNS
 from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS, arrival_change, contradictions, replacement_item
-from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.erasing import exact_columns, matching_subjects
 from orga.activities.knowledge.identity import claim_digest
+from orga.activities.knowledge.ports import batches
 from orga.activities.knowledge.vectors import code_bytes, pack_vector, vector_code
 from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem

@@ -12,9 +12,9 @@ from temporalio.client import Client
 from typer.core import TyperGroup
 
 from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
-from orga.client.cli.audit import keys
 from orga.client.cli.commands import LastRunCommand
 from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.inspect import keys
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
@@ -22,7 +22,7 @@ from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_
 from orga.client.cli.session import cli_context, run_context
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
-from orga.client.config.policy_settings import policy_settings
+from orga.client.config.policy_folder import policy_settings
 from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
 from orga.client.runs.listing import RunFilter, listed_runs
 from orga.workflows.types.text import full_field_text

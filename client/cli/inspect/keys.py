@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.shown.text import write_note, write_result
 from orga.client.config.sections import AuditConfig
-from orga.client.journal.signing import KEY_PREFIX, generate_key, key_id, private_key, public_key, public_path
+from orga.client.journal.head import KEY_PREFIX, generate_key, key_id, private_key, public_key, public_path
 from orga.client.user_path import user_path
 
 KEY_FILE_VARIABLE = "ORGA_SIGNING_KEY_FILE"

@@ -1,0 +1,204 @@
+"""Deliveries without mail: a file for each goal, a memory in the knowledge store, a signed webhook, and chats."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.activities.adapters.tools.root import FileRoot
+from orga.activities.adapters.tools.write_file import replace_file
+from orga.activities.adapters.webhook.post import ReceiverAnswer, SigningKey, WebhookPost
+from orga.activities.adapters.webhook.sender import without_links, without_markup, without_mentions
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.ports import NotifyError, RunKey, ToolError
+from orga.activities.text.characters import without_invisible, without_sequences
+from orga.workflows.types.goals.deliveries import GOAL_ID, DeliveryRequest, full_answer_location
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem
+from orga.workflows.types.text import one_line
+
+
+def outcome_heading(request: DeliveryRequest, run: RunKey) -> str:
+    """Return which goal ended how, on one line."""
+    ended = f"{request.reason} ({request.detail})" if request.detail else request.reason
+    return one_line(f"{request.goal}: {ended}, confidence {request.confidence:.2f} [{run.workflow_id}]", 600)
+
+
+def visible_answer(request: DeliveryRequest) -> str:
+    """Return the answer without invisible characters and terminal sequences."""
+    return without_invisible(without_sequences(request.text)[0])[0]
+
+
+def shortened_text(text: str, most: int, size: int, run: RunKey) -> str:
+    """Return the text, or its beginning with a note where the whole answer is.
+
+    Args:
+        text: The text to shorten.
+        most: Limit in UTF-16 characters, as chat systems count.
+        size: Characters of the whole answer.
+        run: The goal's run.
+    """
+    if _utf16_length(text) <= most:
+        return text
+    pointer = f"\n\n[cut: {size:,} characters in all; {full_answer_location(run.workflow_id)}]"
+    room = most - _utf16_length(pointer)
+    return text.encode("utf-16-le", "replace")[: room * 2].decode("utf-16-le", "ignore") + pointer
+
+
+def _utf16_length(text: str) -> int:
+    return len(text.encode("utf-16-le", "replace")) // 2
+
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class FileDelivery:
+    """Writes the answer unchanged, with the limits of all writing: never outside the root, never over a rule."""
+
+    root: FileRoot
+    path: str
+    """The path relative to the root, with a placeholder for the goal's id."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True: a repetition writes the same file."""
+        return True
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Write it."""
+        path = self.path.replace(GOAL_ID, file_name_part(run.workflow_id))
+        text = request.text if request.text.endswith("\n") else f"{request.text}\n"
+        try:
+            await replace_file(self.root, path, text.encode("utf-8", "replace"))
+        except ToolError as error:
+            raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None
+
+
+def file_name_part(goal_id: str) -> str:
+    """Return the id as a part of a file name. The starter of a goal chooses its id, which may be a path."""
+    if _SAFE_NAME.fullmatch(goal_id):
+        return goal_id
+    return f"goal-{sha256(goal_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+MAX_MEMORY_CHARS = 20_000
+"""Characters of an answer. Recall shows only a part of it anyway."""
+
+
+@dataclass(frozen=True)
+class MemoryDelivery:
+    """Stores the answer as a memory for the goal's user, or for its tenant if it names no user."""
+
+    store: KnowledgeStore
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True: the store keeps one item for each key."""
+        return True
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Store it."""
+        behalf = request.behalf or Behalf()
+        text = shortened_text(visible_answer(request), MAX_MEMORY_CHARS, request.size, run)
+        item = KnowledgeItem(
+            kind="memory",
+            text=f"Goal: {request.goal}\nEnded: {request.reason}\n{text}",
+            scope="user" if behalf.reader.user else "tenant",
+            owner=behalf.reader,
+            key=request.key,
+            confidence=min(max(request.confidence, 0.0), 1.0),
+            provenance=behalf.provenance(f"goal of {request.agent}", run.workflow_id),
+        )
+        try:
+            await self.store.store([item])
+        except KnowledgeError as error:
+            raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None
+
+
+TELEGRAM_CHARS = 3_000
+DISCORD_CHARS = 1_800
+SLACK_CHARS = 6_000
+"""Characters of the message as people read it. Slack accepts 40,000, in which `&` counts as five."""
+
+SUPPRESS_EMBEDS = 4
+"""A flag of Discord: no previews of links in an answer."""
+
+MessageForm = Callable[[DeliveryRequest, RunKey], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class PostedDelivery:
+    """Sends an answer in the receiver's form. With a key it is signed, so the receiver can recognise a repetition."""
+
+    post: WebhookPost
+    form: MessageForm
+    key: SigningKey | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if messages are signed. Chat systems show a message as often as they get it."""
+        return self.key is not None
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Send the answer. Any status except 2xx counts as refused."""
+        content = to_json(self.form(request, run))
+        headers: dict[str, str] = {}
+        if self.key is not None:
+            headers = {**self.key.headers(request.key, int(time.time()), content), "idempotency-key": request.key}
+        self.post.raise_for_status(_with_retry_after(await self.post.send(content, headers)))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.post.close()
+
+
+def webhook_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+    """Return all fields, with the answer unchanged."""
+    said = request.model_dump(mode="json", exclude={"key", "name", "text"}, exclude_defaults=True)
+    named = {"delivery": request.name, "goal_id": run.workflow_id, "run_id": run.run_id}
+    return {"text": outcome_heading(request, run), "event": "goal_ended", **named, **said, "answer": request.text}
+
+
+def telegram_form(chat_id: int | str) -> MessageForm:
+    """Return the form of a message to a chat. It has no `parse_mode`, so nothing in it is markup."""
+
+    def form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+        text = shortened_text(without_mentions(_message_text(request, run)), TELEGRAM_CHARS, request.size, run)
+        return {"chat_id": chat_id, "text": text, "link_preview_options": {"is_disabled": True}}
+
+    return form
+
+
+def discord_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+    """Return a message that mentions nobody, whatever its text contains."""
+    text = shortened_text(without_links(_message_text(request, run)), DISCORD_CHARS, request.size, run)
+    return {"content": text, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
+
+
+def slack_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
+    """Return a message for incoming webhooks of Slack and Mattermost, without markup."""
+    text = without_markup(shortened_text(_message_text(request, run), SLACK_CHARS, request.size, run))
+    return {"text": text, "mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
+
+
+def _message_text(request: DeliveryRequest, run: RunKey) -> str:
+    return f"{outcome_heading(request, run)}\n\n{visible_answer(request)}"
+
+
+def _with_retry_after(answer: ReceiverAnswer) -> ReceiverAnswer:
+    """Return the answer with the retry delay that Telegram writes into its JSON."""
+    if answer.status != 429 or answer.retry_after_s is not None:
+        return answer
+    try:
+        match json.loads(answer.words):
+            case {"parameters": {"retry_after": int(wish_s)}} if wish_s >= 0:
+                return replace(answer, retry_after_s=float(wish_s))
+            case _:
+                return answer
+    except (ValueError, RecursionError):
+        return answer

@@ -1,0 +1,196 @@
+"""The end of a goal: its final answer through the gate, or the findings of its steps, and their delivery."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from orga.workflows.decisions import observe
+from orga.workflows.decisions.goals import deliveries, prompts, pursue
+from orga.workflows.decisions.goals.endings import (
+    best_effort_answer,
+    can_be_summarised,
+    has_done_step,
+    with_end_postponed,
+)
+from orga.workflows.decisions.goals.planners import planner_for
+from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
+from orga.workflows.decisions.result import with_all_keys, with_output
+from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.phases import gate
+from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.failures import failure_text, root_cause
+from orga.workflows.phases.goals.goal_phases import pass_gate, paused_reply
+from orga.workflows.phases.goals.run import GoalRun, ask_goal_prompt, take_interventions
+from orga.workflows.phases.review_stages import conclude_reply
+from orga.workflows.phases.run import show_dead_letters
+from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.deliveries import Channel, Delivered
+from orga.workflows.types.goals.pursuit import GoalResult, GoalState
+from orga.workflows.types.goals.requests import GoalRequest
+from orga.workflows.types.names import DELIVER
+
+MAX_TRIES = 3
+"""Attempts to write an answer that gate and critics accept."""
+
+
+async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
+    """Write the final answer, and return how the goal ends. None if there is new guidance that it has to follow.
+
+    If people raise the limit meanwhile, it no longer ends the goal.
+
+    Raises:
+        ContinueAsNew: The next segment writes the answer, or asks about it again.
+    """
+    run.change_goal(pursue.with_ending, ending)
+    limits = run.state.extended
+    try:
+        for count in range(MAX_TRIES):
+            is_made = not count and bool(planner_for(run.goal).answer(run.goal, ending))
+            if run.is_interrupted() or not (is_made or can_be_summarised(run.goal, run.now)):
+                break
+            take_interventions(run)
+            await _take_in_answer(run, ending, is_made=is_made)
+            if run.state.extended != limits:
+                run.change_goal(with_end_postponed, run.now)
+            if _has_guidance(run) or _has_news_before_end(run, ending):
+                run.change_goal(pursue.with_guidance_seen)
+                return None
+            if run.state.stop is not None or (run.state.output and ending[0] != "completed"):
+                break
+    except Interrupted:
+        pass
+    return _goal_stop(run, ending)
+
+
+async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
+    """Add an answer. If the planner has made it, it goes through gate and critics only once."""
+
+    def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
+        return request.with_answer(planner_for(state).answer(state, ending)) if is_made else request
+
+    if _has_guidance(run):
+        return
+    proposed = paused_reply(run) or await ask_goal_prompt(run, "goal_summary", prompts.summary_prompt, with_planned)
+    if proposed is None or _has_guidance(run):
+        return
+    if proposed.classified.kind not in {"answer", "cut_answer"}:
+        run.change_state(observe.with_repair, proposed.classified)
+        return
+    conclude_reply(run, await pass_gate(run, proposed))
+
+
+def _has_guidance(run: GoalRun) -> bool:
+    """Return True if guidance has withdrawn the ending."""
+    return run.goal.pursuit.ending is None
+
+
+def _has_news_before_end(run: GoalRun, ending: Stop) -> bool:
+    """Return True if there is guidance during an ending that is no limit. The ending is then withdrawn."""
+    return ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
+
+
+def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
+    state = run.state
+    if state.aborted is not None:
+        return "aborted", state.aborted
+    if state.stop is not None and state.stop[0] not in {"completed", ending[0]}:
+        return ending if state.stop[0] == "error" and ending[0] != "completed" else state.stop
+    if ending[0] == "completed" and not state.output:
+        return "error", "no final answer was written that may be brought"
+    return ending
+
+
+async def bring_best_effort(run: GoalRun, ending: Stop) -> None:
+    """Use the findings of the steps if there is no final answer and the gate allows them."""
+    if run.state.output or is_in_question(run.setup):
+        return
+    text = best_effort_answer(run.goal, ending)
+    if text and await gate.is_text_allowed(run, text):
+        run.change_state(with_output, text)
+
+
+MAX_ATTEMPTS = 5
+ATTEMPT_S = 40.0
+HEARTBEAT_TIMEOUT_S = 10.0
+"""Seconds until an attempt of a dead worker is repeated."""
+
+DELIVERY_TIMEOUT_S = 180.0
+"""Seconds for all attempts, which the result waits for."""
+
+ABORTED_DELIVERY_TIMEOUT_S = 20.0
+"""Seconds for a goal that was aborted."""
+
+MAX_RETRY_INTERVAL_S = 30.0
+"""Seconds between two attempts, if the failure gave no delay: its worker died, or it ran out of time."""
+
+CUT_SHORT_TEXT = "the goal was aborted while it was delivered"
+
+
+async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
+    """Return the result with the outcomes of its deliveries. An abort meanwhile cuts them short."""
+    channels = deliveries.chosen_channels(run.goal, is_in_vain=not has_done_step(ended))
+    if not channels:
+        return _with_deliveries(run, ended, deliveries.undelivered_without_setup(run.goal))
+    was_aborted = run.state.aborted is not None
+    within_s = ABORTED_DELIVERY_TIMEOUT_S if was_aborted else DELIVERY_TIMEOUT_S
+    tasks = [asyncio.create_task(_deliver_to_channel(run, ended, channel, within_s)) for channel in channels]
+    await run.settle_tasks(tasks, lambda: run.state.aborted is not None and not was_aborted)
+    return _with_deliveries(run, ended, tuple(map(_delivery_outcome, tasks, channels)))
+
+
+def _with_deliveries(run: GoalRun, ended: GoalResult, delivered: tuple[Delivered, ...]) -> GoalResult:
+    if not delivered:
+        return ended
+    for each in delivered:
+        run.change_goal(deliveries.with_delivery, each)
+    if failed := sum(each.status == "failed" for each in delivered):
+        show_dead_letters(run, failed)
+    return with_all_keys(ended.with_deliveries(delivered))
+
+
+def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
+    is_told = task.done() and not task.cancelled()
+    return (
+        task.result()
+        if is_told
+        else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT_TEXT)
+    )
+
+
+async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
+    try:
+        attempts = await run.wait_for_event(
+            workflow.execute_activity(
+                DELIVER,
+                deliveries.delivery_request(run.goal, ended, channel, workflow.info().workflow_id),
+                result_type=int,
+                activity_id=f"deliver-{channel.name}",
+                start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+                schedule_to_close_timeout=timedelta(seconds=within_s),
+                heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
+                retry_policy=RetryPolicy(
+                    maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=MAX_RETRY_INTERVAL_S)
+                ),
+                summary=f"{channel.kind} {channel.name}",
+            )
+        )
+    except ActivityError as error:
+        return _failed_delivery(channel, error)
+    return Delivered(name=channel.name, kind=channel.kind, status="delivered", attempts=attempts)
+
+
+def _failed_delivery(channel: Channel, error: ActivityError) -> Delivered:
+    cause = root_cause(error)
+    counted = [each for each in getattr(cause, "details", ()) if type(each) is int]
+    return Delivered(
+        name=channel.name,
+        kind=channel.kind,
+        status="failed",
+        error=CUT_SHORT_TEXT if is_cancelled_exception(error) else failure_text(error),
+        attempts=counted[0] if counted else 0,
+    )
