@@ -215,7 +215,7 @@ def test_a_fork_sends_the_letter_of_a_run_that_has_ended(orga: Orga) -> None:
     refused = orga("requeue", run_id, "2.0")
     remedy = f"orga requeue {run_id} 2.0 --fork"
     assert (refused.code, refused.err.count("\n")) == (6, 1)
-    assert refused.err.rstrip().endswith(f"run '{run_id}' has ended; a fork of it can send its letters again: {remedy}")
+    assert refused.err.rstrip().endswith(f"run '{run_id}' has ended. A fork of it can send its letters again: {remedy}")
     assert f"→ {remedy}" in orga("list", "--dead-letters").out
 
     (orga.folder / "readers").write_text("")

@@ -249,7 +249,7 @@ async def test_guidance_that_comes_while_the_answer_is_delivered_is_refused_by_t
         result, noted, _ = await ended(handle, client)
         refused = [e.data async for e in read_journal(client, handle.id) if e.event == "InterventionRefused"]
     assert (result["output"], noted) == ("the final answer", ["Delivered hook"])
-    assert [(each["kind"], "rewind or fork it" in each["reason"]) for each in refused] == [("steer", True)]
+    assert [(each["kind"], "rewind or fork the run" in each["reason"]) for each in refused] == [("steer", True)]
 
 
 @pytest.mark.parametrize(
@@ -274,4 +274,4 @@ async def test_a_goal_that_ends_before_its_setup_says_where_its_answer_did_not_g
         result, noted, activities = await ended(handle, client)
     assert (result["termination"]["reason"], outcomes(result)) == ("aborted", expected)
     assert (noted, activities, taking.taken) == ([f"DeliveryFailed {name}" for name in expected], [], [])
-    assert all("before its worker had told" in each["error"] for each in result["deliveries"])
+    assert all("before its worker had reported" in each["error"] for each in result["deliveries"])

@@ -163,9 +163,9 @@ def test_a_configuration_beside_the_file_does_not_vouch_for_it_where_a_key_is_na
 @pytest.mark.parametrize(
     ("made", "fault"),
     [
-        pytest.param([*MADE, MADE[1]], "behind the end", id="more than an end"),
+        pytest.param([*MADE, MADE[1]], "comes after the end", id="more than an end"),
         pytest.param(MADE[1:], "begins with", id="no beginning"),
-        pytest.param([MADE[0], *MADE[2:]], "nobody was asked", id="an answer without a question"),
+        pytest.param([MADE[0], *MADE[2:]], "was never asked", id="an answer without a question"),
         pytest.param(
             [MADE[0], ("DelegationEnded", 1, {"workflow_id": "x"})], "was not started", id="an end without a start"
         ),

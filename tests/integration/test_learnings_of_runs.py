@@ -123,7 +123,7 @@ async def test_guidance_that_comes_while_learnings_are_stored_is_refused_by_the_
         kept = await all_of(held)
     await held.close()
     refused = event_data(ran, "InterventionRefused")
-    assert [(each["kind"], "rewind or fork it" in each["reason"]) for each in refused] == [(kind, True)]
+    assert [(each["kind"], "rewind or fork the run" in each["reason"]) for each in refused] == [(kind, True)]
     assert (ran.result.output, len(provider.given)) == ("Green.", 1)
     assert [(item.kind, item.text.endswith("Green.")) for item in kept] == [("memory", True)]
     assert [each["kind"] for each in event_data(ran, "KnowledgeStored")] == ["memory"]

@@ -152,7 +152,7 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
     assert [told["step"] for phase in shown.phases for told in phase.overridden] == ["b"]
     assert [phase.kept for phase in named(shown, "compress")] == [kept.strip()]
     lines = "\n".join(phase_table(shown))
-    assert 'heard override_step: {"skill":"new"' in lines
+    assert 'received override_step: {"skill":"new"' in lines
     assert "refused override_step: skill 'fly' is none" in lines
     said = [told for phase in shown.phases for told in phase.guidance]
     assert [("refused" in told, told["text"]["skill"]) for told in said] == [(True, "fly"), (False, "new")]

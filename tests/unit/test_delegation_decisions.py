@@ -242,7 +242,7 @@ def test_effects_of_a_delegated_run_are_those_of_the_call_that_it_stands_for() -
 )
 def test_a_lineage_of_a_starters_own_is_refused(parent: str, lineage: dict[str, Any]) -> None:
     """Its key would be that of another run's calls, and its depth that of no delegation."""
-    with pytest.raises(InvalidInput, match="lineage: only a run that delegates"):
+    with pytest.raises(InvalidInput, match="lineage: only a delegating run can set it"):
         first_state({"task": "t", "lineage": lineage}, None, None, "o", T0, parent=parent)
 
 

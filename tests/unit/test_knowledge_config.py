@@ -102,13 +102,13 @@ def test_the_variable_that_holds_the_address_is_a_secret() -> None:
 def test_a_store_that_a_folder_brings_along_asks_for_trust(tmp_path: Path) -> None:
     """Its facts would be taken for ours."""
     (tmp_path / "orga.toml").write_text('[knowledge]\npath = "k.db"\n')
-    with pytest.raises(Untrusted, match="takes what agents are told from a file that others may have written"):
+    with pytest.raises(Untrusted, match="takes the knowledge of agents from a file that others may have written"):
         load_config(folder=tmp_path, env={})
 
 
 def test_a_server_asks_for_trust_and_an_embedder_does_not(tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_text('[knowledge]\nbackend = "postgres"\n')
-    with pytest.raises(Untrusted, match="gives a server what agents learn"):
+    with pytest.raises(Untrusted, match="stores what agents learn on a server"):
         load_config(folder=tmp_path, env={})
     (tmp_path / "orga.toml").write_text('[knowledge]\nbackend = "sqlite"\nembedder = "wordllama"\n')
     assert load_config(folder=tmp_path, env={}).config.knowledge.embedder == "wordllama"

@@ -114,7 +114,7 @@ def test_calls_of_one_reply_count_what_each_of_them_states() -> None:
 def test_a_model_that_no_script_stands_in_for_is_refused() -> None:
     models = ScriptedModels({"openai:a": scripted(answers())})
     assert models.default == "openai:a"
-    with pytest.raises(ValueError, match="no script stands in for the model 'openai:b'; there is openai:a"):
+    with pytest.raises(ValueError, match="no script replaces the model 'openai:b'; there is openai:a"):
         models.check("openai:b")
 
 
