@@ -38,7 +38,7 @@ async def main():
     way = Way(ADDRESS)
     await way.open()
     os.environ["TEMPORAL_ADDRESS"] = way.address
-    async with cli_context(None) as here, Watch(here.client, here.run(RUN), "q", Screen()).beside():
+    async with cli_context(None) as here, Watch(here.client, here.run(RUN), "q", Screen()).refreshing():
         await asyncio.sleep(1)
         way.cut()
         await until("does not answer")

@@ -210,7 +210,7 @@ class Chat:
                 left.set_result(CTRL_C_EXIT_CODE)
 
         try:
-            async with self._parts.watch.beside():
+            async with self._parts.watch.refreshing():
                 with ctrl_c_handler(at_signal):
                     await asyncio.wait({following, speaking, left}, return_when=asyncio.FIRST_COMPLETED)
                 if left.done():

@@ -90,7 +90,7 @@ def history_lines(turns: list[JournalTurn], now: datetime) -> list[str]:
         if turn.answer:
             lines += _bounded_lines(turn.answer)
         if turn.reason != "completed":
-            lines.append(f"  ({turn.reason or 'under way'})")
+            lines.append(f"  ({turn.reason or 'in progress'})")
     return lines[1:]
 
 

@@ -1,4 +1,4 @@
-"""What every screen of a followed run can do, and the plain screens for pipes, logs and `--quiet`."""
+"""The protocol of a screen for a followed run, and the plain screens for pipes, logs and `--quiet`."""
 
 from datetime import UTC, datetime
 from typing import Protocol
@@ -13,14 +13,14 @@ WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {
 
 
 class Screen(Protocol):
-    """Shows lines that stay, and where the run stands now."""
+    """Shows lines that stay, and the run's current progress."""
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
         """Show a line of the journal."""
         ...
 
     def frame(self, progress: Progress) -> None:
-        """Show where the run stands."""
+        """Show the run's current progress."""
         ...
 
     def note(self, text: str) -> None:
@@ -28,7 +28,7 @@ class Screen(Protocol):
         ...
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Return the answer that somebody types here to an open question; "" where nobody does."""
+        """Return the answer that a person types to an open question; "" if nobody answers here."""
         ...
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class PlainScreen:
         write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
     def frame(self, progress: Progress) -> None:
-        """Write each remark once; the lack of a worker once each time."""
+        """Write each remark once. A missing worker is reported once each time that it goes missing."""
         now = remarks(progress)
         for remark in now:
             if remark not in self._said:
@@ -61,7 +61,7 @@ class PlainScreen:
         write_note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Return nothing: a pipe is no person."""
+        """Return "", as nobody types into a pipe."""
         return ""
 
     def close(self) -> None:
@@ -69,14 +69,14 @@ class PlainScreen:
 
 
 def remarks(progress: Progress) -> list[str]:
-    """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
+    """Return remarks that the journal does not show: a missing worker, open questions, failed attempts."""
     return blocking_remarks(progress) + [
         _retry_remark(activity) for activity in progress.in_flight if activity.attempt > 1
     ]
 
 
 def blocking_remarks(progress: Progress) -> list[str]:
-    """Return what keeps the run waiting: no worker, what a person has to decide."""
+    """Return what keeps the run waiting: a missing worker, open questions."""
     lacking = [_worker_remark(progress)] if progress.lacks_worker else []
     questions = [_question_remark(progress.run_id, wait) for wait in progress.waiting]
     questions += [_question_remark(run, wait) for run, status in progress.below for wait in status.waiting]
@@ -100,7 +100,7 @@ def _retry_remark(activity: PendingActivity) -> str:
 
 
 class QuietScreen:
-    """Writes each of that once."""
+    """Writes only what keeps the run waiting, each remark once."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -119,7 +119,7 @@ class QuietScreen:
         """Leave the remark out."""
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Return nothing: who wants quiet is not asked."""
+        """Return "", as `--quiet` asks nothing."""
         return ""
 
     def close(self) -> None:

@@ -29,20 +29,20 @@ MENU_LINES = 6
 
 
 class AnswerLine:
-    """A line to type in, at the foot of a terminal; what is printed meanwhile stands above it."""
+    """An input line at the foot of a terminal. Output is printed above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_open = False
 
     async def read_answer(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
-        """Return what the person types; "" where that is nothing, or the line was left with Ctrl-D.
+        """Return the typed text; "" if there is none, or after Ctrl-D.
 
-        Ctrl-C is what it is anywhere else in the command.
+        Ctrl-C has the same effect as anywhere else in the command.
 
         Args:
             wait: The question.
-            standing: What is shown below the line, with its colours.
+            standing: Returns the text below the line, with its colours.
         """
         from prompt_toolkit import PromptSession  # a tenth of a second that most commands do without
         from prompt_toolkit.completion import WordCompleter
@@ -72,7 +72,7 @@ class AnswerLine:
             self._is_open = False
 
     def print_above(self, *shown: object) -> None:
-        """Print above the line, or where the cursor stands while there is none."""
+        """Print above the line, or at the cursor if no line is open."""
         if not self._is_open:
             self._console.print(*shown)
             return
@@ -82,7 +82,7 @@ class AnswerLine:
 
 
 def answer_label(wait: ShownQuestion) -> str:
-    """Return what stands ahead of the answer: what counts as one, and that it can wait."""
+    """Return the text in front of the input line: the options, the default, and that the answer can wait."""
     options = ", ".join(on_one_line(option, 60) for option in wait.data.get("options", ()))
     default = wait.data.get("default")
     terms = [options, f"{on_one_line(str(default), 60)} in the end" if default else "", "Enter: later"]
@@ -104,7 +104,7 @@ class Meter(NamedTuple):
 
 
 class MeterForm(NamedTuple):
-    """How much room a meter takes."""
+    """The width and the parts of a meter."""
 
     bar_cells: int
     is_short: bool = False
@@ -121,11 +121,11 @@ METER_FORMS = (
     MeterForm(0, is_short=True, gap=1),
 )
 NARROWEST_FORM = MeterForm(0, is_short=True, has_limit=False, gap=1)
-"""Where even that is too wide, the line is cut."""
+"""The last form to try. If even this is too wide, the line is cut."""
 
 
 class Meters:
-    """The last line of the live view, as wide as it may be."""
+    """The last line of the live view, in the widest form that fits."""
 
     def __init__(self, progress: Progress, now: datetime) -> None:
         self._phase = "paused" if progress.paused else progress.phase
@@ -133,7 +133,7 @@ class Meters:
         self._cost_usd = progress.cost_usd
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the line in the roomiest form that fits."""
+        """Yield the line in the widest form that fits."""
         room = options.max_width - SPINNER_CELLS
         lines = (self._line(form) for form in (*METER_FORMS, NARROWEST_FORM))
         line = next((each for each in lines if cell_len(each.plain) <= room), self._line(NARROWEST_FORM))
@@ -152,7 +152,7 @@ class Meters:
 
 
 def _meters(progress: Progress, now: datetime) -> Iterable[Meter]:
-    """Yield how much is used up; of a goal the limit is one of rounds, and its iterations are turns."""
+    """Yield the used share of each limit. A goal counts rounds instead of iterations."""
     budgets, plan = progress.budgets, progress.plan
     limit = budgets.max_iterations if budgets else None
     if plan is None:
@@ -196,7 +196,7 @@ def _short_number(number: float) -> str:
 
 
 TEXT_LINES = 6
-"""Of what a model is writing."""
+"""The number of lines shown of a text that a model is writing."""
 CALL_CHARS = 200
 
 STYLES: dict[Tone, str] = {
@@ -208,11 +208,11 @@ STYLES: dict[Tone, str] = {
     "person": "bold",
 }
 _SHOWN_MODEL_CALLS = {"reason", "goal_summary"}
-"""Model calls whose words are for people; those of a goal's other turns are JSON."""
+"""Model calls that write text for people. The other prompts of a goal ask for JSON."""
 
 
 class LiveScreen:
-    """Draws on stderr, so that stdout stays free for the result."""
+    """Draws on stderr. Stdout is only for the result."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
@@ -236,7 +236,7 @@ class LiveScreen:
         self._line.print_above(Text(escaped_line(text), style="dim"))
 
     async def read_answer(self, wait: ShownQuestion) -> str:
-        """Let the person type under the question; the block stands below that meanwhile."""
+        """Let the person type under the question. The block is drawn below that meanwhile."""
         if not sys.stdin.isatty():
             return ""
         self._live.stop()
@@ -264,7 +264,7 @@ def is_terminal() -> bool:
 
 
 def live_block(progress: Progress, now: datetime) -> RenderableType:
-    """Return the block: streaming text, what is in flight, what stands, remarks, meters."""
+    """Return the block: streaming text, pending calls, plan and delegates, remarks, meters."""
     parts: list[RenderableType] = []
     for activity in progress.in_flight:
         if activity.name in _SHOWN_MODEL_CALLS and activity.text:
@@ -281,13 +281,13 @@ def _text_tail(text: str) -> Text:
 
 
 def _ordered_activities(progress: Progress) -> list[PendingActivity]:
-    """Return what is under way or over, in the order of the calls."""
+    """Return the pending and the finished calls, in the order of the reply."""
     under_way = [each for each in progress.in_flight if each.name not in _SHOWN_MODEL_CALLS]
     return sorted([*under_way, *progress.flights.over], key=PendingActivity.sort_key)
 
 
 class _CallLine:
-    """A call on one line: what it is gives way, where the line is too narrow; its time never does."""
+    """A call on one line. If the line is too narrow, the call's text is cut, never its time."""
 
     def __init__(self, flights: PendingCalls, activity: PendingActivity, now: datetime) -> None:
         self._text = escaped_line(on_one_line(flights.activity_text(activity), CALL_CHARS))
@@ -302,7 +302,7 @@ class _CallLine:
 
 
 def _time_and_style(activity: PendingActivity, now: datetime) -> tuple[str, str]:
-    """Return its own time, and the style; of one that is over what it took."""
+    """Return the time that a call has taken so far or in all, and the style."""
     if activity.took_s is not None:
         return f"{activity.took_s:.1f} s", "dim"
     if activity.since is None:
@@ -311,7 +311,7 @@ def _time_and_style(activity: PendingActivity, now: datetime) -> tuple[str, str]
 
 
 def _lasting_lines(progress: Progress) -> list[str]:
-    """Return what lasts longer than an iteration."""
+    """Return the lines on what lasts longer than an iteration: plan, delegates, circuits, dead letters."""
     lines = [f"  {line}" for line in step_lines(progress.plan, MAX_LIVE_STEPS)]
     if trend := trend_line(progress.plan):
         lines.append(f"  scores: {trend}")
@@ -333,7 +333,7 @@ STEP_CHARS = 200
 
 @contextmanager
 def progress_line() -> Generator[Report]:
-    """Yield what takes the steps, from any thread; the line is gone when the block ends."""
+    """Yield a function that reports a step, from any thread. The line is removed when the block ends."""
     if not is_terminal():
         yield lambda _: None
         return

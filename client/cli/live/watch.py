@@ -52,11 +52,11 @@ LOOK_S = 0.2
 QuestionKey = tuple[str, str]
 """The run that asks, and the question's id."""
 OpenQuestions = Callable[[], Mapping[QuestionKey, ShownQuestion]]
-"""What is asked now."""
+"""Returns the questions that are open now."""
 
 
 class QuestionPrompter:
-    """Offers each question once; what is not answered here can be answered from anywhere."""
+    """Offers each question once. A question that is not answered here can be answered from anywhere."""
 
     def __init__(self, client: Client, screen: Screen) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class QuestionPrompter:
         self._offered = set[QuestionKey]()
 
     async def offer(self, asked: OpenQuestions) -> None:
-        """Let the person answer what is asked and was not offered yet; an answer that is refused may be mended."""
+        """Let the person answer new questions. A refused answer can be typed again."""
         for key, wait in asked().items():
             if key not in self._offered:
                 self._offered.add(key)
@@ -72,7 +72,7 @@ class QuestionPrompter:
                     await self._answer(key, text)
 
     async def _read_answer(self, key: QuestionKey, wait: ShownQuestion, asked: OpenQuestions) -> str:
-        """Return what is typed; "" once somebody else has answered."""
+        """Return the typed text; "" once somebody else has answered."""
         typing = asyncio.create_task(self._screen.read_answer(wait))
         try:
             while not typing.done():
@@ -97,7 +97,7 @@ STATUS_S = 2.0
 POLLERS_S = 1.5
 OFFERS_S = 0.2
 MAX_MISSES = 2
-"""Looks without a worker, after which a viewer is told: one that is being replaced is no news."""
+"""Looks without a worker before the viewer is informed. A worker that is being replaced is not worth a remark."""
 
 
 class Watch:
@@ -121,14 +121,14 @@ class Watch:
         Raises:
             RunFailed: It has none.
         """
-        async with self.beside():
+        async with self.refreshing():
             await self._show_journal()
         return await self._run.result()
 
     @asynccontextmanager
-    async def beside(self) -> AsyncGenerator[None]:
-        """Look at what the journal does not tell, and keep the screen open, to the end of the block."""
-        beside = [
+    async def refreshing(self) -> AsyncGenerator[None]:
+        """Within the block, refresh what the journal does not show, and keep the screen open."""
+        looks = [
             asyncio.create_task(_repeat(look, pause_s))
             for look, pause_s in (
                 (self._update_status, STATUS_S),
@@ -139,13 +139,13 @@ class Watch:
         try:
             yield
         finally:
-            for task in beside:
+            for task in looks:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*looks, return_exceptions=True)
             self._screen.close()
 
     def take(self, event: RunEvent) -> None:
-        """Show where the run is after this event."""
+        """Show the run's progress after this event."""
         if isinstance(event, JournalEntry):
             self._show(self._progress.with_entry(event))
         elif event.run == self._run.id:
@@ -166,7 +166,7 @@ class Watch:
                     self._screen.show_line(replace(line, text=indent + line.text), event.timestamp)
 
     async def _describe(self) -> WorkflowExecutionDescription:
-        """Return what the server says of the run; that it is away, and back, is told once."""
+        """Return the server's description of the run. A lost and a regained server are each reported once."""
         try:
             described = await self._run.describe()
         except OrgaError as error:
@@ -187,7 +187,7 @@ class Watch:
                 self._show(replace(self._progress.with_status(status, datetime.now(UTC)), below=below))
 
     async def _delegate_statuses(self, status: AgentStatus) -> AsyncGenerator[tuple[str, AgentStatus]]:
-        """Yield where the delegated runs stand: one of them may wait for a person while nobody looks at it."""
+        """Yield the status of each delegated run, as one may wait for a person while nobody follows it."""
         for child in status.children:
             with suppress(OrgaError):  # it may have ended meanwhile, or not begun
                 its_own = await AgentHandle(self._client, child.workflow_id).status()
@@ -235,7 +235,7 @@ def _is_final_refusal(entry: JournalEntry) -> bool:
 
 
 async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:
-    """Look until cancelled; one look that fails is no reason to stop."""
+    """Look until cancelled. A failed look does not end the loop."""
     while True:
         with suppress(RPCError, OrgaError):
             await look()
@@ -243,7 +243,7 @@ async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:
 
 
 def show_answer(text: str) -> None:
-    """Write the answer; a terminal shows its Markdown, a pipe or a file gets it letter by letter."""
+    """Write the answer. A terminal shows its Markdown rendered, a pipe or a file gets the text as it is."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         write_document(text)
         return
@@ -256,7 +256,7 @@ def show_answer(text: str) -> None:
 
 
 def _disarm(tokens: "Iterable[Token]") -> None:
-    """Remove what a terminal would act on from what Markdown made of the text: `&#27;` is an escape by now."""
+    """Remove what a terminal would act on after Markdown has decoded the text, as `&#27;` has become an escape."""
     for token in tokens:
         token.content = harmless_text(token.content)
         token.info = harmless_text(token.info)
@@ -273,7 +273,7 @@ async def follow(here: CliContext, run_id: str, task_queue: str, keeper: WorkerK
         here: The command's session.
         run_id: The run.
         task_queue: Where its workers poll.
-        keeper: Has the worker that ends with this command, if there is one.
+        keeper: Keeps the worker that ends with this command, if there is one.
         as_json: Whether the result is written as JSON.
     """
     shown = build_screen()
@@ -294,7 +294,7 @@ def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
     if keeper is not None and keeper.own is not None:
         state = "our worker finishes its step and ends (Ctrl-C again: at once), then the run waits for another"
     else:
-        state = "the run goes on as long as a worker polls"
+        state = "the run continues as long as a worker polls"
     return f"detached: {state}. To come back: orga attach {quote(run_id)}"
 
 
@@ -310,7 +310,7 @@ def show_ending(ended: AgentResult, *, as_json: bool) -> int:
 
 
 def result_facts(ended: AgentResult | TurnResult) -> str:
-    """Return reason, iterations, tools, tokens, cost and time in one line; of a goal also its confidence."""
+    """Return reason, iterations, tools, tokens, cost and time in one line, and a goal's confidence."""
     counts = ended.tool_calls
     detail = f" ({on_one_line(ended.termination.detail, 600)})" if ended.termination.detail else ""
     refused = f", {counts.denied} denied" if counts.denied else ""

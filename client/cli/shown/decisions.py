@@ -18,42 +18,42 @@ NO_COMMAND = "no command: the run's id holds what does not show; decide it in th
 
 
 def commands_text(run_id: str, wait: ShownQuestion) -> str:
-    """Return the first command with the other ones in short."""
+    """Return the first command in full, and of each other one only the part that differs."""
     first, *others = budget_commands(run_id, wait) or [NO_COMMAND]
-    said, short = first, list[str]()
+    previous, short = first, list[str]()
     for other in others:
-        shared = _shared_prefix(said, other)
+        shared = _shared_prefix(previous, other)
         short.append(other.removeprefix(shared))
-        said = other
+        previous = other
     return f"{first} (or {', '.join(short)})" if short else first
 
 
 def _shared_prefix(before: str, after: str) -> str:
-    """Return what two commands have in common: all words before the choice."""
+    """Return the words before the choice if both commands share them, or ""."""
     words = after.rpartition(" --")[0] + " "
     return words if before.startswith(words) else ""
 
 
 def requeue_command(run_id: str, letter: DeadLetter, *, is_over: bool) -> str:
-    """Return the command that sends a letter again; of a run that has ended, a fork does."""
+    """Return the command that sends a dead letter again. A run that has ended does so in a fork."""
     if not can_be_typed(run_id):
         return NO_COMMAND
     return f"orga requeue {quote(run_id)} {quote(letter.letter_id)}{' --fork' if is_over else ''}"
 
 
 HeldCall = dict[str, Any]
-"""As a wait of kind `approval` has it: id, tool, arguments, reason, approvers, expires_at."""
+"""A call in a question of kind `approval`: id, tool, arguments, reason, approvers, expires_at."""
 
 _HEAD = ("approval", "tool", "approvers", "expires", "arguments")
 
 
 def held_calls(wait: ShownQuestion) -> list[HeldCall]:
-    """Return the calls of a question that nobody has decided yet."""
+    """Return the undecided calls that a question asks approval for."""
     return list(wait.data.get("calls", [])) if wait.kind == "approval" else []
 
 
 def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
-    """Return a line for each call below a head, its reason under it; the arguments, which may be long, come last."""
+    """Return a head and a line for each call, followed by its reason. Arguments come last as they may be long."""
     rows = [_HEAD, *(_table_row(call, now) for call in calls)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
     lines = [_table_line(rows[0], widths)]
@@ -65,7 +65,7 @@ def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
 
 
 def held_call_text(call: HeldCall) -> str:
-    """Return a call on one line that stays the same as time goes on."""
+    """Return a call on one line. The text does not depend on the time."""
     why = f": {on_one_line(str(call['reason']), 300)}" if call.get("reason") else ""
     return f"{call_with_arguments(call)}{why} ({_approvers_text(call)})"
 
@@ -76,7 +76,7 @@ def call_with_arguments(call: HeldCall) -> str:
 
 
 def has_unshown_arguments(call: HeldCall) -> bool:
-    """Return whether its arguments are too long to be shown: a yes would be to what nobody has read."""
+    """Return whether the arguments are too long to show. An approval would then cover what nobody has read."""
     return bool(call.get("arguments_digest"))
 
 
@@ -95,25 +95,27 @@ def _approvers_text(call: HeldCall) -> str:
 
 
 def _text(call: HeldCall, key: str) -> str:
-    """Return text in full: what is left out or invisible would be approved unseen."""
+    """Return a field in full. A part that is cut or invisible would be approved unseen."""
     return full_field_text(str(call.get(key) or ""))
 
 
 def _arguments_text(call: HeldCall) -> str:
-    """Return all of the arguments or none: a part could be read as the whole."""
+    """Return all arguments or none. Somebody could take a part for the whole."""
     if digest := call.get("arguments_digest"):
         return (
             f"({call.get('arguments_bytes')} bytes, {full_field_text(str(digest))}: too long to "
-            "stand here, --show has all)"
+            "show here, --show prints all)"
         )
     return _text(call, "arguments")
 
 
-NO_ARGUMENTS = "no command: the run names these arguments again once it goes on (is it paused?); ask again then"
+NO_ARGUMENTS = (
+    "no command: the run shows these arguments again after it continues (is it paused?). Repeat this command then"
+)
 
 
 def approval_blocks(run_id: str, items: Sequence[Item]) -> list[list[str]]:
-    """Return the lines of each call, and the command that lets all of them run."""
+    """Return the lines of each call, and the command that approves all of them."""
     ids = " ".join(quote(item.approval_id) for item in items)
     command = f"orga approve {quote(run_id)} {ids}" if can_be_typed(run_id) else NO_COMMAND
     is_whole = all(map(_has_full_arguments, items))
@@ -144,7 +146,7 @@ def _approval_lines(item: Item) -> list[str]:
 
 
 def _has_full_arguments(item: Item) -> bool:
-    """Return whether the run has the arguments at hand: where room was short it goes by their digest for a while."""
+    """Return whether the run holds the arguments. If room was short, it keeps only their digest for a while."""
     return "arguments_digest" not in item.call
 
 

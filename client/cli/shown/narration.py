@@ -17,21 +17,21 @@ from orga.workflows.types.tool_calls.gate import LEARNINGS, PLAN
 from orga.workflows.types.tool_calls.loop_tools import SAGA_ENDED
 
 _HIDDEN_KINDS = {"await_turn", "send"}
-"""Turns tell of both; who waits for a turn changes nothing."""
+"""Interventions that the lines of a turn show. Waiting for a turn changes nothing."""
 
 
 Data = dict[str, Any]
 
 
 def steering_text(data: Data) -> str:
-    """Return what steers the turn under way, of an intervention; "" of another one."""
+    """Return the text of an intervention that steers the current turn; "" for another intervention."""
     message = data.get("text") if data.get("kind") == "send" else None
-    said = cast("Data", message) if isinstance(message, dict) else {}
-    return str(said.get("text", "")) if said.get("when_busy") == "steer" else ""
+    fields = cast("Data", message) if isinstance(message, dict) else {}
+    return str(fields.get("text", "")) if fields.get("when_busy") == "steer" else ""
 
 
 def is_shown_by_turns(data: Data) -> bool:
-    """Return whether an intervention is shown by what becomes of it."""
+    """Return whether other entries show this intervention."""
     return data.get("kind") in _HIDDEN_KINDS and not steering_text(data)
 
 
@@ -41,8 +41,8 @@ def _turn_started_lines(data: Data) -> list[StyledLine]:
 
 def _turn_ended_lines(data: Data) -> list[StyledLine]:
     reason, detail = on_one_line(str(data.get("reason"))), on_one_line(str(data.get("detail") or ""), 300)
-    told = f"turn {data.get('turn')} {reason}{': ' if detail else ''}{detail}"
-    return [StyledLine(told, "good" if reason == "completed" else "bad")]
+    text = f"turn {data.get('turn')} {reason}{': ' if detail else ''}{detail}"
+    return [StyledLine(text, "good" if reason == "completed" else "bad")]
 
 
 SESSION_RENDERERS: dict[str, Callable[[Data], list[StyledLine]]] = {
@@ -79,8 +79,8 @@ def _step_executed_lines(data: Data) -> list[StyledLine]:
 
 
 def _step_evaluated_lines(data: Data) -> list[StyledLine]:
-    told = f"{_goal_text(data, 'step')} scored {data.get('score')}: {_goal_text(data, 'quality')}"
-    return [StyledLine(f"  {told}", "bad" if data.get("quality") == "failed" else "good")]
+    text = f"{_goal_text(data, 'step')} scored {data.get('score')}: {_goal_text(data, 'quality')}"
+    return [StyledLine(f"  {text}", "bad" if data.get("quality") == "failed" else "good")]
 
 
 def _goal_decision_lines(data: Data) -> list[StyledLine]:
@@ -99,7 +99,7 @@ def _answer_lines(data: Data) -> list[StyledLine]:
 
 
 def _step_overridden_lines(data: Data) -> list[StyledLine]:
-    return [StyledLine(f"by the operator's word {_goal_text(data, 'step')} is {_goal_text(data, 'skill')}", "person")]
+    return [StyledLine(f"a person set the tool of {_goal_text(data, 'step')} to {_goal_text(data, 'skill')}", "person")]
 
 
 def _memory_lines(data: Data) -> list[StyledLine]:
@@ -138,9 +138,9 @@ GOAL_RENDERERS: Mapping[str, Callable[[Data], list[StyledLine]]] = {
 
 
 def event_lines(entry: JournalEntry) -> list[StyledLine] | None:
-    """Return the lines of an entry, or None where it is of another kind."""
-    teller = _EVENT_RENDERERS.get(entry.event)
-    return teller(entry.data) if teller else None
+    """Return the lines of an entry, or None if no renderer is known for its event."""
+    render = _EVENT_RENDERERS.get(entry.event)
+    return render(entry.data) if render else None
 
 
 def _hydration_lines(data: Data) -> list[StyledLine]:
@@ -201,8 +201,8 @@ def _repeated_call_lines(data: Data) -> list[StyledLine]:
 def _circuit_opened_lines(data: Data) -> list[StyledLine]:
     failures, recovery_s = data.get("failures"), data.get("recovery_s", 0)
     last = f"; last: {_text(data, 'cause')}" if data.get("cause") else ""
-    told = f"✗ {_text(data, 'tool')} is left alone for {recovery_s:g} s: failures in a row: {failures}{last}"
-    return [StyledLine(told, "bad")]
+    text = f"✗ {_text(data, 'tool')} is left alone for {recovery_s:g} s: failures in a row: {failures}{last}"
+    return [StyledLine(text, "bad")]
 
 
 def _circuit_closed_lines(data: Data) -> list[StyledLine]:
@@ -256,7 +256,7 @@ def _critique_lines(data: Data) -> list[StyledLine]:
 
 
 def _notification_failed_lines(data: Data) -> list[StyledLine]:
-    return [StyledLine(f"✗ nobody could be told of {_text(data, 'about')}: {_text(data, 'error')}", "bad")]
+    return [StyledLine(f"✗ nobody could be notified of {_text(data, 'about')}: {_text(data, 'error')}", "bad")]
 
 
 def _build_changed_lines(data: Data) -> list[StyledLine]:
@@ -329,7 +329,7 @@ def _pairs_text(given: Data) -> str:
 
 
 class Narrator:
-    """Tells the entries of one run in order; remembers what its calls are."""
+    """Renders the entries of one run in order. It remembers the run's calls and delegates."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[str, str]] = []
@@ -337,11 +337,11 @@ class Narrator:
         self._dispatched_at: datetime | None = None
 
     def render(self, entry: JournalEntry) -> list[StyledLine]:
-        """Return the lines of an entry; an event of a later version is told by its data."""
-        if teller := _ENTRY_RENDERERS.get(entry.event):
-            return teller(self, entry)
-        noted = event_lines(entry)
-        return [StyledLine(on_one_line(str(entry.data)), "quiet")] if noted is None else noted
+        """Return the lines of an entry. The event of a later version is shown as its raw data."""
+        if render := _ENTRY_RENDERERS.get(entry.event):
+            return render(self, entry)
+        lines = event_lines(entry)
+        return [StyledLine(on_one_line(str(entry.data)), "quiet")] if lines is None else lines
 
     def _started_lines(self, entry: JournalEntry) -> list[StyledLine]:
         task = str(entry.data.get("task", ""))  # a session has none
@@ -360,8 +360,8 @@ class Narrator:
         version = on_one_line(str(entry.data.get("policy_version") or ""))
         tools = len(entry.data.get("tools") or ())
         judged_by = f"policy {policy}{' ' if version else ''}{version}"
-        told = f"model {model}, {count_text(tools, 'tool')}, {judged_by}{_build_text(entry.data)}"
-        return [StyledLine(told, "quiet")]
+        text = f"model {model}, {count_text(tools, 'tool')}, {judged_by}{_build_text(entry.data)}"
+        return [StyledLine(text, "quiet")]
 
     def _reasoning_lines(self, entry: JournalEntry) -> list[StyledLine]:
         actions: list[dict[str, Any]] = entry.data.get("actions", [])
@@ -394,7 +394,7 @@ class Narrator:
         return [call for _, call in self._calls] or ["the answer"]
 
     def _later_names(self, call_ids: list[str]) -> list[str]:
-        """Return the calls that are judged once more; none are named of recoveries, say."""
+        """Return the calls that are judged again. A call of a recovery, for example, has no name here."""
         names = dict(self._calls)
         return [names.get(call_id, "a call") for call_id in call_ids]
 
@@ -406,8 +406,8 @@ class Narrator:
         outcomes: list[dict[str, Any]] = entry.data.get("outcomes", [])
         took = (entry.timestamp - self._dispatched_at).total_seconds() if self._dispatched_at else 0.0
         names = dict(self._calls)
-        told = [_outcome_line(each, names, entry.took_s.get(str(each.get("call_id")), took)) for each in outcomes]
-        return told or [StyledLine("nothing was run", "quiet")]
+        lines = [_outcome_line(each, names, entry.took_s.get(str(each.get("call_id")), took)) for each in outcomes]
+        return lines or [StyledLine("nothing was run", "quiet")]
 
     def _delegation_started_lines(self, entry: JournalEntry) -> list[StyledLine]:
         agent = on_one_line(str(entry.data.get("agent", "")))
@@ -417,8 +417,8 @@ class Narrator:
     def _delegation_ended_lines(self, entry: JournalEntry) -> list[StyledLine]:
         child = str(entry.data.get("workflow_id"))
         reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 300)
-        told = f"{self._delegates.get(child, full_field_text(child))}: {reason}{': ' if detail else ''}{detail}"
-        return [StyledLine(f"✓ {told}", "good") if reason == "completed" else StyledLine(f"✗ {told}", "bad")]
+        text = f"{self._delegates.get(child, full_field_text(child))}: {reason}{': ' if detail else ''}{detail}"
+        return [StyledLine(f"✓ {text}", "good") if reason == "completed" else StyledLine(f"✗ {text}", "bad")]
 
     def _terminated_lines(self, entry: JournalEntry) -> list[StyledLine]:
         reason, detail = entry.data.get("reason"), on_one_line(str(entry.data.get("detail") or ""), 400)
@@ -426,11 +426,11 @@ class Narrator:
 
 
 _SEPARATE_VERDICTS = {PLAN: "the plan", LEARNINGS: "to store what was learnt"}
-"""What a verdict is on, where it is on none of the reply's calls."""
+"""Names of what the gate judges if it judges none of the reply's calls."""
 
 
 ANSWER_PROMPT = "goal_summary"
-"""The one turn of a goal that is for people; what the others say is told by what comes of it."""
+"""The one prompt of a goal whose answer is for people. Later entries show the effect of the other answers."""
 
 
 _ENTRY_RENDERERS: dict[str, Callable[[Narrator, JournalEntry], list[StyledLine]]] = {
@@ -447,7 +447,7 @@ _ENTRY_RENDERERS: dict[str, Callable[[Narrator, JournalEntry], list[StyledLine]]
 
 
 def _build_text(data: dict[str, Any]) -> str:
-    """Return the words for the build that prepared the run, and for its loop's rules."""
+    """Return the build that prepared the run, and the version of its loop."""
     named = {"build": data.get("build"), "loop version": data.get("loop_version")}
     return "".join(f", {name} {on_one_line(str(value))}" for name, value in named.items() if value)
 

@@ -17,13 +17,13 @@ INDENT = "    "
 
 
 class Nesting:
-    """Takes in entries in order."""
+    """Finds the depth of delegation of entries, which it reads in order."""
 
     def __init__(self) -> None:
         self._depths: dict[str, int] = {}
 
     def depth(self, entry: JournalEntry) -> int:
-        """Return how many delegations lead to the run whose entry this is."""
+        """Return the number of delegations between the journal's own run and the entry's run."""
         depth = self._depths.get(delegated_run_id(entry), 0)
         if entry.event == "DelegationStarted":
             self._depths[str(entry.data.get("workflow_id"))] = depth + 1
@@ -31,51 +31,51 @@ class Nesting:
 
 
 def delegated_run_id(entry: JournalEntry) -> str:
-    """Return the delegated run that an entry is of; empty for the journal's own run."""
+    """Return the id of the delegated run that wrote an entry, or "" if the journal's own run did."""
     return str(entry.data.get("run", ""))
 
 
 @dataclass(frozen=True)
 class PendingActivity:
-    """An activity that is under way or waits for its next attempt."""
+    """An activity that runs or waits for its next attempt."""
 
     activity_id: str
     name: str
     attempt: int = 1
     failure: str = ""
-    """Of the attempt before this one."""
+    """The error of the previous attempt."""
     text: str = ""
     """The tail of what a model has written so far."""
     since: datetime | None = None
     """Start of this attempt; None while it waits for a worker or for its retry."""
     retry_at: datetime | None = None
     took_s: float | None = None
-    """Of a call that is over while others of its iteration are not."""
+    """Seconds that a finished call took. It is shown until all calls of its iteration are over."""
 
     @classmethod
     def from_live(cls, live: LiveActivity) -> "PendingActivity":
-        """Return what is shown of a live activity."""
+        """Return the shown part of a live activity."""
         return cls(live.activity_id, live.name, live.attempt, live.failure, live.text, live.since, live.retry_at)
 
     def sort_key(self) -> list[tuple[int, str]]:
-        """Return what activities are sorted by: calls in the order of the reply."""
+        """Return the key that sorts calls in the order of the reply."""
         return [(int(part) if part.isdecimal() else 0, part) for part in self.activity_id.split(".")]
 
 
 @dataclass(frozen=True)
 class PendingCalls:
-    """What the server says is under way, beside what the journal says of it."""
+    """The calls that the server reports as running, combined with those that the journal records."""
 
     under_way: tuple[PendingActivity, ...] = ()
     over: tuple[PendingActivity, ...] = ()
-    """Calls that were under way before, until the journal tells what became of all of them."""
+    """Calls that have ended, until the journal records the outcomes of the iteration."""
     calls: tuple[tuple[str, str], ...] = ()
-    """The reply's calls in words, by their places."""
+    """The reply's calls as text, by activity id."""
     told: int = 0
-    """The last iteration whose calls are over, as the journal has told: an older look may still show them."""
+    """The last iteration whose outcomes the journal records. An older look at the server may still show its calls."""
 
     def with_entry(self, entry: JournalEntry) -> "PendingCalls":
-        """Take in the next journal entry."""
+        """Return the calls after the next journal entry."""
         if entry.event == "ReasoningComplete":
             actions: list[dict[str, Any]] = entry.data.get("actions", [])
             calls = {f"{entry.iteration}.{nth}": call_text(each) for nth, each in enumerate(actions) if "tool" in each}
@@ -86,7 +86,7 @@ class PendingCalls:
         return replace(self, under_way=(), over=()) if entry.event == "Terminated" else self
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
-        """Take in a look at the server: a call that was under way and is no longer has ended since the last one."""
+        """Return the calls after a look at the server. A call that is gone has ended since the last look."""
         current = tuple(each for each in activities if not _is_call_up_to(each, self.told))
         ids = {each.activity_id for each in current}
         gone = [each for each in self.under_way if each.activity_id not in ids and each.name not in OWN_ACTIVITIES]
@@ -95,13 +95,13 @@ class PendingCalls:
         return replace(self, under_way=current, over=(*kept, *ended))
 
     def activity_text(self, activity: PendingActivity) -> str:
-        """Return the call with its first argument; what is no call of the reply, a fallback say, by its name alone."""
+        """Return the call with its first argument. A fallback or another call outside the reply shows only its name."""
         text = dict(self.calls).get(activity.activity_id.partition(".r")[0], "")
         return text if text.split(" ")[0] == activity.name else activity.name
 
 
 def _is_call_up_to(activity: PendingActivity, iteration: int) -> bool:
-    """Return whether it is a call of that iteration or one before it; a dead letter is sent again later."""
+    """Return whether it is a call of this or an earlier iteration. A dead letter, which is sent later, is not."""
     number, _, _ = activity.activity_id.partition(".")
     is_call = activity.name not in OWN_ACTIVITIES and ".q" not in activity.activity_id
     return is_call and number.isdecimal() and int(number) <= iteration
@@ -130,7 +130,7 @@ _PHASES = {
 }
 _DECIDING_EVENTS = {"ApprovalResolved", QUESTION_ANSWERED}
 _STATUS_ONLY_PHASES = {"waiting", "hydrating", "reviewing", "idle"}
-"""Phases that only the run's own word tells."""
+"""Phases that only the run's own status reports."""
 
 
 @dataclass(frozen=True)
@@ -141,39 +141,39 @@ class Progress:
     agent: str = ""
     iteration: int = 0
     before: int = 0
-    """Iterations of the turns before this one, of a session."""
+    """Iterations of a session's earlier turns."""
     phase: str = "starting"
     paused: bool = False
     tokens: int = 0
     cost_usd: float | None = None
     spent_s: float = 0.0
-    """Seconds of the run's clock at `spent_at`; it goes on from there unless paused or waiting for a person."""
+    """Seconds of the run's clock at `spent_at`. The clock stops while the run is paused or waits for a person."""
     spent_at: datetime | None = None
     budgets: Budgets | None = None
     waiting: tuple[ShownQuestion, ...] = ()
-    """What waits for a person."""
+    """Questions that wait for a person."""
     circuits: tuple[str, ...] = ()
-    """Tools that are left alone at the moment."""
+    """Tools whose circuit is not closed."""
     children: tuple[Child, ...] = ()
     """Delegated runs in flight."""
     below: tuple[tuple[str, AgentStatus], ...] = ()
-    """Where the delegated runs stand, and those below them, by workflow id."""
+    """The status of each delegated run and of those below them, by workflow id."""
     dead_letters: int = 0
     plan: dict[str, Any] | None = None
-    """Of a goal, as its status tells it."""
+    """A goal's plan, from its status."""
     flights: PendingCalls = field(default_factory=PendingCalls)
     task_queue: str = ""
     worker_command: str = "orga worker"
-    """How a worker for it is started."""
+    """The command that starts a worker for the run."""
     lacks_worker: bool = False
     starts_worker: bool = False
-    """Whether this command starts the one that is missing."""
+    """True if this command starts the missing worker."""
 
     def with_entry(self, entry: JournalEntry) -> "Progress":
-        """Take in the next journal entry; where a delegated run stands is not where this one does."""
+        """Return the progress after the next journal entry. Entries of delegated runs do not change it."""
         if delegated_run_id(entry):
             return self
-        if entry.event == TURN_STARTED:  # with all of its limits anew
+        if entry.event == TURN_STARTED:  # each turn has its own limits
             begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
             return replace(begun, agent=entry.agent, phase=_PHASES[TURN_STARTED])
         is_sum = entry.event in {TURN_ENDED, "Terminated"}
@@ -197,16 +197,16 @@ class Progress:
 
     @property
     def in_flight(self) -> tuple[PendingActivity, ...]:
-        """What is under way."""
+        """The activities that run now."""
         return self.flights.under_way
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
-        """Take in what one activity is at."""
+        """Return the progress after an event of one activity."""
         others = tuple(each for each in self.in_flight if each.activity_id != live.activity_id)
         return self.with_activities(others if live.is_over else (*others, PendingActivity.from_live(live)), now)
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "Progress":
-        """Take in what the server says is under way; it knows of a new phase before the journal does."""
+        """Return the progress after a look at the server, which knows of a new phase before the journal does."""
         names = {activity.name for activity in activities}
         phase = self.phase
         if not PROMPT_ACTIVITIES.isdisjoint(names):
@@ -216,11 +216,11 @@ class Progress:
         return replace(self, flights=self.flights.with_activities(activities, now), phase=phase)
 
     def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
-        """Take in the run's own word, which has its limits, its cost and its clock."""
-        is_told = bool({status.phase, self.phase} & _STATUS_ONLY_PHASES)
+        """Return the progress after a look at the run's status, which has its limits, cost and clock."""
+        is_from_status = bool({status.phase, self.phase} & _STATUS_ONLY_PHASES)
         return replace(
             self,
-            phase=status.phase if is_told else self.phase,
+            phase=status.phase if is_from_status else self.phase,
             waiting=tuple(status.waiting),
             circuits=open_circuits(status),
             children=tuple(status.children),
@@ -234,7 +234,7 @@ class Progress:
         )
 
     def open_questions(self) -> dict[tuple[str, str], ShownQuestion]:
-        """Return what has a free answer and is not decided, of this run and those below it, by run and id."""
+        """Return the open questions for a free answer, of this run and those below it, by run and question id."""
         asked = [(self.run_id, wait) for wait in self.waiting]
         asked += [(run, wait) for run, status in self.below for wait in status.waiting]
         return {(run, wait.wait_id): wait for run, wait in asked if wait.kind == "answer" and not wait.resolution}
@@ -247,12 +247,12 @@ class Progress:
 
 
 def budgeted_usage(status: AgentStatus) -> UsageTotals:
-    """Return what the budgets count: of a session the turn under way."""
+    """Return the usage that the budgets count. In a session that is the current turn's."""
     return status.turn_usage if isinstance(status, SessionStatus) else status.usage
 
 
 def _undecided_questions(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:
-    """Return what is not decided by this entry; what is asked anew is taken from the status, with its data."""
+    """Return the questions that this entry leaves open. New ones come from the status, which has their data."""
     if entry.event == "Terminated":
         return ()
     decided = entry.data.get("id") if entry.event in _DECIDING_EVENTS else None

@@ -44,7 +44,7 @@ def goal_status(status: AgentStatus) -> "GoalStatus | None":
 
 
 MAX_LIVE_STEPS = 8
-"""Steps in a live view: the latest, with all that are open."""
+"""The number of steps in a live view, counted from the last."""
 
 _MARKS = {"done": "✓", "failed": "✗", "open": "·"}
 
@@ -52,7 +52,7 @@ Plan = dict[str, Any]
 
 
 def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
-    """Return a line for each step, or for the last `most`; none of a run that has no plan."""
+    """Return a line for each step, or for the last `most`. A run without a plan has none."""
     steps: list[dict[str, Any]] = (plan or {}).get("steps", [])
     shown = steps if most is None else steps[-most:]
     before = [f"… {len(steps) - len(shown)} steps before"] if len(shown) < len(steps) else []
@@ -60,19 +60,19 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
 
 
 def plan_lines(plan: Plan | None) -> list[str]:
-    """Return the lines of a status on a plan; none of a run that has no plan."""
+    """Return a status's lines about the plan. A run without a plan has none."""
     trend, pipeline = trend_line(plan), pipeline_name(plan)
     named = [f"pipeline   {pipeline}"] if pipeline else []
     return named + [f"step       {line}" for line in step_lines(plan)] + ([f"scores     {trend}"] if trend else [])
 
 
 def pipeline_name(plan: Plan | None) -> str:
-    """Return the pipeline whose plan it is; "" of one by the model."""
+    """Return the pipeline that the plan comes from; "" if the model made the plan."""
     return on_one_line(str((plan or {}).get("pipeline", "")), 60)
 
 
 def trend_line(plan: Plan | None) -> str:
-    """Return how the scores of the latest rounds go; "" where there are too few."""
+    """Return the trend of the latest rounds' scores; "" if there are too few."""
     trend, average, slope = ((plan or {}).get(key) for key in ("trend", "average", "slope"))
     if not trend or average is None:
         return ""
@@ -88,7 +88,7 @@ def _step_line(step: dict[str, Any]) -> str:
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
-    """Return the lines; what waits for a person comes with the command that decides it."""
+    """Return the lines of a status. Each question for a person comes with the command that decides it."""
     budgets, counts = status.budgets, status.tool_calls
     lines = [
         f"phase      {'paused' if status.paused else status.phase}",
@@ -125,7 +125,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
 
 
 def _turn_lines(status: AgentStatus) -> list[str]:
-    """Return where a session stands, and what all of its turns have spent."""
+    """Return a session's current turn, and the usage of all its turns."""
     if not isinstance(status, SessionStatus):
         return []
     waiting = f", {status.queued} waiting" if status.queued else ""
@@ -144,7 +144,7 @@ def _recall_text(last: Recollection) -> str:
 
 
 def _tier_lines(status: AgentStatus) -> list[str]:
-    """Return which tiers are in effect, those of a goal's turns by the names that the config has for them."""
+    """Return the tiers in effect. The tiers of a goal's prompts have the names that the config uses."""
     if not status.tiers:
         return ["tiers      none, all is asked of that model"] if status.model else []
     return [
@@ -163,7 +163,7 @@ def _tier_text(tier: Tier) -> str:
 
 
 def _iteration_line(status: AgentStatus) -> str:
-    """Return what `max_iterations` counts: of a goal the rounds, of which each takes several turns."""
+    """Return what `max_iterations` counts: iterations, or a goal's rounds, each of which takes several prompts."""
     most = status.budgets.max_iterations
     if status.plan is not None:
         return f"round      {full_field_text(str(status.plan.get('rounds', 0)))} of {most}"
@@ -172,7 +172,7 @@ def _iteration_line(status: AgentStatus) -> str:
 
 
 def _confidence_lines(status: AgentStatus) -> list[str]:
-    """Return how far a live goal could be relied on, as its steps are by now; behind its end the result tells."""
+    """Return a live goal's confidence, judged by its steps so far. After the end, the result shows it."""
     goal = goal_status(status)
     if goal is None or goal.confidence is None or goal.termination is not None:
         return []
@@ -180,7 +180,7 @@ def _confidence_lines(status: AgentStatus) -> list[str]:
 
 
 def folder_line(place: Workplace) -> str:
-    """Return where the run acts, and under which configuration."""
+    """Return the run's folder and configuration."""
     config = f", {place.config} (sha256:{place.digest})" if place.config else ", no orga.toml"
     return on_one_line(f"{place.root}{config}", 500)
 
@@ -193,12 +193,12 @@ def _delegate_line(child: Child) -> str:
 
 
 def waiting_suffix(child: Child) -> str:
-    """Return the words for a delegate that waits for a person."""
-    return ", held up by a person" if child.held else ""
+    """Return the suffix of a delegate that waits for a person, or ""."""
+    return ", waits for a person" if child.held else ""
 
 
 def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
-    """Return two lines a dead letter: the call and its error, and how to send it again."""
+    """Return two lines for each dead letter: the call and its error, and the command that sends it again."""
     is_over, lines = status.termination is not None, list[str]()
     for letter in status.dead_letters:
         call = on_one_line(call_summary(letter.call, None))
@@ -210,7 +210,7 @@ def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
 
 
 def call_budgets(budgets: Budgets) -> str:
-    """Return what is spent of the limits of calls, which a run need not have."""
+    """Return the spent share of the call limits; "" if the run has none."""
     limits = (
         ("model calls", budgets.model_calls, budgets.max_model_calls),
         ("tool calls", budgets.tool_calls, budgets.max_tool_calls),
@@ -240,20 +240,20 @@ TASK_CHARS = 600
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Of a run, live or ended."""
+    """The task and the answer of a live or ended run."""
 
     task: str
     answer: str | None = None
-    """None while it is live, and of one that has none: it failed, or was terminated."""
+    """None while the run is live, and after it failed or was terminated."""
     confidence: float | None = None
-    """Of a goal that has ended."""
+    """The confidence of an ended goal; None for other runs."""
 
     def json_fields(self) -> dict[str, Any]:
-        """Return what `--json` writes."""
+        """Return the fields that `--json` writes."""
         return {key: value for key, value in asdict(self).items() if key != "confidence" or value is not None}
 
     def lines_around(self, lines: list[str]) -> list[str]:
-        """Return the lines of a status with the task before and the answer behind them."""
+        """Return the lines of a status between the task and the answer."""
         answer = hanging_lines("answer     ", self.answer) if self.answer else []
         worth = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
         task = [f"task       {on_one_line(self.task, TASK_CHARS)}"] if self.task else []
@@ -261,7 +261,7 @@ class RunOutcome:
 
 
 async def run_outcome(client: Client, described: WorkflowExecutionDescription) -> RunOutcome:
-    """Return the outcome of a run; no worker is needed."""
+    """Return the outcome of a run. It needs no worker."""
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return RunOutcome(await _read_task(client, described))
     ended = await AgentHandle(client, described.id).result()
@@ -270,7 +270,7 @@ async def run_outcome(client: Client, described: WorkflowExecutionDescription) -
 
 
 async def _read_task(client: Client, described: WorkflowExecutionDescription) -> str:
-    """Return the task as it was given; its beginning where the server keeps no more of a long run."""
+    """Return the task in full, or only its beginning if the server no longer keeps the start of a long run."""
     async with aclosing(read_journal(client, described.id)) as entries:
         async for entry in entries:
             if entry.event == "Started" and entry.data.get("task"):

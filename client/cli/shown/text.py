@@ -17,29 +17,29 @@ from orga.workflows.types.text import escaped_line, escaped_text, one_line
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
 )
-"""C0 but tab and newline, C1, what turns the writing direction or is invisible, halves of characters."""
+"""C0 except tab and newline, C1, invisible characters, those that turn the writing direction, lone surrogates."""
 
 INDENT = "  "
 TAB = 4
 
 
 def harmless_text(text: str) -> str:
-    """Return `text` without anything that a terminal would act on; tabs and newlines stay."""
+    """Return `text` without terminal sequences and control characters. Tabs and newlines stay."""
     return _CONTROL.sub("", TERMINAL_SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
 def on_one_line(text: str, chars: int = 120) -> str:
-    """Return words on one line of at most `chars` characters."""
+    """Return the text on one line of at most `chars` characters."""
     return one_line(text, chars)
 
 
 def indented_lines(text: str) -> list[str]:
-    """Return the lines of a longer text as they stand below the line that says whose it is."""
+    """Return the lines of a longer text, indented to go below a heading."""
     return [f"{INDENT}{line}" for line in harmless_text(text).expandtabs(TAB).split("\n")]
 
 
 def hanging_lines(head: str, text: str) -> list[str]:
-    """Return a longer text with its first line behind `head`, the other ones below it."""
+    """Return a longer text with its first line after `head`, the other ones indented to the same column."""
     first, *rest = harmless_text(text).expandtabs(TAB).split("\n")
     return [f"{head}{first}", *(f"{' ' * len(head)}{line}" for line in rest)]
 
@@ -50,7 +50,7 @@ def separated_blocks(blocks: Iterable[Iterable[str]]) -> list[str]:
 
 
 def count_text(number: int, noun: str, plural: str = "") -> str:
-    """Return how many there are; the plural is the noun with an `s` unless it is given."""
+    """Return the number with its noun. The plural is the noun with an `s` unless it is given."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
@@ -58,7 +58,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def time_left(until: datetime, now: datetime) -> str:
-    """Return `42 s`, `5 min`, `1 h 30 min`, `2 d 4 h`: the two largest units, a begun minute counted whole."""
+    """Return `42 s`, `5 min`, `1 h 30 min`, `2 d 4 h`: the two largest units, rounded up to whole minutes."""
     seconds = max(ceil((until - now).total_seconds()), 0)
     if seconds < 60:
         return f"{seconds} s"
@@ -70,7 +70,7 @@ def time_left(until: datetime, now: datetime) -> str:
 
 
 def age(since: datetime, now: datetime) -> str:
-    """Return `42 s`, `3 min`, `5 h`, `2 d`: whole units, the largest that fits."""
+    """Return `42 s`, `3 min`, `5 h`, `2 d`: the largest unit that fits, rounded down."""
     seconds = max(int((now - since).total_seconds()), 0)
     for unit, length in _UNITS:
         if seconds >= length:
@@ -79,40 +79,40 @@ def age(since: datetime, now: datetime) -> str:
 
 
 Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
-"""`quiet` is for the whole timeline only; `person` is what somebody sent into the run, or is asked by it."""
+"""Lines with `quiet` appear only in the whole timeline. `person` marks interventions and questions for people."""
 
 
 @dataclass(frozen=True)
 class StyledLine:
-    """One line; a screen writes what would end it as an escape."""
+    """One line. A screen escapes line ends within it."""
 
     text: str
     tone: Tone = "plain"
 
 
 def write_result(*lines: str) -> None:
-    """Write what the command was called for, in lines: what would end one, or not show, is written as an escape."""
+    """Write the command's result as lines. Line ends within them and invisible characters are escaped."""
     _write_to(sys.stdout, "\n".join(map(escaped_line, lines)))
 
 
 def write_document(text: str) -> None:
-    """Write a result that is a text by itself: an answer, a tool's output, a file."""
+    """Write a result that is a whole text: an answer, a tool's output, a file."""
     _write_to(sys.stdout, harmless_text(text))
 
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:
-    """Write the result as JSON; what a terminal would act on is escaped."""
+    """Write the result as JSON. Characters that a terminal would act on are escaped."""
     _write_to(sys.stdout, escaped_text(json.dumps(value, ensure_ascii=False, indent=indent)))
 
 
 def write_note(*lines: str) -> None:
-    """Write lines for the person at the terminal, who may have asked for quiet."""
+    """Write lines for the person at the terminal, unless `--quiet` is set."""
     if not is_quiet():
         _write_message(logging.INFO, lines)
 
 
 def write_warning(*lines: str) -> None:
-    """Write lines that the person at the terminal has to see: what went wrong, what waits for somebody."""
+    """Write lines that the person at the terminal has to see, such as errors and questions."""
     _write_message(logging.WARNING, lines)
 
 
@@ -129,7 +129,7 @@ _log_flag = [False]
 
 
 def set_quiet(*, quiet: bool, to_log: bool = False) -> None:
-    """Leave notes out from now on, or write them again; as records of the log if it is configured."""
+    """Switch notes off or on. With `to_log`, notes and warnings become log records."""
     _quiet_flag[0], _log_flag[0] = quiet, to_log
 
 
