@@ -20,13 +20,14 @@ from temporalio.worker import Worker
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
-from orga.client.config.workplace import POLLING_MESSAGE
+from orga.client.config.worker_order import POLLING_MESSAGE
 from orga.client.connect import Connection, connection
 from orga.client.errors import OrgaError
 from orga.client.runners.workflows import our_runner
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.search_attributes import are_usable
-from orga.client.telemetry.logs import configure_logs, forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
+from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import worker_report
 from orga.client.workers.deployment import deployment_version, worker_options

@@ -15,9 +15,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from orga.activities.calls.attempts import attempt_failure
+from orga.activities.instruments import count_opened_circuit
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest, ToolSource
-from orga.activities.telemetry import count_opened_circuit
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.breakers import (
     CIRCUIT_OPEN,

@@ -14,7 +14,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from orga.activities.telemetry import record
+from orga.activities.instruments import record
 from orga.workflows.types import telemetry_names as names
 
 TICK_S = 0.1

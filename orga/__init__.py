@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orga.workflows.agent import AgentWorkflow
     from orga.workflows.session import SessionWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
-    from orga.workflows.types.sessions.session import TurnResult
+    from orga.workflows.types.sessions.result import TurnResult
     from orga.workflows.types.status import AgentResult, JournalEntry
 
 __all__ = [

@@ -58,11 +58,18 @@ _PACKAGE = "orga.client.testing"
 _NAMES_BY_MODULE = {
     "assertions": ("JournalCall", "assert_called", "assert_denied", "calls_in"),
     "at_work": ("AtWork", "NotEnded", "Ran"),
-    "builders": ("agent_input", "forbids", "orga_config", "permits", "policy_folder"),
     "environment": ("Environment", "environment"),
-    "fake_tools": ("FakeTool", "permanent", "transient"),
-    "journals": ("journal_of",),
-    "recorded": ("NoHistory",),
+    "fake_tools": (
+        "FakeTool",
+        "agent_input",
+        "forbids",
+        "orga_config",
+        "permanent",
+        "permits",
+        "policy_folder",
+        "transient",
+    ),
+    "journals": ("NoHistory", "journal_of"),
     "replay": ("ReplayDiffers", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }

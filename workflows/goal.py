@@ -36,7 +36,7 @@ from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.run import next_stop
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.input import GoalInput
-from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
+from orga.workflows.types.goals.result import GoalResult, GoalStatus
 
 
 @workflow.defn(name="GoalWorkflow", sandboxed=False)

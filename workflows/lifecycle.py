@@ -21,6 +21,7 @@ from orga.workflows.decisions.result import agent_status, parsed_page, shown_con
 from orga.workflows.decisions.tool_calls import recovery
 from orga.workflows.decisions.tool_calls.delegation import with_delegate_paused
 from orga.workflows.phases.control import visibility
+from orga.workflows.phases.control.failure_text import failure_message, failure_text
 from orga.workflows.phases.control.handlers import ControlHandlers, first_argument
 from orga.workflows.phases.control.lifetime import (
     ResetWatch,
@@ -32,7 +33,7 @@ from orga.workflows.phases.control.lifetime import (
 )
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, wall_time
 from orga.workflows.phases.control.visibility import show_details
-from orga.workflows.phases.failures import failure_message, failure_text, is_invalid_input, is_out_of_time
+from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.prepare import adopt_past, prepare_setup
 from orga.workflows.phases.run import Run, name_run, show_start
 from orga.workflows.types.control import Stop

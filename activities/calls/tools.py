@@ -22,7 +22,7 @@ from orga.activities.calls.attempts import attempt_failure, is_retry_too_late
 from orga.activities.gate.permits import PermitKeys, check_permit
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
-from orga.activities.telemetry import tool_span
+from orga.activities.spans import tool_span
 from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.names import OWN_ACTIVITIES

@@ -12,8 +12,8 @@ from temporalio import activity
 
 from orga.activities.calls.activity import error_text, heartbeats, log_iteration
 from orga.activities.gate.permits import PermitKeys, current_activity_identity
+from orga.activities.instruments import count_verdicts
 from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
-from orga.activities.telemetry import count_verdicts
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_json
 from orga.workflows.types.messages import ToolCall

@@ -5,8 +5,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from orga.activities.instruments import count
 from orga.activities.ports import HistorySource, ModelContext, RunKey
-from orga.activities.telemetry import count
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.context import (
     DigestMismatch,

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.calls.activity import heartbeats
 from orga.activities.calls.attempts import retry_backoff_s
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
-from orga.activities.telemetry import model_span
+from orga.activities.spans import model_span
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
 from orga.workflows.types.messages import Reply

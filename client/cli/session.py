@@ -1,7 +1,7 @@
-"""The checked configuration and the connection to Temporal that most commands need."""
+"""The configuration and the connection to Temporal that most commands need."""
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,15 @@ from temporalio.client import Client, WorkflowExecution
 from orga.client.cli.commands import NEWEST_RUN
 from orga.client.cli.shown.text import write_note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
-from orga.client.config.policy_folder import policy_settings
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import WorkerOrder, is_earlier_queue, recorded_workplace
+from orga.client.config.worker_order import WorkerOrder
+from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
-from orga.client.errors import ConfigError
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.named import NamedRun, newest_run, run_by_name
 from orga.client.runs.newest import visibility_literal
 from orga.client.server.resolve import names_server
-from orga.client.telemetry.logs import forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import full_field_text
 
 
@@ -80,6 +79,8 @@ class CliContext:
         """
         # most commands start no worker
 
+        from orga.client.config.policy_settings import require_usable  # most commands start no worker
+
         require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)
 
 
@@ -137,25 +138,3 @@ async def run_context(
         if not meant.is_told:
             write_note(f"run {full_field_text(meant.id)}")
         yield here, meant.id
-
-
-def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
-    """Refuse a root of the file tools that is not a folder, and policies that do not compile.
-
-    Raises:
-        ConfigError: The text names the place and the remedy.
-    """
-    from orga.activities.adapters.tools.root import files_root  # only a command that starts a worker needs this import
-
-    try:
-        files_root(root)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    policy = config.policy
-    if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
-        from orga.activities.adapters.policy.ladder import policy_engine  # it loads the compilers of all engines
-
-        try:
-            policy_engine(policy_settings(policy, env))
-        except ValueError as error:
-            raise ConfigError(str(error)) from None

@@ -1,13 +1,10 @@
-"""Turns `[policy]` into engine settings, and identifies the policies of a folder by a digest."""
+"""The default folder of policies, and digests that distinguish one folder's policies from another's."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from orga.activities.adapters.http import is_loopback
-from orga.activities.adapters.policy.ladder import PolicySettings
-from orga.client.config.sections import OrgaConfig, PolicyConfig
+from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.tool_calls.gate import RULES, policy_text
 
 FOLDER = "policies"
@@ -53,24 +50,3 @@ def _engine(config: OrgaConfig) -> str:
 
 
 TOKEN = "OPA_TOKEN"
-
-
-def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySettings:
-    """Return the settings.
-
-    Raises:
-        ValueError: The token would be sent unencrypted.
-    """
-    token, url = env.get(TOKEN) or None, config.opa.url
-    if token and url and not url.startswith("https://") and not is_loopback(url):
-        raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
-    return PolicySettings(
-        engine=config.engine,
-        folder=config.dir,
-        surface=config.surface,
-        opa_url=url,
-        opa_wasm=config.opa.wasm,
-        opa_path=config.opa.path,
-        opa_timeout_s=config.opa.timeout_s,
-        opa_token=token,
-    )

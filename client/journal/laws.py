@@ -12,7 +12,7 @@ from orga.workflows.decisions.review_stages import (
     is_reported_by_stage,
     recorded_verdict,
 )
-from orga.workflows.types.sessions.session import TURN_ENDED, TURN_STARTED
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, call_activity_id

@@ -46,13 +46,13 @@ def _agent_kind() -> RunKind:
 
 
 def _goal_kind() -> RunKind:
-    from orga.workflows.types.goals.pursuit import GoalResult, GoalStatus
+    from orga.workflows.types.goals.result import GoalResult, GoalStatus
 
     return RunKind(GoalResult, GoalStatus)
 
 
 def _session_kind() -> RunKind:
-    from orga.workflows.types.sessions.session import SessionResult, SessionStatus
+    from orga.workflows.types.sessions.result import SessionResult, SessionStatus
 
     return RunKind(SessionResult, SessionStatus)
 

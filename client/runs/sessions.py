@@ -28,7 +28,7 @@ from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy, parse_session
-from orga.workflows.types.sessions.session import SessionResult, TurnResult
+from orga.workflows.types.sessions.result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
 """Seconds between two looks for a turn's end, after the queried run has continued as new."""

@@ -1,11 +1,9 @@
-"""Finds the `temporal` executable, or downloads or builds it, and picks free ports for a server."""
+"""Finds the `temporal` executable: named, on PATH or in our cache. Else it is downloaded or built into the cache."""
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from orga.client.server.endpoint import Report, ServerUnavailable
@@ -84,64 +82,3 @@ def _prepare_folder(folder: Path) -> Path:
 
 def _is_executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
-
-
-HOST = "127.0.0.1"
-"""The address that embedded servers listen on. Only this machine reaches them."""
-
-TRIES = 200
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A port number that is ours while the descriptor is open, in this process or in a child that inherits it."""
-
-    port: int
-    descriptor: int
-
-
-def number_lock(port: int, locks: Path) -> int | None:
-    """Return the descriptor that claims a number, free or not, or None if another server of ours has claimed it."""
-    locks.mkdir(parents=True, exist_ok=True)
-    return try_lock(locks / f"{port}.lock")
-
-
-def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Claim:
-    """Return the first port from `preferred` on that is free and not claimed by another server of ours.
-
-    Args:
-        preferred: The first port to try.
-        locks: Folder of the locks on numbers.
-        lock: An existing lock on `preferred`, which is passed on to the claim.
-
-    Raises:
-        ServerUnavailable: No port is free.
-    """
-    for port in range(preferred, min(preferred + TRIES, 65_536)):
-        descriptor = lock if lock is not None and port == preferred else number_lock(port, locks)
-        if descriptor is None:
-            continue
-        if _is_free(port):
-            return Claim(port, descriptor)
-        os.close(descriptor)
-    raise ServerUnavailable(
-        f"every port from {preferred} to {preferred + TRIES - 1} on {HOST} is in use",
-        "stop what uses them, or name a running server in TEMPORAL_ADDRESS",
-    )
-
-
-def free_port() -> int:
-    """Return a port that is free now, for a server that starts at once."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Go does: a socket in TIME_WAIT is no obstacle
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any, TextIO
@@ -16,7 +15,6 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 from temporalio import activity, workflow
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from orga.activities.text.secrets import REDACTED, KnownSecrets
 from orga.workflows.types.text import escaped_line
@@ -162,31 +160,3 @@ def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
 
 def _order_keys(logger: Any, method: str, event: EventDict) -> EventDict:
     return {**{key: event[key] for key in _FIRST_KEYS if key in event}, **event}
-
-
-CORE_LEVEL, OTHER_LEVEL = "WARN", "ERROR"
-"""The SDK's own levels."""
-
-
-_RETRIES = "::temporalio_client::retry"
-"""Suffix of the logger that reports each retry of a request to the server."""
-
-
-def _is_no_retry(record: logging.LogRecord) -> bool:
-    return not record.name.endswith(_RETRIES)
-
-
-def forward_core_logs(*, with_retries: bool = True) -> None:
-    """Forward the core's logs in this process. Programs call this before they connect. An existing runtime is kept.
-
-    Args:
-        with_retries: Also report each retry of a request. Commands do not: it would disturb their output, and they
-            report themselves that the server is away.
-    """
-    logger = logging.getLogger("temporalio")
-    if not with_retries:
-        logger.addFilter(_is_no_retry)
-    forwarding = LogForwardingConfig(logger)
-    logs = LoggingConfig(TelemetryFilter(core_level=CORE_LEVEL, other_level=OTHER_LEVEL), forwarding=forwarding)
-    with suppress(RuntimeError):
-        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))

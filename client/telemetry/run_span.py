@@ -18,7 +18,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from orga.activities.telemetry import count, record
+from orga.activities.instruments import count, record
 from orga.workflows.phases.control.visibility import open_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.status import AgentResult

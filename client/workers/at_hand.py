@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import WorkerOrder
+from orga.client.config.worker_order import WorkerOrder
 from orga.client.errors import ConfigError
 from orga.client.server.endpoint import Report
 from orga.client.workers.early_start import dismiss

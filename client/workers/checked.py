@@ -22,7 +22,7 @@ from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.client.config.delivery_settings import notify_settings
 from orga.client.config.known_input import price_check
-from orga.client.config.policy_folder import policy_settings
+from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.workers.knowledge import configured_store

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orga.client.config.workplace import WorkerOrder
+from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import prepare_home
 from orga.client.server.locks import try_lock

@@ -9,7 +9,8 @@ from temporalio.service import RPCError
 
 from orga.activities.adapters.policy.ladder import engine_name, policy_version
 from orga.activities.ports import PolicyEngine
-from orga.client.config.policy_folder import policy_location_digest, policy_settings
+from orga.client.config.policy_folder import policy_location_digest
+from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import recorded_policy
 from orga.client.errors import ConfigError

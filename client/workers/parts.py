@@ -23,7 +23,8 @@ from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSour
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
 from orga.client.config.known_input import price_check
-from orga.client.config.policy_folder import policy_location_digest, policy_settings
+from orga.client.config.policy_folder import policy_location_digest
+from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.deployment import build_id

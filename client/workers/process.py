@@ -9,7 +9,7 @@ from typing import IO
 
 from temporalio.client import Client
 
-from orga.client.config.workplace import POLLING_MESSAGE, WorkerOrder
+from orga.client.config.worker_order import POLLING_MESSAGE, WorkerOrder
 from orga.client.errors import OrgaError
 from orga.client.server.pollers import is_of_process, poller_identities
 from orga.client.workers.early_start import EarlyWorker, start_writing_to, take_or_start

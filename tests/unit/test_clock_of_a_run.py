@@ -134,4 +134,4 @@ def test_the_end_of_an_ordinary_activity_moves_it_on(path: Path) -> None:
     if path.name == "children.py":
         return
     if "execute_activity(" in source or "start_child_workflow(" in source:
-        assert ".event(" in source
+        assert ".wait_for_event(" in source

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities import telemetry
-from orga.activities.telemetry import count_verdicts
+from orga.activities import instruments
+from orga.activities.instruments import count_verdicts
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.values.core import a_call
@@ -21,7 +21,7 @@ def what_is_counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     def keep(name: str, about: Any) -> None:
         found.append((name, about))
 
-    monkeypatch.setattr(telemetry, "count", keep)
+    monkeypatch.setattr(instruments, "count", keep)
     return found
 
 

@@ -4,7 +4,7 @@ import pytest
 from temporalio.common import WorkerDeploymentVersion as Version
 
 from orga.client.cli.workbench.doctor import version_checks
-from orga.client.config.workplace import WorkerOrder
+from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import Endpoint
 from orga.client.workers.routing import Routing, deployment_name, make_current_command
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.server import locate
+from orga.client.server import locate, ports
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.locate import HOST, claimed_port, number_lock
+from orga.client.server.ports import HOST, claimed_port, number_lock
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def used() -> Generator[int]:
 
 def test_a_port_in_use_gives_way_to_the_next_free_one(used: int, tmp_path: Path) -> None:
     claim = claimed_port(used, tmp_path)
-    assert used < claim.port < used + locate.TRIES
+    assert used < claim.port < used + ports.TRIES
     os.close(claim.descriptor)
 
 

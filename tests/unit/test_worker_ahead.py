@@ -16,7 +16,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import WorkerOrder
+from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.home import Home
 from orga.client.server.locks import try_lock
 from orga.client.workers import early_start

@@ -26,10 +26,9 @@ from orga.workflows.decisions.tool_calls.calls import (
 )
 from orga.workflows.decisions.tool_calls.recovery import max_attempts, tool_recovery
 from orga.workflows.phases import gate
+from orga.workflows.phases.control.failure_text import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.failures import (
-    failure_kind,
-    failure_text,
     had_effect,
     is_infrastructure_failure,
     is_turned_away_by_worker,

@@ -23,9 +23,9 @@ from orga.workflows.decisions.tool_calls.delegation import (
     with_parent_notified,
 )
 from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
-from orga.workflows.phases.failures import failure_text
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
 from orga.workflows.types.input import inherited_memo

@@ -17,8 +17,8 @@ from temporalio.exceptions import FailureError
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.result import gate_summary
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
-from orga.workflows.phases.failures import failure_text
 from orga.workflows.phases.run import Run, show_verdicts
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER

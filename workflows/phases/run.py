@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
-from orga.activities.telemetry import count_opened_circuit, count_recovery
+from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import continue_as_new, limits
 from orga.workflows.decisions.result import agent_run_details
 from orga.workflows.phases.control.run import ControlledRun, CutShort, HistoryLength, Interrupted

@@ -8,7 +8,7 @@ from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id
 from orga.client.cli.shown.text import StyledLine, age, hanging_lines, on_one_line
 from orga.client.errors import TurnUnknown
-from orga.workflows.types.sessions.session import TURN_ENDED, TURN_STARTED
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 
 SHOWN_CHARS = 600

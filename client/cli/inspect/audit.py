@@ -22,7 +22,7 @@ from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_
 from orga.client.cli.session import cli_context, run_context
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
-from orga.client.config.policy_folder import policy_settings
+from orga.client.config.policy_settings import policy_settings
 from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
 from orga.client.runs.listing import RunFilter, listed_runs
 from orga.workflows.types.text import full_field_text

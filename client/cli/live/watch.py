@@ -41,7 +41,7 @@ from orga.client.server.pollers import may_be_polled
 from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.sessions.session import TurnResult
+from orga.workflows.types.sessions.result import TurnResult
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
 if TYPE_CHECKING:

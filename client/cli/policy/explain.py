@@ -79,7 +79,7 @@ async def _explain(named: str, place: str | None, config: Path | None, *, as_jso
 def _policy_sources(loaded: LoadedConfig) -> Sources:
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files, read_policies
     from orga.activities.adapters.problem import BrokenPolicies
-    from orga.client.config.policy_folder import policy_settings
+    from orga.client.config.policy_settings import policy_settings
 
     settings = policy_settings(loaded.config.policy, os.environ)
     if settings.folder is None:

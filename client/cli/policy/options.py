@@ -32,7 +32,7 @@ def chosen_policy_settings(
         UsageError: The folder does not exist, the surface is not a plain name, or there are no policies.
     """
     from orga.activities.adapters.policy.ladder import PolicySettings, engine_name
-    from orga.client.config.policy_folder import policy_settings
+    from orga.client.config.policy_settings import policy_settings
 
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
         raise UsageError(f"--surface {surface!r}: use only letters, digits, - and _")

@@ -9,7 +9,7 @@ from orga.client.cli.shown.decisions import held_call_text
 from orga.client.cli.shown.text import StyledLine, Tone, count_text, on_one_line
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.sessions.session import TURN_ENDED, TURN_STARTED
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tool_calls.decision import DECISION_GROUNDED

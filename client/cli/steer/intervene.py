@@ -16,7 +16,6 @@ from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import write_json, write_note
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.goals import GoalHandle
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.text import clean_text
 
@@ -151,6 +150,8 @@ def override(
 
     Example: orga override ID scout "Look at the folder of 1999 first."
     """
+    from orga.client.runs.goals import GoalHandle  # the other commands need no types of goals
+
     parsed = _parse_input(task_text(given))
     return send_signal(
         "override_step", run, lambda goal: goal.override_step(skill, parsed), config, kind=GoalHandle, as_json=json

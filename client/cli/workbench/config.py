@@ -20,7 +20,7 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import ConfigSources, config_sources, load_config
 from orga.client.config.known_input import RequestedNames, model_problem, models_of, require_agent
-from orga.client.config.policy_folder import policy_settings
+from orga.client.config.policy_settings import policy_settings
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.resolve import standard_address

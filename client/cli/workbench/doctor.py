@@ -37,7 +37,7 @@ from orga.client.server.search_attributes import (
     register_missing,
 )
 from orga.client.server.server_errors import error_reason, is_unsupported
-from orga.client.telemetry.logs import forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.registered import longest_block_text
 from orga.client.workers.routing import Routing, make_current_command, no_workers_text, routing

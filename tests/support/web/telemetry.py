@@ -10,7 +10,7 @@ from opentelemetry.metrics import _internal as metrics_internal
 from opentelemetry.util._once import Once
 from temporalio.client import Client
 
-from orga.activities import telemetry as instruments
+from orga.activities import instruments
 from orga.client.config.sections import TelemetryConfig
 from orga.client.history.converter import data_converter
 from orga.client.telemetry import export

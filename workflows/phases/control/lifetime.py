@@ -26,8 +26,8 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind_guidance,
 )
 from orga.workflows.decisions.control.questions import is_open
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
-from orga.workflows.phases.failures import failure_text
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question
@@ -83,7 +83,7 @@ class QuestionAnnouncer:
 
 async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
     """Report the end, if the setup asks for it, within a short time, whatever the receiver does."""
-    if not run.state.is_end_told:
+    if not run.state.is_end_notified:
         return
     info = workflow.info()
     try:

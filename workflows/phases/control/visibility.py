@@ -18,7 +18,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.telemetry import record_wait
+from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.control.notifications import waiting_text
