@@ -1,4 +1,7 @@
-"""The table of all commands of `orga`. Each module is imported only when its command is used."""
+"""The table of all commands of `orga`. Each module is imported only when its command is used.
+
+The table has the short help of each command. The command's docstring has only what its `--help` shows after it.
+"""
 
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -77,7 +80,7 @@ class CommandEntry(NamedTuple):
     place: str
     """The module and its function, or its Typer application if the name is that of a group."""
     help: str
-    """The first paragraph of the command's own help, repeated so that the overview need not load the command."""
+    """The short help, which the overview shows without loading the command."""
     begins_worker: bool = False
     """True if a worker process starts before the command is loaded, in case no worker polls."""
 
@@ -341,19 +344,23 @@ class _LazyCommand(TyperCommand):
         """Parse the arguments with the command itself. A worker that it may need starts first and loads meanwhile."""
         if self._command.begins_worker and not OPTIONS_WITHOUT_WORKER.intersection(args):
             import_module("orga.client.workers.early_start").begin_ahead()
-        command = load_command(self._command.name, self._command.place)
+        command = load_command(self._command)
         return command.make_context(info_name, args, *others, **extra)
 
 
-def load_command(name: str, place: str) -> Any:
-    module, _, found = place.partition(":")
+def load_command(entry: CommandEntry) -> Any:
+    module, _, found = entry.place.partition(":")
     with loading():
         target = getattr(import_module(module), found)
     if isinstance(target, typer.Typer):
-        return with_plain_flags(typer.main.get_group(target))
+        group = typer.main.get_group(target)
+        group.help = entry.help
+        return with_plain_flags(group)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=LastRunCommand)(target)
-    return with_plain_flags(typer.main.get_command(alone))
+    alone.command(entry.name, cls=LastRunCommand)(target)
+    command = typer.main.get_command(alone)
+    command.help = f"{entry.help}\n\n{command.help or ''}".strip()
+    return with_plain_flags(command)
 
 
 def build_program(app: typer.Typer) -> TyperGroup:

@@ -169,9 +169,7 @@ def completion(
         Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish. Default: your shell.")
     ] = None,
 ) -> int:
-    """Write the script that lets the Tab key complete commands and options. Your shell reads it when it starts.
-
-    In bash: orga completion bash >> ~/.bashrc
+    """In bash: orga completion bash >> ~/.bashrc
 
     In zsh, after compinit: orga completion zsh >> ~/.zshrc
 

@@ -33,7 +33,7 @@ def commands_page() -> str:
     for panel, commands in COMMANDS.items():
         parts.append(f"## {panel}\n")
         for command in commands:
-            parts += _command(f"orga {command.name}", load_command(command.name, command.place))
+            parts += _command(f"orga {command.name}", load_command(command))
     return "\n".join(parts)
 
 
@@ -42,7 +42,7 @@ def names() -> list[str]:
     found: list[str] = []
     for commands in COMMANDS.values():
         for command in commands:
-            target = load_command(command.name, command.place)
+            target = load_command(command)
             inner = getattr(target, "commands", {})
             found += [f"{command.name} {name}" for name in inner] if inner else [command.name]
     return found

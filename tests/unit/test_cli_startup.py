@@ -9,7 +9,7 @@ SHOW = """
 import sys
 from orga.client.cli.commands import COMMANDS, load_command
 name = sys.argv[1]
-[load_command(each.name, each.place) for panel in COMMANDS.values() for each in panel if each.name == name]
+[load_command(each) for panel in COMMANDS.values() for each in panel if each.name == name]
 print(*sys.modules, sep="\\n")
 """
 

@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {}
 HELP: dict[str, str] = {}
 for _panel in COMMANDS.values():
     for _command in _panel:
-        _found = load_command(_command.name, _command.place)
+        _found = load_command(_command)
         for _name, _each in (getattr(_found, "commands", None) or {"": _found}).items():
             _function = _each.callback
             FUNCTIONS[f"{_command.name} {_name}".strip()] = (_function.__module__, _function.__name__)

@@ -17,7 +17,7 @@ OF_OTHER_THINGS = {"schedule", "id_", "item_id"}
 def every() -> Iterator[tuple[str, Any]]:
     for commands in COMMANDS.values():
         for command in commands:
-            found = load_command(command.name, command.place)
+            found = load_command(command)
             for name, each in (getattr(found, "commands", None) or {"": found}).items():
                 yield f"{command.name} {name}".strip(), each
 

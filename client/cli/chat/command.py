@@ -243,9 +243,7 @@ def chat(
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """Chat with an agent. Each message is a turn with its own limits, and the agent remembers earlier turns.
-
-    You can leave at any time. The session waits for you, even for months; orga chat ID continues it.
+    """You can leave at any time. The session waits for you, even for months; orga chat ID continues it.
 
     At a terminal, /help shows the commands. Ctrl-C ends the current turn, Ctrl-D leaves.
 

@@ -150,7 +150,6 @@ class _DefaultToRunsGroup(TyperGroup):
 app = typer.Typer(
     cls=_DefaultToRunsGroup,
     no_args_is_help=True,
-    help="Judge the proposals of past runs by other policies, and create keys for exported journals.",
 )
 app.command(RUNS_COMMAND, cls=LastRunCommand)(audit)
 app.command("keygen")(keys.keygen)

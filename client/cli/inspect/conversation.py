@@ -29,9 +29,7 @@ from orga.workflows.types.text import full_field_text
 
 
 def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Show what the model would see now: instructions, task, calls and results. No worker is needed.
-
-    If a worker polls, the command asks it. If none does, it replays the run's history itself.
+    """If a worker polls, the command asks it. If none does, it replays the run's history itself.
 
     Example: orga conversation ID --json
     """
@@ -77,9 +75,7 @@ def open_run(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Open a run in the Temporal UI in your browser, and print the address.
-
-    The embedded server has a UI. If you use another server, set [notify] ui_url to the address of its UI. Without a
+    """The embedded server has a UI. If you use another server, set [notify] ui_url to the address of its UI. Without a
     terminal the command only prints the address.
 
     Example: orga open ID

@@ -32,9 +32,7 @@ def inbox(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show everything that waits for a person in all runs, oldest run first, with the commands that decide it.
-
-    If a run's worker does not answer, only the kind of its question is shown. Answers of goals that could not be
+    """If a run's worker does not answer, only the kind of its question is shown. Answers of goals that could not be
     delivered are shown for a week, or until orga requeue delivers them.
 
     Example: orga inbox --kind escalation --queue storage

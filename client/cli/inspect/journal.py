@@ -114,9 +114,7 @@ def journal(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the journal of a live or ended run. No worker is needed.
-
-    --json writes one object per line: sequence, timestamp, agent, iteration, event, data, hash.
+    """--json writes one object per line: sequence, timestamp, agent, iteration, event, data, hash.
 
     Example: orga journal ID --html > report.html
 

@@ -205,9 +205,7 @@ def list_runs(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """List runs, newest first, with their task, agent, state, age, cost and folder.
-
-    A terminal shows the beginning of each id, which every command accepts, and cuts what does not fit. Elsewhere ids
+    """A terminal shows the beginning of each id, which every command accepts, and cuts what does not fit. Elsewhere ids
     and texts are complete. Scripts should read --json.
 
     Example: orga list --running --agent reviewer

@@ -188,9 +188,7 @@ async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
 
 
 def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Show the state of a run: phase, budgets, open questions, open circuits, delegates and dead letters.
-
-    If the run has ended, its whole answer is shown too.
+    """If the run has ended, its whole answer is shown too.
 
     Only a worker can query a run. Without one, the command reads the history, and --json has "from": "history". It
     does the same if the run's workflow task fails, so that no worker can continue it, and shows the cause and the

@@ -145,9 +145,7 @@ def steps(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the phases of a goal: steps, scores, decisions, times, received guidance and errors.
-
-    --prompt rebuilds a prompt from the history and checks every digest; it also works for an agent's run. --output
+    """--prompt rebuilds a prompt from the history and checks every digest; it also works for an agent's run. --output
     prints the result of one step. No worker is needed.
 
     Example: orga steps ID

@@ -44,9 +44,7 @@ def verify(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Replay every history of a run, rebuild its contexts and journal, and recount its result. No worker is needed.
-
-    The gate must have allowed exactly each call that was carried out, before it was. If ORGA_PERMIT_KEY is set, each
+    """The gate must have allowed exactly each call that was carried out, before it was. If ORGA_PERMIT_KEY is set, each
     call must also have its signature. Delegates are verified too. Exit code 6 means that something is wrong.
 
     Without an ID only the file is checked, with no run and no server. Exit code 8 means that no trusted key vouches for

@@ -67,7 +67,6 @@ async def _reindex(config: Path | None, *, as_json: bool) -> int:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage the knowledge that agents recall from run to run: add, search, import, export, forget.",
     epilog="\\[knowledge] in orga.toml sets where it is stored. The guide is docs/knowledge.md.",
     rich_markup_mode="rich",
 )

@@ -8,7 +8,6 @@ from orga.client.cli.shown.text import write_document
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Check and test policies, which decide what agents may do, and see why a call was denied.",
     epilog="The rules are Cedar files, by default in policies/ next to orga.toml. The guide is docs/policies.md.",
     rich_markup_mode="rich",
 )

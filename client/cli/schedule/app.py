@@ -22,7 +22,6 @@ Why = Annotated[str, typer.Argument(metavar="WHY", help="The schedule's new note
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage schedules: Temporal starts goals and runs at given times.",
     epilog="The runs appear in `orga list`, each with its journal. The guide is docs/schedules.md.",
     rich_markup_mode="rich",
 )

@@ -89,8 +89,7 @@ def run(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Start an agent on a task and follow it: answer on stdout, progress on stderr.
-
+    """
     If no worker is running, the command starts one. Ctrl-C detaches: the run goes on, and `orga attach ID` follows it
     again.
 
@@ -238,9 +237,7 @@ async def start_and_announce(here: CliContext, start: RunStarter, what: str = "r
 def attach(
     run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
 ) -> int:
-    """Follow a run from its beginning to its end, as `orga run` does. If no worker is running, the command starts one.
-
-    For a run of another folder it starts no worker: start that one in the other folder.
+    """For a run of another folder it starts no worker: start that one in the other folder.
 
     A run that has ended is shown at once, with its result. The exit codes are those of `orga run`.
 
@@ -327,8 +324,7 @@ def goal(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Pursue a goal: plan, carry out, evaluate and decide until there is a final answer.
-
+    """
     Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal: status,
     journal, steer, pause, abort, attach. `orga answer` answers its questions.
 

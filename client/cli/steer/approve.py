@@ -47,9 +47,7 @@ def approve(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Approve held calls. APPROVAL may be omitted if the run holds only one.
-
-    An approval is valid once, for exactly the call that was shown. The first decision counts.
+    """An approval is valid once, for exactly the call that was shown. The first decision counts.
 
     Example: orga approve ID 3f29c5d27a4b91e0c6d8f713 --reason "Agreed with the customer."
 
@@ -74,10 +72,7 @@ def deny(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Deny held calls. The model reads the reason and goes on.
-
-    Example: orga deny ID 3f29c5d27a4b91e0c6d8f713 --reason "Too much, ask for half."
-    """
+    """Example: orga deny ID 3f29c5d27a4b91e0c6d8f713 --reason "Too much, ask for half." """
     return _run_decision(
         _ApprovalDecision("denied", run, _distinct_ids(approval), all_, _decider_name(by), reason), config, as_json=json
     )

@@ -57,9 +57,7 @@ def fork(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Start a run that shares another's past up to an iteration, print its id, and exit. The other run is unchanged.
-
-    The fork of a goal is a goal. It goes on after iteration N, with the plan of that time.
+    """The fork of a goal is a goal. It goes on after iteration N, with the plan of that time.
 
     Example: orga fork ID --to-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 

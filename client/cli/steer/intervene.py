@@ -25,36 +25,24 @@ Text = Annotated[
 
 
 def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> int:
-    """Guide the next reasoning step of a run. Guidance is kept in order and never lost.
-
-    Example: orga steer ID "Look at the tests as well."
-    """
+    """Example: orga steer ID "Look at the tests as well." """
     text = clean_text(task_text(guidance))
     return _send_run_signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
-    """Add context that the agent keeps for the rest of the run.
-
-    Example: orga add-context ID - < notes.md
-    """
+    """Example: orga add-context ID - < notes.md"""
     text = clean_text(task_text(context))
     return _send_run_signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
 
 
 def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Pause a run before its next phase. Its clock and its budgets pause too.
-
-    Example: orga pause ID
-    """
+    """Example: orga pause ID"""
     return _send_run_signal("pause", run, AgentHandle.pause, config, as_json=json)
 
 
 def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Resume a paused run.
-
-    Example: orga resume ID
-    """
+    """Example: orga resume ID"""
     return _send_run_signal("resume", run, AgentHandle.resume, config, as_json=json)
 
 
@@ -64,10 +52,7 @@ def abort(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Cancel what a run is doing and end it. Its result keeps everything gathered so far.
-
-    Example: orga abort ID "The question is settled."
-    """
+    """Example: orga abort ID "The question is settled." """
     text = clean_text(why)
     return _send_run_signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
 
@@ -142,9 +127,7 @@ def override(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Replace the next step of a goal by this call. Steps that already run are not affected.
-
-    The step passes the gate like any other. The journal records an unusable override as InterventionRefused.
+    """The step passes the gate like any other. The journal records an unusable override as InterventionRefused.
 
     Example: orga override ID read_file '{"path": "README.md"}'
 

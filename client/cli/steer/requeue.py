@@ -173,9 +173,7 @@ def requeue(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Send a dead letter again, through the gate and with its old idempotency key. The model reads the result.
-
-    A live run does so before its next reasoning step. LETTER may be omitted if there is only one.
+    """A live run does so before its next reasoning step. LETTER may be omitted if there is only one.
 
     If a goal has ended, this machine sends its answer again to a delivery that failed; LETTER is the delivery's name.
     An answer that an earlier requeue delivered, or that may have arrived in a chat or mailbox, is sent only with

@@ -49,9 +49,7 @@ def resolve(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Decide a question that a run waits for. ESCALATION may be omitted if only one waits.
-
-    The first decision counts. `orga extend` raises a budget; resolve ends the run at its limit (--skip, --abort).
+    """The first decision counts. `orga extend` raises a budget; resolve ends the run at its limit (--skip, --abort).
 
     Example: orga resolve ID call-3.0-0 --retry --reason "The disk has room again."
 
@@ -114,10 +112,7 @@ def answer(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Answer the question that a run or a goal is waiting on. It then goes on.
-
-    Example: orga answer ID "The report of 1999."
-    """
+    """Example: orga answer ID "The report of 1999." """
     return run_interruptible(_answer(run, text, question, by or login_name(), config, as_json=json))
 
 
@@ -147,9 +142,7 @@ def extend(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Raise limits of a live run. A run that waits for more budget goes on.
-
-    Each number is the new limit, counted from the start of the run. It is not added to the old one.
+    """Each number is the new limit, counted from the start of the run. It is not added to the old one.
 
     Example: orga extend ID --max-iterations 50 --timeout-s 900
     """

@@ -43,8 +43,7 @@ def rewind(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Continue a live or ended run from the end of an earlier iteration, with the clock it had then.
-
+    """
     It first lists what people sent to the run later, and what its tools did later, which is not undone. On a terminal
     it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still work for
     the discarded part are aborted; the run goes on after they have ended.

@@ -6,7 +6,6 @@ from orga.client.cli.tools import call, listing, new
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage the tools of agents: list them, declare new ones in TOML, check them, try one.",
     epilog="A manifest declares one command or one HTTP request. The guide is docs/tool-manifests.md.",
     rich_markup_mode="rich",
 )

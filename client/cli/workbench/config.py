@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show the effective configuration: each value and its source.",
     epilog="orga init writes a first orga.toml. ORGA_SECTION__KEY variables win over the file.",
     rich_markup_mode="rich",
 )
@@ -89,9 +88,7 @@ def agents(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the agents of this configuration: model, tools, delegates. Nothing is started.
-
-    With a NAME, the command also shows instructions and limits. `orga run --agent NAME` starts an agent.
+    """With a NAME, the command also shows instructions and limits. `orga run --agent NAME` starts an agent.
 
     Example: orga agents
 
@@ -161,9 +158,7 @@ def models(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show the models that this configuration names, then one of each provider, with what is missing to use it.
-
-    Nothing is generated and nothing costs money, not even with --check. Exit code 6 means that a model of the
+    """Nothing is generated and nothing costs money, not even with --check. Exit code 6 means that a model of the
     configuration cannot be used.
 
     Example: orga models --check

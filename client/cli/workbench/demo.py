@@ -118,9 +118,7 @@ def demo(
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """Ask an agent a question about this project and watch it work: live view, answer, journal.
-
-    Without a model key, offline:extractive answers. It reads and quotes, but is not a language model.
+    """Without a model key, offline:extractive answers. It reads and quotes, but is not a language model.
 
     Example: orga demo
 

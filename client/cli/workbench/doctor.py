@@ -359,9 +359,7 @@ def doctor(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Check configuration, folder, server, search attributes, workers, agents, tools and models.
-
-    Each model's provider is asked for its list of models, which costs nothing and shows whether address and key are
+    """Each model's provider is asked for its list of models, which costs nothing and shows whether address and key are
     right. --deep lets the default agent's model answer. Exit code 6 means that something has to be fixed.
 
     Example: orga doctor --deep
@@ -388,10 +386,7 @@ def check_lines(check: DoctorCheck) -> list[str]:
 
 
 def setup(json: Json = False, config: ConfigFile = None) -> int:
-    """Register the search attributes on the configured server. The embedded server already has them.
-
-    Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup
-    """
+    """Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup"""
     return run_interruptible(_setup(config, as_json=json))
 
 

@@ -67,9 +67,7 @@ def init(
     show: Annotated[bool, typer.Option("--print", help="Write the text to stdout instead of a file.")] = False,
     json: Json = False,
 ) -> int:
-    """Write a first, commented orga.toml. An existing file is never overwritten.
-
-    On a terminal it asks for options that are not given: model, tools, approvals. What you choose here is already
+    """On a terminal it asks for options that are not given: model, tools, approvals. What you choose here is already
     trusted.
 
     Example: orga init

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Test the webhook that notifies people of open questions.",
     epilog=r"\[notify] in orga.toml sets the address. The guide is docs/notifications.md.",
     rich_markup_mode="rich",
 )

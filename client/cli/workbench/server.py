@@ -37,9 +37,7 @@ def server(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Run the embedded Temporal server until Ctrl-C, and show the addresses of the server and its UI.
-
-    Other commands share it, and start it if they need it. It stops a while after the last of them has ended.
+    """Other commands share it, and start it if they need it. It stops a while after the last of them has ended.
 
     Example: orga server --status
     """
@@ -119,8 +117,7 @@ def worker(
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """Run a worker, which carries out runs, until Ctrl-C or SIGTERM. It then finishes its current work.
-
+    """
     The root of file tools is the working directory unless orga.toml sets another. A --deployment version gets no runs
     before it is made current; orga doctor shows how. Its runs stay with it until they continue as new.
 
@@ -155,10 +152,7 @@ LOG_S = 0.5
 
 
 def dev(config: ConfigFile = None) -> int:
-    """Run server and worker until Ctrl-C, and show the logs of both. A worker that dies is restarted.
-
-    Example: orga dev
-    """
+    """Example: orga dev"""
     return run_interruptible(_run_dev(config))
 
 
@@ -256,9 +250,7 @@ def logs(
     list_: Annotated[bool, typer.Option("--list", help="List the logs, newest first.")] = False,
     json: Annotated[bool, typer.Option("--json", "-j", help="With --list: write the list as JSON.")] = False,
 ) -> int:
-    """Show the log of a worker that a command started, or of the embedded server.
-
-    `orga worker` and `orga dev` write their logs to their own terminal. No server is needed.
+    """`orga worker` and `orga dev` write their logs to their own terminal. No server is needed.
 
     Example: orga logs --follow
 

@@ -25,8 +25,7 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Do not trust it any more.")] = False,
     json: Json = False,
 ) -> int:
-    """Trust a configuration as it is now. It may then run code, use your keys, and widen what agents may do.
-
+    """
     The command shows the settings that need trust. After a change of the file, or of code that it names, you are asked
     again.
 
