@@ -20,12 +20,12 @@ FEATURES = {
 }
 """Parts of names (between underscores) and of strings that belong to the feature."""
 
-_FOR_READERS = r"client/journal/vocabulary\.py"
+_FOR_READERS = r"client/journal/event_types\.py"
 NOT_OF_IT = {
     "critics": re.compile(rf"workflows/(decisions|types)/goals/pipelines\b|{_FOR_READERS}"),
     "sagas": re.compile(_FOR_READERS),
 }
-"""Exceptions: the critic of a pipeline is an agent that does a step. A vocabulary explains words to readers."""
+"""Exceptions: the critic of a pipeline is an agent that does a step. The event types explain the journal to readers."""
 
 LOOP_TOOLS = ("DELEGATE", "TERMINATE", "DECIDE", "SAGA", "ASK_USER")
 """The constants of the loop tools."""

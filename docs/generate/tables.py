@@ -1,14 +1,14 @@
 """The events of a journal and the search attributes, each a table."""
 
 from docs.generate.source import in_cell, module, said
-from orga.client.journal.vocabulary import EVENTS
+from orga.client.journal.event_types import EVENTS
 from orga.workflows.types import names
 
 
 def events_page() -> str:
     """Return the page of the journal's events."""
     rows = [
-        f"| `{name}` | {in_cell(event.told)} | {', '.join(f'`{key}`' for key in event.data.split())} |"
+        f"| `{name}` | {in_cell(event.meaning())} | {', '.join(f'`{key}`' for key in event.data_keys())} |"
         for name, event in EVENTS.items()
     ]
     head = (

@@ -12,13 +12,15 @@ from temporalio.client import WorkflowHistory
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_in
-from orga.client.journal.vocabulary import EVENTS
+from orga.client.journal.event_types import EVENTS, JournalEvent, read_event
 from orga.workflows.decisions.journal.fold import JournalFold
+from orga.workflows.types.status import JournalEntry
 from tests.replay.test_histories import HISTORIES, history_in
+from tests.support.values.entries import an_entry
 
 CODE = Path(__file__).parents[2] / "workflows"
 
-NAMED = {event: set(told.data.split()) for event, told in EVENTS.items()}
+NAMED = {event: {*kind.data_keys()} for event, kind in EVENTS.items()}
 
 
 async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:
@@ -27,15 +29,23 @@ async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:
 
 
 @pytest.fixture(scope="module")
-async def recorded() -> dict[str, set[str]]:
-    """The keys of each event in all recorded journals."""
-    found = defaultdict[str, set[str]](set)
+async def entries() -> list[JournalEntry]:
+    """The entries of all recorded journals."""
+    found: list[JournalEntry] = []
     for path in HISTORIES:
         journal = JournalFold()
         history = history_in(path)
         async for happening in read_events(values_in(history, data_converter, "default"), _events(history)):
-            for entry in journal.feed(happening):
-                found[entry.event] |= entry.data.keys()
+            found += journal.feed(happening)
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(entries: list[JournalEntry]) -> dict[str, set[str]]:
+    """The keys of each event in all recorded journals."""
+    found = defaultdict[str, set[str]](set)
+    for entry in entries:
+        found[entry.event] |= entry.data.keys()
     return found
 
 
@@ -81,3 +91,28 @@ def test_no_key_of_the_reference_is_one_that_nothing_writes(recorded: dict[str, 
     lacking = {event: keys - recorded.get(event, set()) - written for event, keys in NAMED.items()}
     assert {event: keys for event, keys in lacking.items() if keys} == {}
     assert "no_such_key" not in written
+
+
+def test_a_typed_event_loses_no_recorded_key_or_value(entries: list[JournalEntry]) -> None:
+    lost = [
+        (entry.event, entry.data)
+        for entry in entries
+        if type(event := read_event(entry)) is not EVENTS[entry.event]
+        or event.model_dump(mode="json", by_alias=True, exclude_unset=True) != entry.data
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize("wrong", [None, "x", 1.5, True, [None], [["x"]], {"x": {"y": 1}}, [{"tool": [], "score": {}}]])
+def test_a_value_of_any_type_is_read(wrong: Any) -> None:
+    for name, kind in EVENTS.items():
+        data = dict.fromkeys([*kind.data_keys(), "run", "later"], wrong)
+        event = read_event(an_entry(name).with_place(0, data))
+        assert isinstance(event, kind)
+        assert event.model_extra == {"later": wrong}
+
+
+def test_an_event_of_a_later_version_keeps_its_data() -> None:
+    event = read_event(an_entry("FromTheFuture", a=1))
+    assert type(event) is JournalEvent
+    assert event.model_extra == {"a": 1}

@@ -17,7 +17,7 @@ from docs.generate.source import module, said
 from orga.client.cli.exit_codes import COMMAND_EXIT_CODES, EXIT_CODE_MEANINGS, ExitCode
 from orga.client.cli.shown.narration import _ENTRY_RENDERERS as OF_ENTRIES
 from orga.client.cli.shown.narration import _EVENT_RENDERERS as OF_NOTES
-from orga.client.journal.vocabulary import EVENTS
+from orga.client.journal.event_types import EVENTS
 from orga.workflows.types import names as attributes
 
 ROOT = Path(__file__).resolve().parents[2]
