@@ -17,7 +17,7 @@ from orga.client.errors import (
     SessionClosed,
     TurnUnknown,
 )
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.file import NoJournal
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput

@@ -23,7 +23,7 @@ from orga.client.errors import (
     ScheduleNotFound,
     ScheduleTaken,
 )
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.history.prompts import NoPrompt
 from orga.client.journal.file import UnwritableJournal
 from orga.client.policies.explained import NoSuchVerdict

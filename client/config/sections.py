@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from orga.activities.adapters.knowledge.embedders.names import checked_embedder_name
+from orga.activities.adapters.knowledge.embedders.embedder_names import checked_embedder_name
 from orga.own_code import set_aside
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig

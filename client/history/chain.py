@@ -1,16 +1,17 @@
-"""The chain of a run: its continue-as-new segments, as far as the server keeps them."""
+"""The chain of a run: its continue-as-new segments, as far as the server keeps them, and where its iterations end."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from temporalio.api.enums.v1 import ContinueAsNewInitiator
+from temporalio.api.enums.v1 import ContinueAsNewInitiator, EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ServerLost
 from orga.client.server.server_errors import is_lost
-from orga.workflows.types.names import RUN_WORKFLOWS
+from orga.workflows.types.names import PROMPT_ACTIVITIES, RUN_WORKFLOWS
 
 _OTHER_RUNS = {
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
@@ -127,3 +128,57 @@ async def read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowE
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes
     raise OrgaError(f"the history of {workflow_id!r} is empty")
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The end of an iteration. Iteration 0 ends when the run is prepared."""
+
+    workflow_id: str
+    run_id: str
+    iteration: int
+    event_id: int
+    """Completion of the workflow task that has processed the whole iteration."""
+    at: datetime
+    """Workflow time in that task."""
+
+
+class NoSuchIteration(OrgaError):
+    """The run has not finished that iteration."""
+
+    def __init__(self, workflow_id: str, iteration: int, begun: int, first: int = 0) -> None:
+        there = f"there are {first} to {begun - 1}" if begun else "no model call was made yet"
+        super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {there}")
+
+
+def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> Boundary:
+    """Return the end of an iteration.
+
+    Raises:
+        NoSuchIteration: No model call follows it.
+    """
+    begun, first = 0, 0
+    for run in runs:
+        for event in run.events:
+            number = _model_call_iteration(event)
+            begun, first = max(begun, number), first or number
+            if number == iteration + 1:
+                task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
+                return boundary_at(workflow_id, run, iteration, task)
+    raise NoSuchIteration(workflow_id, iteration, begun, max(first - 1, 0))
+
+
+def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:
+    """Return the boundary at a completed workflow task."""
+    completed = run.events[event_id - 1].workflow_task_completed_event_attributes
+    started = run.events[completed.started_event_id - 1]
+    return Boundary(workflow_id, run.run_id, iteration, event_id, started.event_time.ToDatetime(tzinfo=UTC))
+
+
+def _model_call_iteration(event: HistoryEvent) -> int:
+    """Return the iteration whose model call this event schedules, or 0."""
+    if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+        return 0
+    attributes = event.activity_task_scheduled_event_attributes
+    is_first = attributes.activity_type.name in PROMPT_ACTIVITIES and attributes.activity_id.isdigit()
+    return int(attributes.activity_id) if is_first else 0

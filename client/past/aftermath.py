@@ -13,8 +13,7 @@ from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEven
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 
-from orga.client.history.boundaries import Boundary
-from orga.client.history.chain import RunHistory
+from orga.client.history.chain import Boundary, RunHistory
 from orga.client.history.values import RunValues, values_of
 from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.control.interventions import signal_text

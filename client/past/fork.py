@@ -15,8 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import recorded_policy, recorded_workplace
 from orga.client.errors import OrgaError
-from orga.client.history.boundaries import NoSuchIteration, boundary_of
-from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.history.chain import NoSuchIteration, RunHistory, boundary_of, histories, run_chain
 from orga.client.history.events import folded_context
 from orga.client.history.values import values_of
 from orga.client.past.replayed_state import history_until_task, replayed_state

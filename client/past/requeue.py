@@ -9,8 +9,7 @@ from temporalio.client import Client
 from orga.activities.deliver import MAY_HAVE_ARRIVED
 from orga.activities.ports import RunKey
 from orga.client.errors import OrgaError
-from orga.client.history.boundaries import NoSuchIteration
-from orga.client.history.chain import histories, run_chain
+from orga.client.history.chain import NoSuchIteration, histories, run_chain
 from orga.client.history.events import happenings
 from orga.client.history.values import values_of
 from orga.client.past.fork import fork

@@ -17,8 +17,15 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import OrgaError
-from orga.client.history.boundaries import Boundary, NoSuchIteration, boundary_at, boundary_of
-from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.history.chain import (
+    Boundary,
+    NoSuchIteration,
+    RunHistory,
+    boundary_at,
+    boundary_of,
+    histories,
+    run_chain,
+)
 from orga.client.history.values import RunValues, values_of
 from orga.client.past import delegates
 from orga.client.past.aftermath import Effect, SentIntervention, effects_after, events_after, interventions_after

@@ -1,7 +1,8 @@
 """The Python API of agents: start a run, steer it, query it, wait for its result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import uuid_utils
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
@@ -13,7 +14,6 @@ from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, user_error
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
-from orga.client.runs.local_worker import check_by_local_worker
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
@@ -21,12 +21,36 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import can_be_typed, clean_text, escaped_line, one_line
 
-if TYPE_CHECKING:  # starting an agent loads none of these
+if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from orga.client.config.known_input import RequestedNames
     from orga.client.journal.events import LiveActivity
     from orga.workflows.types.goals.input import GoalInput
+    from orga.workflows.types.input import AgentInput
     from orga.workflows.types.sessions.input import SessionInput
+
+_CHECKS: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
+
+
+def register_check(client: Client, check: "Callable[[RequestedNames], None]") -> None:
+    """Register the check of the worker that runs next to this client."""
+    _CHECKS[client] = check
+
+
+def check_by_local_worker(
+    client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None
+) -> None:
+    """Refuse what the worker next to this client would refuse, if there is one and the run goes to its queue.
+
+    Raises:
+        InvalidInput: With the worker's own message.
+    """
+    if client in _CHECKS and task_queue in (None, queue_and_memo(client)[0]):
+        from orga.client.config.known_input import requested_names
+
+        _CHECKS[client](requested_names(checked))
+
 
 SUMMARY_CHARS = 150
 

@@ -15,9 +15,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import ScheduleTaken
-from orga.client.runs.agents import SUMMARY_CHARS, run_id_of
+from orga.client.runs.agents import SUMMARY_CHARS, check_by_local_worker, run_id_of
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.client.runs.local_worker import check_by_local_worker
 from orga.client.schedules.handle import ScheduleHandle, schedule_error
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
 from orga.workflows.types.goals.input import GoalInput, parse_goal

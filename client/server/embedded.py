@@ -23,7 +23,7 @@ from orga.client.server.home import (
 )
 from orga.client.server.locate import locate
 from orga.client.server.locks import is_locked, try_lock
-from orga.client.server.ports import Claim, claimed_port, number_lock
+from orga.client.server.port_numbers import Claim, claimed_port, number_lock
 from orga.client.server.readiness import silence_reason
 from orga.client.server.record import ServerRecord, read_record
 from orga.client.server.search_attributes import register_missing, type_name

@@ -25,7 +25,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from time import monotonic, sleep
 
-from orga.client.server.ports import HOST, free_port
+from orga.client.server.port_numbers import HOST, free_port
 
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
 """Names that no page can redirect. The port does not matter, because it may be forwarded."""

@@ -22,8 +22,8 @@ from orga.client.testing.script import ReplyingModel, ScriptedModels
 from orga.client.testing.skipping_server import skipping_server
 from orga.client.workers.application import with_our_converter
 from orga.client.workers.in_code import Agent, Function
+from orga.client.workers.parts import StandInModels, StandIns, StandInTool
 from orga.client.workers.plugin import OrgaPlugin
-from orga.client.workers.test_doubles import StandInModels, StandIns, StandInTool
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.tool_calls.mcp import McpServer
 

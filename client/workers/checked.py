@@ -25,9 +25,9 @@ from orga.client.config.known_input import price_check
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
-from orga.client.workers.knowledge import configured_store
+from orga.client.workers.knowledge_store import configured_store
 from orga.client.workers.parts import configured_deliveries, configured_parts
-from orga.client.workers.tools import worker_tools
+from orga.client.workers.tool_sources import worker_tools
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.gate import PERMIT_KEY
 from orga.workflows.types.tool_calls.tools import ToolSpec

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.settings import secret_variables
@@ -28,13 +29,61 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.deployment import build_id
-from orga.client.workers.knowledge import configured_store
-from orga.client.workers.test_doubles import KnownModels, StandIns
-from orga.client.workers.tools import configured_servers, manifest_secrets, worker_tools
+from orga.client.workers.knowledge_store import configured_store
+from orga.client.workers.tool_sources import configured_servers, manifest_secrets, worker_tools
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
+from orga.workflows.types.tool_calls.tools import ToolSpec
+
+
+class KnownModels(Models, Protocol):
+    """Models by name, and the checks that need no call."""
+
+    def check(self, name: str) -> None:
+        """Raise ValueError for a model that cannot be called."""
+        ...
+
+    def is_priced(self, name: str) -> bool:
+        """Return whether the cost of its replies will be known."""
+        ...
+
+
+class StandInModels(KnownModels, Protocol):
+    """Models that replace all others."""
+
+    @property
+    def default(self) -> str:
+        """The model of an agent that names none."""
+        ...
+
+
+class StandInTool(Tool, Protocol):
+    """A tool that can replace another."""
+
+    def in_place_of(self, spec: ToolSpec) -> Tool:
+        """Return this tool under the definition of another."""
+        ...
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """Models and tools that replace the configured ones."""
+
+    models: StandInModels
+    tools: Sequence[StandInTool] = ()
+
+    def applied_to(self, tools: Mapping[str, Tool]) -> ToolCatalog:
+        """Return the tools, with each replaced that a stand-in is named after, and with the other stand-ins added.
+
+        Raises:
+            ValueError: Two stand-ins have the same name.
+        """
+        by_name = ToolCatalog(self.tools)
+        kept = [tool for name, tool in tools.items() if name not in by_name]
+        found = [s.in_place_of(tools[s.spec.name].spec) if s.spec.name in tools else s for s in self.tools]
+        return ToolCatalog([*kept, *found])
 
 
 def configured_deliveries(

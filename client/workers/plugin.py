@@ -40,9 +40,8 @@ from orga.client.workers.deployment import UnpinningRunner
 from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown, end_if_not_begun
 from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
 from orga.client.workers.in_code import Agent, Function, InCodeParts
-from orga.client.workers.parts import Parts, configured_parts
+from orga.client.workers.parts import Parts, StandIns, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
-from orga.client.workers.test_doubles import StandIns
 from orga.own_code import seal
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tool_calls.mcp import McpServer

@@ -19,7 +19,7 @@ from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import set_client_home
 from orga.client.connect import connection
-from orga.client.runs.local_worker import register_check
+from orga.client.runs.agents import register_check
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.deployment import build_id
 from orga.client.workers.in_code import Agent, Function

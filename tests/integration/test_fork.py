@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.client.errors import OrgaError
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.past.fork import fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle

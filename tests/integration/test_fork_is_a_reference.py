@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
 from orga.activities.ports import ToolContext, ToolError
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.past.fork import fork
 from orga.client.past.requeue import read_ended_run, requeue_in_fork
 from orga.client.proof.verify import verify

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.errors import OrgaError
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.past.fork import fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle

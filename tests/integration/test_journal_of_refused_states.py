@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.reading import read_journal
 from orga.client.past.rewind import plan_rewind
 from orga.testing import answers

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orga.activities.adapters.knowledge.tools import RecallKnowledge
+from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge
 from orga.activities.knowledge.identity import may_recall
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.recall import recall_for_request

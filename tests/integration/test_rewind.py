@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.errors import OrgaError
-from orga.client.history.boundaries import NoSuchIteration
+from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.reading import read_journal
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.runs.agents import AgentHandle

@@ -12,7 +12,7 @@ import pytest
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.steer import rewind as command
 from orga.client.cli.steer.rewind import rewind_plan_lines
-from orga.client.history.boundaries import Boundary
+from orga.client.history.chain import Boundary
 from orga.client.past.aftermath import Effect, SentIntervention
 from orga.client.past.delegates import LiveDelegate
 from orga.client.past.rewind import RewindPlan

@@ -29,7 +29,7 @@ from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.config.workplace import set_client_home
 from orga.client.errors import ConfigError
-from orga.client.runs.local_worker import check_by_local_worker, register_check
+from orga.client.runs.agents import check_by_local_worker, register_check
 from orga.client.workers.in_code import InCodeParts, as_tool
 from orga.client.workers.parts import configured_parts
 from orga.workflow import run_agent

@@ -8,7 +8,7 @@ from orga.client.config.file import ConfigError, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import Untrusted
 from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.client.workers.knowledge import configured_embedder, store_path
+from orga.client.workers.knowledge_store import configured_embedder, store_path
 from orga.client.workers.parts import secret_names
 
 DSN = "postgresql://orga:planted-password@db.test/orga"

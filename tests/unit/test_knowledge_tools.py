@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.knowledge.tools import NOTHING_FOUND, RecallKnowledge, StoreKnowledge
+from orga.activities.adapters.knowledge.knowledge_tools import NOTHING_FOUND, RecallKnowledge, StoreKnowledge
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_BYTES, shown_knowledge
 from orga.activities.ports import ToolContext, ToolError

@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters.knowledge.postgres.schema import parse_address
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.checked import worker_report
-from orga.client.workers.knowledge import configured_store
+from orga.client.workers.knowledge_store import configured_store
 
 CONFIG = OrgaConfig.model_validate({"knowledge": {"backend": "postgres"}}, extra="forbid")
 
@@ -63,6 +63,6 @@ def test_the_doctor_tells_it_too(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orga.client.workers.knowledge.find_spec", lambda name: None)  # pyright: ignore
+    monkeypatch.setattr("orga.client.workers.knowledge_store.find_spec", lambda name: None)  # pyright: ignore
     with pytest.raises(ValueError, match=r"pip install 'orga\[postgres\]'"):
         configured_store(CONFIG, {"ORGA_KNOWLEDGE_DSN": "postgresql://h/d"}, tmp_path)

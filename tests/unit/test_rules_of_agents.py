@@ -13,7 +13,7 @@ from orga.activities.ports import Tool, ToolError
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use, writable_rules
-from orga.client.workers.tools import worker_tools
+from orga.client.workers.tool_sources import worker_tools
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.tools.calls import CONTEXT, failure, result
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.server import locate, ports
+from orga.client.server import port_numbers
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.ports import HOST, claimed_port, number_lock
+from orga.client.server.port_numbers import HOST, claimed_port, number_lock
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def used() -> Generator[int]:
 
 def test_a_port_in_use_gives_way_to_the_next_free_one(used: int, tmp_path: Path) -> None:
     claim = claimed_port(used, tmp_path)
-    assert used < claim.port < used + ports.TRIES
+    assert used < claim.port < used + port_numbers.TRIES
     os.close(claim.descriptor)
 
 
@@ -58,6 +58,6 @@ def test_a_number_that_is_ours_already_stays_ours_unless_it_is_in_use(used: int,
 def test_when_all_ports_are_in_use_the_error_says_so(
     used: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locate, "TRIES", 1)
+    monkeypatch.setattr(port_numbers, "TRIES", 1)
     with pytest.raises(ServerUnavailable, match=f"every port from {used} to {used} .* is in use; stop what uses them"):
         claimed_port(used, tmp_path)

@@ -10,8 +10,7 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.testing.script import USAGE, ScriptedModels
-from orga.client.workers.parts import configured_parts
-from orga.client.workers.test_doubles import StandIns
+from orga.client.workers.parts import StandIns, configured_parts
 from orga.testing import (
     FakeTool,
     ModelError,

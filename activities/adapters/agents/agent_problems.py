@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, option_tools
 from orga.activities.adapters.agents.tiers import ChosenModels
-from orga.activities.adapters.knowledge.embedders.names import HASHING
+from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING
 from orga.activities.adapters.problem import Problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY, Channel

@@ -8,7 +8,7 @@ from orga.activities.adapters.manifests.argument_types import parameters_schema
 from orga.activities.adapters.manifests.command_tool import CommandTool
 from orga.activities.adapters.manifests.http_tool import HttpTool
 from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.manifests.secrets import ManifestSecrets, header_variables
+from orga.activities.adapters.manifests.template import ManifestSecrets, header_variables
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.guarded_http import PublicBackend
 from orga.activities.adapters.tools.root import FileRoot

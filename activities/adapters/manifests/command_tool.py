@@ -16,8 +16,8 @@ from orga.activities.adapters.manifests.argument_types import (
 )
 from orga.activities.adapters.manifests.manifest import Argument, ArgvPart, CommandSection, Manifest
 from orga.activities.adapters.manifests.parsers import error_tail, parsed_output
-from orga.activities.adapters.manifests.secrets import ManifestSecrets
 from orga.activities.adapters.manifests.template import (
+    ManifestSecrets,
     TemplatePlaceholder,
     fill_template,
     only_placeholder,

@@ -18,10 +18,10 @@ from orga.activities.adapters.manifests.argument_types import (
 from orga.activities.adapters.manifests.code_flaws import code_flaws
 from orga.activities.adapters.manifests.manifest import Argument, CommandSection, Flaw, Http, Manifest, Output
 from orga.activities.adapters.manifests.parsers import output_pattern
-from orga.activities.adapters.manifests.secrets import header_variables
 from orga.activities.adapters.manifests.template import (
     Template,
     fill_template,
+    header_variables,
     only_placeholder,
     parse_template,
     template_placeholders,

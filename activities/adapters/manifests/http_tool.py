@@ -32,8 +32,8 @@ from orga.activities.adapters.manifests.argument_types import (
 from orga.activities.adapters.manifests.argument_types import normalised_url as checked_url
 from orga.activities.adapters.manifests.manifest import Http, Manifest
 from orga.activities.adapters.manifests.parsers import error_tail, parsed_output
-from orga.activities.adapters.manifests.secrets import ManifestSecrets
 from orga.activities.adapters.manifests.template import (
+    ManifestSecrets,
     Template,
     TemplatePlaceholder,
     fill_template,

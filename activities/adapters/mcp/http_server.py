@@ -17,8 +17,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from orga.activities.adapters.http import REFUSAL_STATUSES, is_loopback
-from orga.activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, ByteBudgetExceeded
-from orga.activities.adapters.mcp.lenient_messages import is_answer, parse_message, read_message
+from orga.activities.adapters.mcp.lenient_messages import (
+    MAX_PARTS,
+    ByteBudget,
+    ByteBudgetExceeded,
+    is_answer,
+    parse_message,
+    read_message,
+)
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.workflows.types.json_text import has_more_parts
 

@@ -1,4 +1,4 @@
-"""Repairs results of servers that break the protocol, so that a faulty tool or block affects nothing else.
+"""Bounds what a server sends, and repairs results that break the protocol, so that a fault affects nothing else.
 
 The SDK refuses a whole list because of one tool, and a whole result because of one block. So such parts are repaired or
 left out before the SDK reads them.
@@ -8,6 +8,7 @@ import asyncio
 import codecs
 import json
 import re
+import time
 from collections.abc import Mapping
 from typing import Any, TypeGuard, cast
 
@@ -28,10 +29,68 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.activities.adapters.mcp.budget import MAX_PARTS, SMALL_MESSAGE_BYTES, ByteBudgetExceeded
 from orga.activities.adapters.mcp.content import MAX_BLOCKS, plain_line
 from orga.workflows.types.json_text import has_more_parts
 from orga.workflows.types.text import clean_json
+
+ANSWER_BYTES = 17_000_000
+"""Bytes for a request of ours: the largest message, and progress notes before it."""
+
+UNSOLICITED_BYTES = 2_000_000
+"""Bytes of a server's notifications and requests, also within its answers."""
+
+UNSOLICITED_OVERHEAD_BYTES = 1_000
+"""The least bytes that one of them counts, because each takes a fraction of a millisecond."""
+
+UNSOLICITED_BYTES_PER_S = 50_000
+
+MAX_BYTES = 2 * ANSWER_BYTES
+"""The most bytes that many small answers can save up."""
+
+SMALL_MESSAGE_BYTES = 100_000
+"""Bytes. A larger message is parsed in a thread."""
+
+MAX_PARTS = 100_000
+"""Lists, objects and commas of a message. More would block the whole worker while they are parsed."""
+
+
+class ByteBudgetExceeded(Exception):
+    """A server sent more than we asked for."""
+
+
+class ByteBudget:
+    """The bytes that a server may still send."""
+
+    def __init__(self) -> None:
+        self._left = float(UNSOLICITED_BYTES)
+        self._at = time.monotonic()
+
+    def grant(self) -> None:
+        """Add the bytes for an answer."""
+        self._left = min(self._left + ANSWER_BYTES, MAX_BYTES)
+
+    def spend(self, size: int) -> None:
+        """Subtract received bytes.
+
+        Raises:
+            ByteBudgetExceeded: The server sent too much.
+        """
+        now = time.monotonic()
+        if self._left < UNSOLICITED_BYTES:
+            self._left = min(self._left + (now - self._at) * UNSOLICITED_BYTES_PER_S, UNSOLICITED_BYTES)
+        self._at = now
+        self._left -= size
+        if self._left < 0:
+            raise ByteBudgetExceeded("it sends far more than it is asked for")
+
+    def spend_unsolicited(self, size: int) -> None:
+        """Subtract a message that answers nothing from the separate budget for these.
+
+        Raises:
+            ByteBudgetExceeded: The server sent too much.
+        """
+        self.spend(max(size, UNSOLICITED_OVERHEAD_BYTES))
+
 
 OMITTED_META = "orga/left-out"
 """Key of a list's `_meta`: the reasons for refused tools, by name."""

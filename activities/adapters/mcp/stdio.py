@@ -16,9 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from orga.activities.adapters.mcp.budget import ByteBudget, ByteBudgetExceeded
 from orga.activities.adapters.mcp.content import plain_line
-from orga.activities.adapters.mcp.lenient_messages import is_answer, read_message
+from orga.activities.adapters.mcp.lenient_messages import ByteBudget, ByteBudgetExceeded, is_answer, read_message
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.process_streams import signal_group
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from orga.activities.adapters.schemas import check_child
-from orga.activities.adapters.schemas.validation import schema_errors, schema_validator
+from orga.activities.adapters.schemas.check_child import schema_errors, schema_validator
 from orga.activities.threads import Threads
 
 WAIT_S = 20.0

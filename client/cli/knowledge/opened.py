@@ -39,7 +39,7 @@ async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContex
         UsageError: No store is configured, or it refuses its input.
         OrgaError: The store failed.
     """
-    from orga.client.workers.knowledge import configured_store
+    from orga.client.workers.knowledge_store import configured_store
 
     config = load_config(config_file).config
     base = config.file.parent if config.file else Path.cwd()

@@ -22,7 +22,7 @@ from orga.client.cli.shown.text import count_text, write_json, write_note, write
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.policies.cases import case_files, read_cases
-from orga.client.workers.tools import available_tools
+from orga.client.workers.tool_sources import available_tools
 from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 

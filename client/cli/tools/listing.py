@@ -21,7 +21,7 @@ from orga.client.config.sections import OrgaConfig
 
 if TYPE_CHECKING:
     from orga.client.config.manifests import ManifestFile, Problem
-    from orga.client.workers.tools import WorkerTool
+    from orga.client.workers.tool_sources import WorkerTool
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = Fal
     Raises:
         UsageError: The tools cannot be loaded. It has one line for each problem.
     """
-    from orga.client.workers.tools import available_tools
+    from orga.client.workers.tool_sources import available_tools
 
     config = load_config(config_file).config
     if ignores_pins:

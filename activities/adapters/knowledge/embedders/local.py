@@ -10,7 +10,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.knowledge.embedders.names import WORDLLAMA
+from orga.activities.adapters.knowledge.embedders.embedder_names import WORDLLAMA
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import normalised_vector
 from orga.activities.knowledge.words import STOP_WORDS, text_words

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
+from orga.activities.adapters.knowledge.knowledge_tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
 from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.adapters.mcp.settings import own_options, server_settings
@@ -19,7 +19,7 @@ from orga.activities.ports import Tool, ToolContext
 from orga.client.config.manifests import ManifestFile, configured_manifests
 from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.client.workers.knowledge import configured_store
+from orga.client.workers.knowledge_store import configured_store
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 

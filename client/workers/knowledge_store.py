@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING, WORDLLAMA, checked_embedder_name
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, WordLlamaEmbedder
-from orga.activities.adapters.knowledge.embedders.names import HASHING, WORDLLAMA, checked_embedder_name
 from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.adapters.models.settings import provider_endpoint
