@@ -45,6 +45,7 @@ from orga.workflows.types.parts import text_part
 from orga.workflows.types.past import ForkedFrom, parse_fork
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
+from tests.support.values.goals import a_goal
 from tests.support.values.largest import LETTERS, Sizes, held_verdict, largest
 from tests.support.values.turns import are_paired
 
@@ -245,6 +246,14 @@ def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_n
     assert "cannot continue as new" in detail
     assert "input, setup, taint" in detail
     assert f"{BEGIN_BYTES} at most" in detail
+
+
+@pytest.mark.parametrize(("memory_bytes", "fits"), [(1_000_000, True), (MAX_CARRIED_BYTES, False)])
+def test_a_goal_whose_plan_does_not_fit_into_a_payload_ends_there(memory_bytes: int, fits: bool) -> None:
+    goal = a_goal(memory="m" * memory_bytes)
+    assert can_continue_as_new(goal) is fits
+    stop = with_end_if_outgrown(goal).stop
+    assert stop is None if fits else stop is not None and stop[0] == "error" and "cannot continue as new" in stop[1]
 
 
 @pytest.mark.parametrize("fields", [{"aborted": "why"}, {"stop": ("completed", "")}])

@@ -20,6 +20,7 @@ from orga.workflows.decisions.conversation import fair_shares, message_json_byte
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.types.context import EMPTY_DIGEST
 from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn, must_keep_first
+from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, Reply, shortened_message
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MAX_JSON_GROWTH, bytes_in_json, json_prefix
@@ -59,7 +60,12 @@ def state_bytes(state: AgentState) -> int:
 
 
 def is_within_payload_limit(state: AgentState) -> bool:
-    """Return True if `continue_as_new_state` fits the limit. It only measures the parts that cannot be cut."""
+    """Return True if `continue_as_new_state` fits the limit.
+
+    Only the parts that cannot be cut are measured, and the whole state of a goal, because no part bounds its plan.
+    """
+    if isinstance(state, GoalState) and state_bytes(continue_as_new_state(state, "")) > MAX_CARRIED_BYTES:
+        return False
     if state_bytes(state) <= MAX_CARRIED_BYTES:
         return True
     least, kept = _with_minimal_conversation(state), [part for part in CARRIED_PARTS if not part.cut]
@@ -201,12 +207,13 @@ def can_continue_as_new(state: AgentState) -> bool:
 def with_end_if_outgrown(state: AgentState) -> AgentState:
     """End a run that can never continue as new, at its first attempt, long before the server terminates it.
 
-    No state that begins and grows by our rules comes to this (`CARRIED_PARTS` of `carried_parts`).
+    Only the plan of a goal can grow to this. All else has its bounds (`CARRIED_PARTS` of `carried_parts`).
     """
     if is_within_payload_limit(state):
         return state
     detail = f"the run cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
-    return state.with_control(stop=("error", f"{detail}: {oversized_parts_text(state)}"))
+    parts = oversized_parts_text(state)
+    return state.with_control(stop=("error", f"{detail}: {parts}" if parts else detail))
 
 
 def _should_finish_answer_first(state: AgentState) -> bool:

@@ -12,9 +12,10 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
-from orga.workflows.decisions import continue_as_new, limits
+from orga.workflows.decisions import limits
+from orga.workflows.decisions.continue_as_new import can_continue_as_new, with_end_if_outgrown
 from orga.workflows.decisions.result import agent_run_details
-from orga.workflows.phases.control.run import ControlledRun, CutShort, HistoryLength, Interrupted
+from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted
 from orga.workflows.phases.control.visibility import ask_people, show_progress_now, upsert_attributes, withdraw_question
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
@@ -155,14 +156,15 @@ class Run(ControlledRun[AgentState]):
         """Count circuits and recoveries."""
         count_notes(notes)
 
-    def can_continue_as_new(self, so_far: HistoryLength) -> bool:
-        """Return True if the state fits into a payload, and no answer should be finished first."""
-        return super().can_continue_as_new(so_far) and continue_as_new.can_continue_as_new(self.state)
+    @property
+    def is_continue_as_new_due(self) -> bool:
+        """True if the run is to continue as new, and its state can be carried."""
+        return super().is_continue_as_new_due and can_continue_as_new(self.state)
 
     def end_if_outgrown(self) -> None:
         """End a run with a long history whose state is too large to continue as new."""
-        if super().can_continue_as_new(self.length):
-            self.change_state(continue_as_new.with_end_if_outgrown)
+        if self.is_history_long:
+            self.change_state(with_end_if_outgrown)
 
 
 async def ask_for_budget(

@@ -95,7 +95,7 @@ class ContinueAsNew(Exception):
 class ControlledRun(Generic[S]):
     """Holds the state, and changes it only by pure functions. Their notes are written to the history at once.
 
-    Each kind of run overrides its public views, and the check whether its state can be carried.
+    Each kind of run overrides its public views.
     """
 
     def __init__(self, state: S) -> None:
@@ -281,11 +281,13 @@ class ControlledRun(Generic[S]):
     @property
     def is_continue_as_new_due(self) -> bool:
         """True if the run is to continue as new. Never while an abort is in doubt."""
-        return not self.doubts and self.can_continue_as_new(self.length)
+        return not self.doubts and self.is_history_long
 
-    def can_continue_as_new(self, so_far: HistoryLength) -> bool:
-        """Return True if the history is long enough for continue-as-new, and the state can be carried."""
-        return interventions.should_continue_as_new(self.state, so_far.events, so_far.size, so_far.is_long)
+    @property
+    def is_history_long(self) -> bool:
+        """True if the history is long enough for continue-as-new."""
+        length = self.length
+        return interventions.should_continue_as_new(self.state, length.events, length.size, length.is_long)
 
     def paused_seconds(self) -> float:
         """Return the seconds that people have held up the run so far, by a pause or by open questions."""

@@ -9,8 +9,6 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, continue_as_new_state, state_bytes
-from orga.workflows.decisions.control.interventions import should_continue_as_new
 from orga.workflows.decisions.goals.change import with_message_to_model
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
 from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs
@@ -20,7 +18,6 @@ from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guida
 from orga.workflows.decisions.goals.templates import TemplateProblem
 from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.phases import act
-from orga.workflows.phases.control.run import HistoryLength
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
 from orga.workflows.phases.reason import ModelPrompt, NoReply, ProposedReply, propose_reply
 from orga.workflows.phases.run import Run
@@ -88,25 +85,6 @@ class GoalRun(Run):
     def details(self) -> str:
         """Return the goal's details, step by step."""
         return goal_details(self.goal, self.waiting_lines())
-
-    def can_continue_as_new(self, so_far: HistoryLength) -> bool:
-        """Return True if it is time, and the whole state with its plan fits into a payload."""
-        return super().can_continue_as_new(so_far) and self._fits
-
-    def end_if_outgrown(self) -> None:
-        """End the goal if its history is long and no payload can hold the state with its plan."""
-        super().end_if_outgrown()
-        length = self.length
-        is_time = should_continue_as_new(self.state, length.events, length.size, length.is_long)
-        if is_time and self.state.stop is None and not self._fits:
-            detail = (
-                f"the goal cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
-            )
-            self.change_state(observe.with_stop_reason, "error", detail)
-
-    @property
-    def _fits(self) -> bool:
-        return state_bytes(continue_as_new_state(self.state, "")) <= MAX_CARRIED_BYTES
 
 
 def take_interventions(run: GoalRun) -> bool:
