@@ -67,8 +67,15 @@ class ReviewSubject(NamedTuple):
 
 
 def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: critique.Conclusion) -> None:
-    about = {"place": subject.place, "call_id": subject.call_id}
-    run.change_state(critique.with_critique_note, subject.critic, subject.journal_target, found, then, **about)
+    run.change_state(
+        critique.with_critique_note,
+        subject.critic,
+        subject.journal_target,
+        found,
+        then,
+        activity_id=subject.place,
+        call_id=subject.call_id,
+    )
 
 
 async def assess_subject(run: Run, subject: ReviewSubject) -> Assessment:
