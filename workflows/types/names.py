@@ -101,3 +101,6 @@ CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
 
 STOPPED_STEPS_COUNTED = "stopped-steps-counted"
 """Replies that hold only calls of stopped steps end the run. Before, it continued until it reached a limit."""
+
+PATCHES = (CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED)
+"""All changes that workflow code asks `workflow.patched` about."""
