@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import current_run_key, heartbeats, shutdown_as_failure
-from orga.activities.calls.attempts import may_have_acted, note_plain_failure
+from orga.activities.calls.attempts import attempt_may_have_acted, note_plain_failure
 from orga.activities.ports import Notifier, NotifyError, RunKey
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.goals.deliveries import DeliveryRequest
@@ -55,7 +55,7 @@ class DeliverActivities:
     @activity.defn(name=DELIVER)
     async def deliver(self, request: DeliveryRequest) -> int:
         """Deliver it, and return the number of the attempt."""
-        is_unsure = may_have_acted()
+        is_unsure = attempt_may_have_acted()
         try:
             with shutdown_as_failure():
                 await self._deliver(request, is_unsure=is_unsure)

@@ -41,7 +41,7 @@ def attempt_failure(
             instead of giving up on a call that waits.
         goes_on: The call was cut off, but could not be stopped.
     """
-    is_unsure = may_have_acted()
+    is_unsure = attempt_may_have_acted()
     is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
     if retryable and not is_last and not is_unsure and is_plain and not activity.info().is_local:
         note_plain_failure()
@@ -56,7 +56,7 @@ def note_plain_failure() -> None:
     activity.heartbeat({_FAILED_KEY: activity.info().attempt})
 
 
-def may_have_acted() -> bool:
+def attempt_may_have_acted() -> bool:
     """Return whether an earlier attempt may have had its effect: not all are known to have failed without one."""
     info = activity.info()
     return info.attempt > 1 and _failed_attempt(info.heartbeat_details) != info.attempt - 1

@@ -13,7 +13,7 @@ from orga.activities.adapters.problem import Problem
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.file import line_of
-from orga.client.config.problems import problem_text
+from orga.client.config.problems import validation_problem_text
 from orga.client.config.sections import OrgaConfig
 
 MAX_BYTES = 500_000
@@ -124,7 +124,7 @@ def _toml_problem(path: Path, error: ValueError) -> Problem:
 def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[Problem]:
     for details in error.errors(include_url=False):
         key = tuple(str(part) for part in details["loc"] if part != "[key]")
-        problem, _, remedy = problem_text(details, Manifest, key).partition("; ")
+        problem, _, remedy = validation_problem_text(details, Manifest, key).partition("; ")
         named = f"{'.'.join(key)}: {problem}" if key else problem
         yield Problem(_place(path, text, key), named, remedy or EXAMPLE_HINT)
 

@@ -32,10 +32,10 @@ def unknown_key_remedy(key: str, known: list[str]) -> str:
 
 def _problem_line(details: ErrorDetails, model: type[BaseModel], place: Place) -> str:
     path = tuple(str(part) for part in details["loc"] if part != "[key]")
-    return f"{place(path)}: {'.'.join(path) or 'the file'}: {problem_text(details, model, path)}"
+    return f"{place(path)}: {'.'.join(path) or 'the file'}: {validation_problem_text(details, model, path)}"
 
 
-def problem_text(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...]) -> str:
+def validation_problem_text(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...]) -> str:
     """Return the problem with the key at `path`, and what is allowed."""
     if details["type"] == "extra_forbidden":
         return f"unknown key; {unknown_key_remedy(path[-1], known_keys(model, path[:-1]))}"

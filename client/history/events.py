@@ -17,7 +17,7 @@ from temporalio.converter import DataConverter
 from orga.activities.ports import ModelContext, RunKey
 from orga.client.history.bounded_arguments import bounded_payloads
 from orga.client.history.converter import UnreadablePayload
-from orga.client.history.values import RunValues, decode_payloads, failure_text, values_of
+from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text, values_of
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
@@ -203,7 +203,7 @@ class _EventReader:
         failure = attributes.last_failure
         is_lost = failure.HasField("timeout_failure_info")  # its worker died: the call itself did not fail
         is_recorded = attributes.HasField("last_failure")
-        text = "" if is_lost else await failure_text(begun.converter, failure) if is_recorded else UNRECORDED
+        text = "" if is_lost else await recorded_failure_text(begun.converter, failure) if is_recorded else UNRECORDED
         self._activities[attributes.scheduled_event_id] = begun._replace(
             attempts=attributes.attempt, failed_before=text
         )
@@ -225,14 +225,14 @@ class _EventReader:
         attributes = event.activity_task_failed_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
         return self.activity_happening(
-            "failed", event, activity, text=await failure_text(activity.converter, attributes.failure)
+            "failed", event, activity, text=await recorded_failure_text(activity.converter, attributes.failure)
         )
 
     async def on_timed_out(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_timed_out_event_attributes
         activity = self._pop_activity(attributes.scheduled_event_id)
         return self.activity_happening(
-            "failed", event, activity, text=await failure_text(activity.converter, attributes.failure)
+            "failed", event, activity, text=await recorded_failure_text(activity.converter, attributes.failure)
         )
 
     async def on_cancelled(self, event: HistoryEvent) -> Happening:
@@ -246,7 +246,7 @@ class _EventReader:
         data = from_json(attributes.details["data"].payloads[0].data)
         name, key, attempt = data["activity_type"], data["activity_id"], data.get("attempt") or 1
         converter = self._values.for_local_activity(name, key, self._task_queue)
-        text = await failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
+        text = await recorded_failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
         if data.get("backoff"):  # it will be retried after a timer
             self._failed_before[key] = text
             return None
@@ -286,7 +286,7 @@ class _EventReader:
     async def on_child_failed(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_failed_event_attributes
         run = attributes.workflow_execution
-        text = await failure_text(self._values.for_child(run.workflow_id), attributes.failure)
+        text = await recorded_failure_text(self._values.for_child(run.workflow_id), attributes.failure)
         return self.child_happening("child_failed", event, run, text=text)
 
     async def on_child_cancelled(self, event: HistoryEvent) -> Happening:
@@ -310,7 +310,7 @@ class _EventReader:
         return self.happening("workflow_completed", event, value=value)
 
     async def on_workflow_failed(self, event: HistoryEvent) -> Happening:
-        text = await failure_text(self._own, event.workflow_execution_failed_event_attributes.failure)
+        text = await recorded_failure_text(self._own, event.workflow_execution_failed_event_attributes.failure)
         return self.happening("workflow_failed", event, text=text)
 
     async def on_workflow_cancelled(self, event: HistoryEvent) -> Happening:

@@ -86,7 +86,7 @@ async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload])
     return list(copies.payloads)
 
 
-async def failure_text(converter: DataConverter, failure: Failure) -> str:
+async def recorded_failure_text(converter: DataConverter, failure: Failure) -> str:
     """Return the innermost message, preceded by its type if it has one."""
     while failure.HasField("cause"):
         failure = failure.cause

@@ -26,7 +26,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError, ServerLost
-from orga.client.history.values import RunValues, decode_payloads, failure_text
+from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text
 from orga.client.journal.reading import SeenEntries, read_journal
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
@@ -440,7 +440,7 @@ async def _failure_text(pending: PendingActivityInfo, converter: DataConverter) 
     if not pending.HasField("last_failure"):
         return ""
     try:
-        return await failure_text(converter, pending.last_failure)
+        return await recorded_failure_text(converter, pending.last_failure)
     except Exception:  # a codec may raise anything
         return pending.last_failure.message
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.mcp.settings import secret_variables
+from orga.activities.adapters.mcp.settings import server_secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import find_argument_errors
@@ -256,7 +256,7 @@ def secret_names(config: OrgaConfig) -> set[str]:
     """Return the variables that hold secrets although their names do not show it."""
     deliveries = {variable for each in config.goals.deliveries.values() for variable in each.variables}
     return {
-        *secret_variables(config.mcp.servers),
+        *server_secret_variables(config.mcp.servers),
         *manifest_secrets(config),
         *deliveries,
         config.knowledge.dsn,

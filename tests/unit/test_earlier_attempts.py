@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.attempts import attempt_failure, is_retry_too_late, may_have_acted
+from orga.activities.calls.attempts import attempt_failure, attempt_may_have_acted, is_retry_too_late
 from orga.workflows.phases.failures import is_infrastructure_failure
 from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tool_calls.tools import EARLIER_UNKNOWN, TIME_LIMIT
@@ -49,7 +49,7 @@ async def test_the_last_try_is_final_and_says_that_time_is_what_lacks(retryable:
 
 async def is_unsure(attempt: int, last: list[Any]) -> bool:
     async def asked(request: Any) -> bool:
-        return may_have_acted()
+        return attempt_may_have_acted()
 
     return await Beats(attempt=attempt, heartbeat_details=last).run(asked, None)
 

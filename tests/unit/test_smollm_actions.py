@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.offline.local_actions import action_schema, arguments_schema, parsed_call, visible_text
+from orga.activities.adapters.offline.local_actions import (
+    action_schema,
+    arguments_schema,
+    parsed_call,
+    partial_answer_text,
+)
 from orga.activities.adapters.offline.local_model import ChatLine, fitted_lines
 from orga.activities.ports import ToolChoice
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -60,7 +65,7 @@ def test_arguments_that_the_model_may_fill(parameters: dict[str, Any], main: str
     ],
 )
 def test_text_is_visible_before_the_action_is_complete(raw: str, text: str) -> None:
-    assert visible_text(raw) == text
+    assert partial_answer_text(raw) == text
 
 
 def test_a_call_that_the_output_limit_cut_is_malformed() -> None:

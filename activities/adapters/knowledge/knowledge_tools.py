@@ -21,7 +21,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolS
 
 
 @contextmanager
-def raising_tool_errors() -> Generator[None]:
+def raising_store_errors() -> Generator[None]:
     """Report a store's failure to the model.
 
     Raises:
@@ -84,7 +84,7 @@ class RecallKnowledge:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the matching items, or a text that nothing matches."""
         wish, behalf = _RecallParameters.parse(arguments), context.behalf or Behalf()
-        with raising_tool_errors():
+        with raising_store_errors():
             found = await self._recalled_items(wish, behalf)
         now = await asyncio.to_thread(shown_knowledge, found, MAX_BYTES)
         report = KnowledgeReport(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
@@ -140,7 +140,7 @@ class StoreKnowledge:
         """Store the item, and return a text with the result."""
         given, behalf = _StoreParameters.parse(arguments), context.behalf or Behalf()
         item = _fact_item(given, behalf, context)
-        with raising_tool_errors():
+        with raising_store_errors():
             stored, *others = await self._store.store([item, *_evidence_items(item, behalf, context)])
         evidence = tuple(_stored_reference(each, "output") for each in others)
         report = KnowledgeReport(stored=_stored_reference(stored, item.kind), evidence=evidence)

@@ -90,7 +90,7 @@ def _check_options(place: str, options: ToolOptions) -> None:
         raise ValueError(f"{place}.isolation: only a Python function can be isolated; remove it")
 
 
-def secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
+def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
     """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
     headers = {variable for server in servers.values() for variable in server.headers_from.values()}
     return headers | {server.bearer_from for server in servers.values() if server.bearer_from}

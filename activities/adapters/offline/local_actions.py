@@ -89,7 +89,7 @@ def written_call(call: ToolCall) -> str:
     return to_json({"action": "call_tool", "tool": call.name, "arguments": call.arguments}).decode()
 
 
-def visible_text(raw: str) -> str:
+def partial_answer_text(raw: str) -> str:
     """Return the answer's text so far, from an action that may still be incomplete."""
     text = _parsed_action(raw).get("text")
     return text if isinstance(text, str) else ""

@@ -182,7 +182,7 @@ class _StreamedReply:
 
     def _add_text(self, piece: str) -> None:
         self._raw += piece
-        text = actions.visible_text(self._raw) if self._is_action else self._raw
+        text = actions.partial_answer_text(self._raw) if self._is_action else self._raw
         if len(text) > len(self._text):
             self._on_text(text[len(self._text) :])
             self._text = text

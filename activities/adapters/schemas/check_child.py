@@ -61,7 +61,7 @@ def schema_validator(schema: str) -> Validator:
         return validator_cls_for(given)(given, pattern_options=RegexOptions(), offline=True)
     except (ValidationError, ReferencingError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
-        raise ValueError(bounded_line(f"its schema is invalid: {why}")) from error
+        raise ValueError(bounded_problem_line(f"its schema is invalid: {why}")) from error
 
 
 def schema_errors(schema: str, value: Any) -> list[str]:
@@ -70,11 +70,11 @@ def schema_errors(schema: str, value: Any) -> list[str]:
     for error in schema_validator(schema).iter_errors(value):
         if len(errors) == MAX_ERRORS:
             break
-        errors.append(bounded_line(f"{_json_path(error.instance_path)}: {error.message}"))
+        errors.append(bounded_problem_line(f"{_json_path(error.instance_path)}: {error.message}"))
     return errors
 
 
-def bounded_line(text: str) -> str:
+def bounded_problem_line(text: str) -> str:
     """Return a problem on one line of bounded length."""
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 

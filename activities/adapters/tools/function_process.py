@@ -33,7 +33,7 @@ def pack_message(message: dict[str, Any]) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-async def read_message(stream: asyncio.StreamReader) -> dict[str, Any]:
+async def read_child_message(stream: asyncio.StreamReader) -> dict[str, Any]:
     """Return the next message.
 
     Raises:
@@ -135,7 +135,7 @@ async def _exchange_messages(channel: ProcessChannel, request: bytes, context: T
     try:
         channel.writer.write(request)
         await channel.writer.drain()
-        while "note" in (message := await read_message(channel.reader)):
+        while "note" in (message := await read_child_message(channel.reader)):
             context.heartbeat(message["note"])
     except (EOFError, OSError):
         return None

@@ -55,7 +55,7 @@ def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
 def _phase_rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
     texts = _phase_texts(phase, goals) or [("", "-")]
     turn = str(phase.turn) if phase.phase != "ask" else ""
-    heads = [(turn, phase.phase, duration_text(phase.duration_s)), *[("", "", "")] * (len(texts) - 1)]
+    heads = [(turn, phase.phase, phase_duration_text(phase.duration_s)), *[("", "", "")] * (len(texts) - 1)]
     return [(*head, *line) for head, line in zip(heads, texts, strict=True)]
 
 
@@ -123,7 +123,7 @@ def _reply_text(phase: Phase) -> str:
     return "".join(str(action.get("respond", "")) for action in phase.reply)
 
 
-def duration_text(seconds: float) -> str:
+def phase_duration_text(seconds: float) -> str:
     """Return a duration such as `4.2 s`, `3:05 m` or `1:20 h`."""
     if seconds < 60:
         return f"{seconds:.1f} s"

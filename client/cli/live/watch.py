@@ -21,7 +21,7 @@ from orga.client.cli.options import login_name
 from orga.client.cli.session import CliContext
 from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import INDENT, Nesting, Progress, delegated_run_id
-from orga.client.cli.shown.status_text import goal_result
+from orga.client.cli.shown.status_text import as_goal_result
 from orga.client.cli.shown.text import (
     StyledLine,
     count_text,
@@ -323,7 +323,7 @@ def result_facts(ended: AgentResult | TurnResult) -> str:
 
 
 def _confidence_text(ended: AgentResult | TurnResult) -> str:
-    goal = goal_result(ended)
+    goal = as_goal_result(ended)
     if goal is None:
         return ""
     done = sum(step.status == "done" for step in goal.steps)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orga.workflows.types.goals.result import GoalResult, GoalStatus
 
 
-def goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
+def as_goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
     """Return the result typed as a goal's, or None if it belongs to another kind of run."""
     if getattr(ended, "kind", "") != "goal":
         return None
@@ -34,7 +34,7 @@ def goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
     return ended if isinstance(ended, GoalResult) else None
 
 
-def goal_status(status: AgentStatus) -> "GoalStatus | None":
+def as_goal_status(status: AgentStatus) -> "GoalStatus | None":
     """Return the state typed as a goal's, or None if it belongs to another kind of run."""
     if getattr(status, "kind", "") != "goal":
         return None
@@ -173,7 +173,7 @@ def _iteration_line(status: AgentStatus) -> str:
 
 def _confidence_lines(status: AgentStatus) -> list[str]:
     """Return a live goal's confidence, judged by its steps so far. After the end, the result shows it."""
-    goal = goal_status(status)
+    goal = as_goal_status(status)
     if goal is None or goal.confidence is None or goal.termination is not None:
         return []
     return [f"confidence {goal.confidence:.2f}"]
@@ -265,7 +265,7 @@ async def run_outcome(client: Client, described: WorkflowExecutionDescription) -
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return RunOutcome(await _read_task(client, described))
     ended = await AgentHandle(client, described.id).result()
-    goal = goal_result(ended)
+    goal = as_goal_result(ended)
     return RunOutcome(await _read_task(client, described), ended.output, goal and goal.confidence)
 
 

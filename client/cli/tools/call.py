@@ -83,7 +83,7 @@ async def _call(request: _ToolCallRequest, config: Path | None, *, as_json: bool
                 write_json({"tool": request.name, "ok": False, "verdict": _verdict_json(verdict)})
             return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
         arguments = asked.arguments if verdict.arguments is None else verdict.arguments
-        called = await execute_call(tool, arguments, KnownSecrets.from_environment(os.environ))
+        called = await call_tool_once(tool, arguments, KnownSecrets.from_environment(os.environ))
     _show_outcome(request.name, verdict, called, as_json=as_json)
     return 0 if called.ok else ExitCode.FAILED
 
@@ -238,7 +238,7 @@ async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "")
     return again.with_arguments(changed)
 
 
-async def execute_call(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> LocalCallResult:
+async def call_tool_once(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> LocalCallResult:
     """Return the tool's output or its failure, as a model would read it."""
     context = ToolContext(call_id="local", idempotency_key=uuid4().hex, workflow_id="local")
     limit_s = tool.spec.options.timeout_s or LoopConfig().tool_timeout_s

@@ -78,7 +78,7 @@ class WorkerReport(Record):
     """Things that work, but that the operator should know."""
 
 
-async def worker_report(config: Path) -> WorkerReport:
+async def doctor_worker_report(config: Path) -> WorkerReport:
     """Return the report of a worker process that is started here for the check."""
     options = ["--check", "--config", str(config)]
     command = module_command("orga.client.workers.child", *options)
@@ -148,7 +148,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
     else:
         yield DoctorCheck("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults apply"))
         for check in (
-            *_worker_report_checks(await worker_report(loaded.path or NO_FILE)),
+            *_worker_report_checks(await doctor_worker_report(loaded.path or NO_FILE)),
             *idle_address_checks(os.environ),
         ):
             yield check
