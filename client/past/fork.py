@@ -20,7 +20,7 @@ from orga.client.history.events import folded_context
 from orga.client.history.values import values_of
 from orga.client.past.replayed_state import history_until_task, replayed_state
 from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle, run_id_of
-from orga.client.runs.goals import GoalHandle, goal_id_of
+from orga.client.runs.goals import GoalHandle
 from orga.client.runs.ids import id_taken_error, reuse_policy
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.fork import fork_state
@@ -161,7 +161,7 @@ async def fork(
     """
     described = await AgentHandle(client, workflow_id).describe()
     is_goal = described.workflow_type == GOAL_WORKFLOW
-    new_run_id = goal_id_of(new_id) if is_goal else run_id_of(new_id)
+    new_run_id = run_id_of(new_id, "goal" if is_goal else "agent")
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
     whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
     wish = parse_goal_fork(whole) if is_goal else parse_fork(whole)

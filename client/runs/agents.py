@@ -1,7 +1,7 @@
 """The Python API of agents: start a run, steer it, query it, wait for its result."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import uuid_utils
@@ -339,14 +339,14 @@ async def start_run(
         raise await id_taken_error(client, run_id) from None
 
 
-def run_id_of(given: str | None) -> str:
-    """Return the id of a new run.
+def run_id_of(given: str | None, kind: Literal["agent", "goal", "session"] = "agent") -> str:
+    """Return the id of a new run: the given one, else `<kind>-<uuid7>`.
 
     Raises:
         InvalidInput: The given id has characters that people cannot read or that change the meaning of a command.
     """
     if given is None:
-        return f"agent-{uuid_utils.uuid7()}"
+        return f"{kind}-{uuid_utils.uuid7()}"
     _refuse_hidden_characters(given, "id")
     if len(given.encode(errors="replace")) > MAX_ID_BYTES:
         raise InvalidInput(f"id: must not be longer than {MAX_ID_BYTES} bytes")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import uuid_utils
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
@@ -63,7 +62,7 @@ async def start_goal(
     """
     more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
     checked = _checked_goal(goal, {key: value for key, value in more.items() if value is not None})
-    run_id = goal_id_of(workflow_id)
+    run_id = run_id_of(workflow_id, "goal")
     await start_run(
         client,
         GOAL_WORKFLOW,
@@ -81,12 +80,3 @@ def _checked_goal(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, 
     if isinstance(goal, GoalInput):
         return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}} if more else goal)
     return parse_goal({**more, **({"goal": goal} if isinstance(goal, str) else goal)})
-
-
-def goal_id_of(given: str | None) -> str:
-    """Return the id that a new goal gets: `goal-<uuid7>` unless one is given.
-
-    Raises:
-        InvalidInput: As for a run.
-    """
-    return f"goal-{uuid_utils.uuid7()}" if given is None else run_id_of(given)

@@ -31,8 +31,6 @@ from orga.workflows.types.sessions.input import SessionInput, SessionMessage, Wh
 from orga.workflows.types.sessions.result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
-"""Seconds between two looks for a turn's end, after the queried run has continued as new."""
-
 _POLL_S = 2.0
 """Seconds between two queries, if too many readers wait for a turn by an update."""
 
@@ -119,7 +117,7 @@ def _update_id(turn: int) -> str:
 
 
 _RETRY_S = 0.2
-"""Seconds between two attempts to reach a worker."""
+"""Seconds between two attempts to reach a worker, or a run that has just continued as new."""
 
 _PATIENCE_S = 5.0
 """Seconds to wait for a worker."""
@@ -273,7 +271,7 @@ async def start_session(
     }
     more = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
     checked = parse_session({**more, **_given_fields(session_input)})
-    run_id = session_id_of(session_id)
+    run_id = run_id_of(session_id, "session")
     await start_run(
         client,
         SESSION_WORKFLOW,
@@ -291,12 +289,3 @@ def _given_fields(given: SessionInput | Mapping[str, Any] | None) -> dict[str, A
     if isinstance(given, SessionInput):
         return {name: getattr(given, name) for name in given.model_fields_set}
     return dict(given or {})
-
-
-def session_id_of(given: str | None) -> str:
-    """Return the id of a new session: the given one, else `session-<uuid7>`.
-
-    Raises:
-        InvalidInput: As for a run.
-    """
-    return f"session-{uuid_utils.uuid7()}" if given is None else run_id_of(given)

@@ -93,7 +93,7 @@ class Watch:
         pass
 
     @asynccontextmanager
-    async def beside(self) -> AsyncGenerator[None]:
+    async def refreshing(self) -> AsyncGenerator[None]:
         yield
 
 
@@ -292,19 +292,15 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
         raise RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")
         yield
 
-    async def start_and_announce(*_: Any) -> None:
-        pass
-
     def a_session(*_: Any) -> Session:
         return session
 
     @asynccontextmanager
-    async def here(*_: Any, **__: Any) -> AsyncGenerator[Any]:
-        yield SimpleNamespace(client=None, task_queue="q")
+    async def started(*_: Any, **__: Any) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(client=None, task_queue="q"), "s", None
 
     monkeypatch.setattr(talk, "read_journal", unread)
-    monkeypatch.setattr(command, "cli_context", here)
-    monkeypatch.setattr(command, "start_and_announce", start_and_announce)
+    monkeypatch.setattr(command, "started_run", started)
     monkeypatch.setattr(command, "SessionHandle", a_session)
     with pytest.raises(RPCError):
         await begin_chat(SessionInput(), "s", ChatOptions("Hello", None, 3, no_worker=True, as_json=False))

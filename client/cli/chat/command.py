@@ -2,11 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -36,18 +34,17 @@ from orga.client.cli.options import (
     TrustedFacts,
     task_text,
 )
-from orga.client.cli.session import CliContext, cli_context, run_context
+from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown import text as output
 from orga.client.cli.shown.text import age, is_quiet, write_note
-from orga.client.cli.start.run import other_folder_hint, refuse_for_own_worker, start_and_announce
+from orga.client.cli.start.run import started_run, worker_for_live_run
 from orga.client.cli.start.task_input import RunOptions, session_input
-from orga.client.config.known_input import refuse_unknown, requested_names
-from orga.client.config.workplace import recorded_workplace
+from orga.client.config.known_input import requested_names
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
+from orga.client.runs.agents import run_id_of
 from orga.client.runs.named import newest_session
-from orga.client.runs.sessions import SessionHandle, session_id_of, start_session
-from orga.client.server.pollers import may_be_polled
-from orga.client.workers.at_hand import WorkerKeeper, keep_worker
+from orga.client.runs.sessions import SessionHandle, start_session
+from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.text import clean_text, full_field_text
@@ -67,14 +64,15 @@ class ChatOptions:
 
 async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions) -> int:
     """Start a session, chat in it, and return the exit code."""
+
+    async def start(here: CliContext) -> SessionHandle:
+        return await start_session(here.client, given, session_id=session_id)
+
     wanted = requested_names(given)
-    async with cli_context(options.config, check=partial(refuse_unknown, wanted)) as here:
-        if not options.no_worker and not await may_be_polled(here.client, here.task_queue):
-            refuse_for_own_worker(wanted, here)
-        async with _optional_worker(here, here.task_queue, is_wanted=not options.no_worker) as keeper:
-            await start_and_announce(here, partial(_start_new_session, given, session_id), "session")
-            talk = _TerminalChat(here, session_id, here.task_queue, keeper, options, is_new=True)
-            return await talk.run_to_end()
+    running = started_run(start, wanted, options.config, no_worker=options.no_worker, what="session")
+    async with running as (here, _, keeper):
+        talk = _TerminalChat(here, session_id, here.task_queue, keeper, options, is_new=True)
+        return await talk.run_to_end()
 
 
 async def continue_chat(named: str, options: ChatOptions) -> int:
@@ -96,13 +94,10 @@ async def continue_chat(named: str, options: ChatOptions) -> int:
 async def _continue_in_session(here: CliContext, session_id: str, options: ChatOptions) -> int:
     described = await here.run(session_id).describe()
     _require_open_session(described)
-    queue = described.task_queue
-    if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
-        write_note(other_folder_hint(session_id, queue, await recorded_workplace(described), "orga chat"))
-    async with _optional_worker(here, queue, is_wanted=is_own and not options.no_worker) as keeper:
+    async with worker_for_live_run(here, described, "orga chat", no_worker=options.no_worker) as keeper:
         if link := here.connection.link(session_id):
             write_note(link)
-        return await _TerminalChat(here, session_id, queue, keeper, options).run_to_end()
+        return await _TerminalChat(here, session_id, described.task_queue, keeper, options).run_to_end()
 
 
 def _require_open_session(run: WorkflowExecutionDescription) -> None:
@@ -120,19 +115,6 @@ def _require_open_session(run: WorkflowExecutionDescription) -> None:
             f"session {full_field_text(run.id)} has ended{when}. `orga journal {quote(run.id)}` shows its journal. "
             "Start a new session with: orga chat"
         )
-
-
-async def _start_new_session(given: SessionInput, session_id: str, here: CliContext) -> str:
-    return (await start_session(here.client, given, session_id=session_id)).id
-
-
-@asynccontextmanager
-async def _optional_worker(here: CliContext, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
-    if not is_wanted:
-        yield None
-        return
-    async with keep_worker(here.client, here.worker_order(queue), write_note, here.require_usable) as keeper:
-        yield keeper
 
 
 @dataclass(frozen=True)
@@ -266,7 +248,7 @@ def chat(
         raise UsageError("--say: the message is empty")
     options = ChatOptions(text, config, history, no_worker, json)
     if run is None:
-        return run_interruptible(begin_chat(session_input(given, idle), session_id_of(id_), options))
+        return run_interruptible(begin_chat(session_input(given, idle), run_id_of(id_, "session"), options))
     if given != RunOptions("") or id_ is not None or idle is not None:
         raise UsageError(
             "agent, model, tools and settings are fixed when a session starts. Remove these options, or remove the ID "

@@ -1,16 +1,15 @@
 """`orga run` and `orga goal` start a run, `orga attach` follows one. A worker is started if none is running."""
 
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
 import typer
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from orga.client.cli.exit_codes import UsageError
@@ -39,8 +38,8 @@ from orga.client.config.known_input import RequestedNames, refuse_in_process, re
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import ConfigError
-from orga.client.runs.agents import run_id_of, start_agent
-from orga.client.runs.goals import goal_id_of, start_goal
+from orga.client.runs.agents import AgentHandle, run_id_of, start_agent
+from orga.client.runs.goals import start_goal
 from orga.client.runs.named import wait_until_listed
 from orga.client.server.pollers import (
     MARK,
@@ -51,22 +50,12 @@ from orga.client.server.pollers import (
     poller_identities,
     short_policy,
 )
-from orga.client.workers.at_hand import keep_worker
+from orga.client.workers.at_hand import WorkerKeeper, keep_worker
 from orga.client.workers.routing import no_workers_text, routing
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import AgentInput, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.gate import is_same_policy
-
-
-@dataclass(frozen=True)
-class _RunRequest:
-    checked: AgentInput
-    run_id: str | None
-    again: bool
-
-    async def start(self, here: CliContext) -> str:
-        return (await start_agent(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
 def run(
@@ -106,33 +95,62 @@ def run(
     if again and id_ is None:
         raise UsageError("--again: it needs a run's id. Add --id ID")
     checked = agent_input(options)
-    request = _RunRequest(checked, run_id_of(id_), again)
+    run_id = run_id_of(id_)
+
+    async def start(here: CliContext) -> AgentHandle:
+        return await start_agent(here.client, checked, workflow_id=run_id, again=again)
+
+    return _start(start, checked, config, detach=detach, no_worker=no_worker, as_json=json)
+
+
+RunStarter = Callable[[CliContext], Awaitable[AgentHandle]]
+"""Starts a run of any kind."""
+
+
+def _start(
+    start: RunStarter,
+    checked: AgentInput | GoalInput,
+    config: Path | None,
+    *,
+    detach: bool,
+    no_worker: bool,
+    as_json: bool,
+) -> int:
     wanted = requested_names(checked)
     if detach:
-        return run_interruptible(start_detached(request.start, config, wanted, as_json=json))
-    return run_interruptible(start_and_follow(request.start, config, wanted, no_worker=no_worker, as_json=json))
+        return run_interruptible(_start_detached(start, wanted, config, as_json=as_json))
+    return run_interruptible(_start_and_follow(start, wanted, config, no_worker=no_worker, as_json=as_json))
 
 
-RunStarter = Callable[[CliContext], Awaitable[str]]
-"""Starts a run of any kind and returns its id."""
-
-
-async def start_and_follow(
-    start: RunStarter, config: Path | None, wanted: RequestedNames, *, no_worker: bool, as_json: bool
+async def _start_and_follow(
+    start: RunStarter, wanted: RequestedNames, config: Path | None, *, no_worker: bool, as_json: bool
 ) -> int:
-    """Start a run, follow it to its end, and return the exit code."""
+    async with started_run(start, wanted, config, no_worker=no_worker) as (here, run_id, keeper):
+        return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
+
+
+@asynccontextmanager
+async def started_run(
+    start: RunStarter, wanted: RequestedNames, config: Path | None, *, no_worker: bool, what: str = "run"
+) -> AsyncGenerator[tuple[CliContext, str, WorkerKeeper | None]]:
+    """Start and announce a run of any kind. Unless `no_worker`, keep a worker for it until the block ends."""
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         if not no_worker and not await may_be_polled(here.client, here.task_queue):
-            refuse_for_own_worker(wanted, here)
-        if no_worker:
-            run_id = await start_and_announce(here, start)
-            return await follow(here, run_id, here.task_queue, None, as_json=as_json)
-        async with keep_worker(here.client, here.worker_order(), write_note, here.require_usable) as keeper:
-            run_id = await start_and_announce(here, start)
-            return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
+            _refuse_for_own_worker(wanted, here)
+        async with _optional_worker(here, here.task_queue, is_wanted=not no_worker) as keeper:
+            yield here, await _start_and_announce(here, start, what), keeper
 
 
-def refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
+@asynccontextmanager
+async def _optional_worker(here: CliContext, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
+    if not is_wanted:
+        yield None
+        return
+    async with keep_worker(here.client, here.worker_order(queue), write_note, here.require_usable) as keeper:
+        yield keeper
+
+
+def _refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
     """Refuse a run that a worker started by this command could not carry out.
 
     Raises:
@@ -147,10 +165,9 @@ def refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
         raise InvalidInput(f"{error} ({why}: start your own worker first, or add --no-worker)") from None
 
 
-async def start_detached(start: RunStarter, config: Path | None, wanted: RequestedNames, *, as_json: bool) -> int:
-    """Start a run and return the exit code, without following the run."""
+async def _start_detached(start: RunStarter, wanted: RequestedNames, config: Path | None, *, as_json: bool) -> int:
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
-        run_id = await start_and_announce(here, start)
+        run_id = await _start_and_announce(here, start)
         with suppress(RPCError):  # the run has started, so its id is printed in any case
             await warn_of_missing_worker(here, wanted)
             await wait_until_listed(here.client, run_id)  # the next command may use `--last`
@@ -221,12 +238,12 @@ async def _check_workers(here: CliContext) -> None:
             )
 
 
-async def start_and_announce(here: CliContext, start: RunStarter, what: str = "run") -> str:
+async def _start_and_announce(here: CliContext, start: RunStarter, what: str = "run") -> str:
     """Check the workers, start a run, print its id, link and folder as notes, and return the id."""
     warn_of_disabled_policy(here)
     warn_of_idle_addresses(here)
     await _check_workers(here)
-    run_id = await start(here)
+    run_id = (await start(here)).id
     link = here.connection.link(run_id)
     write_note(f"{what} {run_id}" + (f"  {link}" if link else ""))
     if here.connection.endpoint.embedded:
@@ -252,16 +269,28 @@ async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: 
         described = await here.run(run_id).describe()
         if link := here.connection.link(run_id):
             write_note(link)
-        queue = described.task_queue
-        if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
-            write_note(other_folder_hint(run_id, queue, await recorded_workplace(described)))
-        if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
-            return await follow(here, run_id, queue, None, as_json=as_json)
-        async with keep_worker(here.client, here.worker_order(queue), write_note, here.require_usable) as keeper:
-            return await follow(here, run_id, queue, keeper, as_json=as_json)
+        async with worker_for_live_run(here, described, "orga attach", no_worker=no_worker) as keeper:
+            return await follow(here, run_id, described.task_queue, keeper, as_json=as_json)
 
 
-def other_folder_hint(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
+@asynccontextmanager
+async def worker_for_live_run(
+    here: CliContext, described: WorkflowExecutionDescription, command: str, *, no_worker: bool
+) -> AsyncGenerator[WorkerKeeper | None]:
+    """Keep a worker for a run until the block ends, if the run is live and one of this folder may work on it.
+
+    If none may and no worker polls, a note says in which folder to give the command.
+    """
+    queue = described.task_queue
+    is_own = await here.may_work_on(described)
+    if not is_own and not await may_be_polled(here.client, queue):
+        write_note(_other_folder_hint(described.id, queue, await recorded_workplace(described), command))
+    is_wanted = is_own and not no_worker and described.status == WorkflowExecutionStatus.RUNNING
+    async with _optional_worker(here, queue, is_wanted=is_wanted) as keeper:
+        yield keeper
+
+
+def _other_folder_hint(run_id: str, queue: str, home: Workplace | None, command: str) -> str:
     """Return how to start a worker for a run of another folder, or of a shell that names other models."""
     if home is None:
         return (
@@ -271,16 +300,6 @@ def other_folder_hint(run_id: str, queue: str, home: Workplace | None, command: 
     is_here = home.folder == str(Path.cwd())
     where = "uses the models of its own shell" if is_here else f"belongs to the folder {on_one_line(home.folder)}"
     return f"the run {where}: {worker_command(home, f'{command} {quote(run_id)}')}"
-
-
-@dataclass(frozen=True)
-class _GoalRequest:
-    checked: GoalInput
-    run_id: str
-    again: bool
-
-    async def start(self, here: CliContext) -> str:
-        return (await start_goal(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
 def goal(
@@ -341,8 +360,9 @@ def goal(
         inputs=input_ or (),
     )
     checked = goal_input(options)
-    request = _GoalRequest(checked, goal_id_of(id_), again)
-    wanted = requested_names(checked)
-    if detach:
-        return run_interruptible(start_detached(request.start, config, wanted, as_json=json))
-    return run_interruptible(start_and_follow(request.start, config, wanted, no_worker=no_worker, as_json=json))
+    run_id = run_id_of(id_, "goal")
+
+    async def start(here: CliContext) -> AgentHandle:
+        return await start_goal(here.client, checked, workflow_id=run_id, again=again)
+
+    return _start(start, checked, config, detach=detach, no_worker=no_worker, as_json=json)
