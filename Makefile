@@ -59,10 +59,10 @@ bench: setup ## Ratios against a hand-written minimal workflow, side by side
 bench-rivals: setup ## The same errand by orga and by other frameworks, side by side, each in a folder of .cache/rivals
 	@$(BIN)/python -m bench.rivals
 
-reference: setup ## Write docs/reference/ anew, from the code
+reference: setup ## Write docs/reference/ from the code
 	@$(BIN)/python -m docs.generate
 
-pictures: setup ## Record the pictures of terminals in docs/pictures anew
+pictures: setup ## Record the pictures of terminals in docs/pictures again
 	@$(BIN)/uv run --quiet --no-project --python $(BIN)/python --with pyte --with rich python docs/pictures/record.py
 
 docs: setup ## Build the documents as a site in .cache/site; a link that leads nowhere fails

@@ -78,7 +78,7 @@ class WorkerBreakers:
 
     @contextmanager
     def guard(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
-        """Let the block run unless the circuit is open; its failures that `counts` accepts open it.
+        """Run the block unless the circuit is open. Failures of the block that `counts` accepts open the circuit.
 
         A block that ends with any other exception, cancellation included, changes nothing: its permit is returned.
 

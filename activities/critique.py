@@ -95,8 +95,8 @@ def _review_prompt(context: ModelContext, critic: Critic, request: CritiqueReque
     salt = activity.info().activity_id
     parts = [f"What the agent was given:\n{delimited_text(_task_text(context), 'task', salt)}"]
     if critic.context == "conversation":
-        said = transcript(context.messages, salt)
-        parts.append(f"What the agent and its tools said:\n{delimited_text(said, 'conversation', salt)}")
+        messages = transcript(context.messages, salt)
+        parts.append(f"What the agent and its tools said:\n{delimited_text(messages, 'conversation', salt)}")
     parts.append(_reviewed_text(context.setup, request, salt))
     if request.problem:
         parts.append(f"Your verdict before this could not be used: {request.problem}. Give it again, whole.")

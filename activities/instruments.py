@@ -51,10 +51,10 @@ HISTOGRAMS: dict[str, tuple[str, tuple[float, ...], str]] = {
 """Unit, buckets and description."""
 
 _meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
-_counters = {name: _meter.create_counter(name, unit, said) for name, (unit, said) in COUNTERS.items()}
+_counters = {name: _meter.create_counter(name, unit, description) for name, (unit, description) in COUNTERS.items()}
 _histograms = {
-    name: _meter.create_histogram(name, unit, said, explicit_bucket_boundaries_advisory=buckets)
-    for name, (unit, buckets, said) in HISTOGRAMS.items()
+    name: _meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+    for name, (unit, buckets, description) in HISTOGRAMS.items()
 }
 
 

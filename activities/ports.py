@@ -19,7 +19,7 @@ Acted = Literal["no", "maybe", "yes"]
 """Tells if a failed call had its effect."""
 
 ToolChoice = Literal["auto", "any", "none"]
-"""`any`: the model has to call some tool; `none`: it must not."""
+"""With `any` the model has to call some tool, with `none` it must not call one."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Proposal:
-    """One action that waits for a verdict: a tool call; or else a plan, if it has steps; or else the answer."""
+    """One action that waits for a verdict: a tool call, a plan (if it has steps), or the answer."""
 
     agent: str
     iteration: int
@@ -184,7 +184,7 @@ class Proposal:
     answer: str | None = None
     plan: Sequence[ProposedStep] = ()
     plan_specs: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    """The tools that are skills of the plan, by name; other skills are agents."""
+    """The tools that are skills of the plan, by name. Other skills are agents."""
     tenant: str | None = None
     trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
     listed: Sequence[str] = ()
@@ -308,7 +308,7 @@ class PastSource(Protocol):
         """Return that run's state at the end of the iteration, as its fork takes it over. Goals get a goal's state.
 
         Raises:
-            InvalidInput: The run or iteration does not exist, or no longer; or the fork's wish does not fit it.
+            InvalidInput: The run or iteration does not exist (any more), or the changes for the fork do not fit it.
         """
         ...
 

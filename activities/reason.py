@@ -24,7 +24,7 @@ MAX_PART_BYTES = 4_000
 
 
 def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
-    """Return what was said, called and returned, in order, each part between two lines that it cannot forge.
+    """Return all messages, calls and results in order. Each part is between two lines that it cannot forge.
 
     Args:
         messages: In order.
@@ -96,12 +96,12 @@ def _model_request(context: ModelContext, request: SummariseRequest, limit: int)
     setup = context.setup
     task = clip(context.messages[0].text, MAX_TASK_BYTES) if context.messages else ""
     salt = activity.info().activity_id
-    said = transcript(messages_within(context.messages, request.ranges), salt)
-    said = delimited_text(said, "earlier messages of the agent", salt)
+    text = transcript(messages_within(context.messages, request.ranges), salt)
+    text = delimited_text(text, "earlier messages of the agent", salt)
     return ModelRequest(
         model=setup.model,
         system=(INSTRUCTIONS.format(words=limit // 2),),
-        messages=(Message.of("user", f"The agent's task:\n{task}\n\nSum up these messages:\n{said}"),),
+        messages=(Message.of("user", f"The agent's task:\n{task}\n\nSum up these messages:\n{text}"),),
         tool_choice="none",
         temperature=setup.config.temperature,
         max_output_tokens=limit,

@@ -18,6 +18,6 @@ class Threads:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix=subject)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of `work`. Cancelling ends the wait and drops work that has not begun; a thread runs on."""
+        """Return the result of `work`. Cancelling ends the wait and drops work that has not begun. A thread runs on."""
         done = partial(copy_context().run, work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._pool, done)

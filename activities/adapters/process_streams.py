@@ -35,7 +35,7 @@ class HeadTail:
         return self._left_out > 0
 
     def data(self) -> bytes:
-        """Return the kept bytes, with a mark in place of missing ones."""
+        """Return the kept bytes. A mark replaces the missing ones."""
         mark = b"\n[... %s bytes left out ...]\n" % f"{self._left_out:,}".encode()
         return bytes(self._head + (mark if self.is_cut and self._max_tail else b"") + self._tail)
 

@@ -37,7 +37,7 @@ def attempt_failure(
         kind: The failure's type.
         retryable: Whether another attempt may succeed.
         acted: States if this attempt had its effect.
-        is_last: No time is left for another attempt. The run gets the failure while it can still go on,
+        is_last: No time is left for another attempt. The run gets the failure while it can still continue,
             instead of giving up on a call that waits.
         goes_on: The call was cut off, but could not be stopped.
     """

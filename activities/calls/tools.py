@@ -52,7 +52,7 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
         is_awaited: Let a cancelled call use all of its time to end, because it must not act after its report.
 
     Raises:
-        ToolError: Kind TimeLimit. It is an `AbandonedCall` if the work goes on.
+        ToolError: Kind TimeLimit. It is an `AbandonedCall` if the work continues.
     """
     limit_s = _limit_s()
     began, outer = time.monotonic(), asyncio.current_task()
@@ -130,7 +130,7 @@ MAX_ERROR_CHARS = 20_000
 """Characters of an error's text that are read."""
 
 MAX_INLINE_SANITIZE_CHARS = 10_000
-"""Characters; a longer text would keep the worker's other calls waiting."""
+"""Characters. A longer text would keep the worker's other calls waiting."""
 
 
 def tool_activities(
@@ -229,8 +229,8 @@ async def _guarded_call(
         text: str, kind: str, retryable: bool, acted: Acted | None = None, goes_on: bool = False
     ) -> ApplicationError:
         is_last = is_retry_too_late(request.left_s, time.monotonic() - began)
-        told = _error_message(secrets, text)
-        return attempt_failure(told, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
+        message = _error_message(secrets, text)
+        return attempt_failure(message, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
 
     try:
         return await run_within_limit(tool.call(request.arguments, context), tool.spec, is_awaited=request.is_awaited)
@@ -243,8 +243,8 @@ async def _guarded_call(
 
 
 def _error_message(secrets: KnownSecrets, text: str) -> str:
-    said = sanitized_text(clean_text(text[:MAX_ERROR_CHARS]))
-    hidden = secrets.redact_at_cuts(secrets.redact(said, is_cut=len(text) > MAX_ERROR_CHARS))
+    cleaned = sanitized_text(clean_text(text[:MAX_ERROR_CHARS]))
+    hidden = secrets.redact_at_cuts(secrets.redact(cleaned, is_cut=len(text) > MAX_ERROR_CHARS))
     return clip(hidden, MAX_ERROR_BYTES)
 
 

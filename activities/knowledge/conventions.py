@@ -123,7 +123,7 @@ class NamedPlaces:
 
     def __init__(self) -> None:
         self.conventions: dict[str, Recalled] = {}
-        """By id. Those of the first place come first, and within a place the nearest."""
+        """Conventions by id. Those of the first place come first, and within a place the nearest."""
         self._directories = set[str]()
         self._languages = set[str]()
 

@@ -53,7 +53,7 @@ class StoreFacts:
 
 
 class KnowledgeStore(Protocol):
-    """Keeps knowledge. Safe under concurrent writers of several processes; each call is one transaction."""
+    """Keeps knowledge. Several processes may write at the same time. Each call is one transaction."""
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         """Store all items or none, and return what was done with each, in order.
@@ -144,7 +144,7 @@ PAGE_ITEMS = 200
 
 
 async def paged_items(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
-    """Yield the items of all pages. `next_page` returns the page after an id; it is empty at the end."""
+    """Yield the items of all pages. `next_page` returns the page after an id. It is empty at the end."""
     after = ""
     while page := await next_page(after):
         for item in page:

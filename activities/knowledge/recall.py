@@ -28,7 +28,7 @@ MAX_ERROR_CHARS = 300
 
 
 class RecallActivities:
-    """Recalls through a store, or None if the worker has none. A run goes on if its store cannot be read."""
+    """Recalls through a store, or None if the worker has none. A run continues if its store cannot be read."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class RecallActivities:
             found = await self._recalled_items(request)
         except Exception as error:
             activity.logger.exception("the knowledge could not be read; the run goes on without it")
-            said = "too slow" if isinstance(error, TimeoutError) else error_text(error)
+            cause = "too slow" if isinstance(error, TimeoutError) else error_text(error)
             kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
-            text = one_line(self._secrets.redact(clean_text(f"{kind}: {said}")), MAX_ERROR_CHARS)
+            text = one_line(self._secrets.redact(clean_text(f"{kind}: {cause}")), MAX_ERROR_CHARS)
             return request.failed_recall(text).with_terms(terms)
         now = await asyncio.to_thread(shown_knowledge, found, request.max_bytes, self._model_safe_text)
         given = RecalledContext(terms=terms, items=now.items, taint=now.taint, content=now.content)

@@ -75,12 +75,12 @@ def _indented_text(text: str) -> str:
 
 def _source_line(item: StoredItem) -> str:
     """Return the source of an item, as a part of one line."""
-    said = item.provenance
+    origin = item.provenance
     parts = [f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else ""]
     parts.append(f"directory={item.directory or '.'}" if item.kind == "convention" else "")
-    parts.append(f"source={said.source}" if said.source else "")
-    parts.append(f"run={said.workflow_id}, iteration={said.iteration}" if said.workflow_id else "")
-    parts.append(f"model={said.model}" if said.model else "")
-    parts.append(f"untrusted: it came with {', '.join(said.taint[:5])}" if said.taint else "")
+    parts.append(f"source={origin.source}" if origin.source else "")
+    parts.append(f"run={origin.workflow_id}, iteration={origin.iteration}" if origin.workflow_id else "")
+    parts.append(f"model={origin.model}" if origin.model else "")
+    parts.append(f"untrusted: it came with {', '.join(origin.taint[:5])}" if origin.taint else "")
     parts.append("a newer fact says otherwise" if item.contradicted_by else "")
     return "".join(f", {one_line(part, SOURCE_CHARS)}" for part in parts if part)

@@ -130,8 +130,8 @@ class ModelCalls:
         try:
             return await first_reply(models, partial(self._ask_one, setup, request), self._secrets.redact)
         except ModelError as error:
-            said = self._secrets.redact(str(error))
-            raise _activity_failure(error, said, _seconds_left(time.monotonic() - began)) from None
+            message = self._secrets.redact(str(error))
+            raise _activity_failure(error, message, _seconds_left(time.monotonic() - began)) from None
 
     async def _ask_one(self, setup: Setup, request: ModelRequest, name: str) -> Reply:
         provider, model = self._resolve_provider(name)

@@ -60,9 +60,9 @@ async def measure(rig: Rig) -> list[Figure]:
 
 
 def _fact(topic: str) -> KnowledgeItem:
-    said = f"the {topic} stories of its people"
-    text = f"{topic} is known for {said}"
-    return KnowledgeItem(kind="fact", text=text, subject=topic, predicate="is known for", object=said)
+    fame = f"the {topic} stories of its people"
+    text = f"{topic} is known for {fame}"
+    return KnowledgeItem(kind="fact", text=text, subject=topic, predicate="is known for", object=fame)
 
 
 async def _figures(

@@ -110,10 +110,10 @@ async def measure(_: Rig) -> list[Figure]:
 async def _result(tool: Tool, call: ToolCall) -> Message:
     context = ToolContext(call_id=call.call_id, idempotency_key=call.call_id)
     try:
-        said, is_error = (await tool.call(call.arguments, context)).content, False
+        text, is_error = (await tool.call(call.arguments, context)).content, False
     except ToolError as error:
-        said, is_error = f"[Error] {error}", True
-    return Message.of_result(call_id=call.call_id, tool=call.name, text=str(said), is_error=is_error)
+        text, is_error = f"[Error] {error}", True
+    return Message.of_result(call_id=call.call_id, tool=call.name, text=str(text), is_error=is_error)
 
 
 def _unmarked(quote: str) -> str:

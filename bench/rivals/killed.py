@@ -35,9 +35,9 @@ async def killed(side: Side, address: str, folder: Path, effect: str) -> Killed:
         victim.kill()
         await victim.wait()
     began = time.perf_counter()
-    said = await side.output(surroundings, "resume", run)
+    answer = await side.output(surroundings, "resume", run)
     made = _made(folder)
-    return Killed(tuple(map(made.count, range(PAYMENTS))), time.perf_counter() - began, said.strip())
+    return Killed(tuple(map(made.count, range(PAYMENTS))), time.perf_counter() - began, answer.strip())
 
 
 async def _paid(folder: Path, number: int) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # the module imports pydantic, which takes longer than a shor
 class ExitCode(IntEnum):
     """The codes that have a name.
 
-    A command that a signal ended exits with 128 + the signal's number: Ctrl-C 130, SIGTERM 143. Its run goes on.
+    A command that a signal ended exits with 128 + the signal's number: Ctrl-C 130, SIGTERM 143. Its run continues.
     """
 
     COMPLETED = 0

@@ -214,7 +214,7 @@ class _ConfigInputs:
         return f"{self.path}:{line}" if line else str(self.path)
 
     def trust_request(self, env: Mapping[str, str]) -> TrustRequest | None:
-        """Return what the file, or without one the policies, asks trust for beside the user's settings."""
+        """Return what the file, or without one the policies, asks trust for, given the user's settings."""
         around = user_settings(self.found, env)
         policies = self._policies_risk(around)
         if self.path is None:

@@ -29,7 +29,7 @@ _DIGITS = re.compile(rb"[0-9]++")
 
 
 def bounded_payloads(payloads: Iterable[Payload]) -> list[Payload]:
-    """Return the arguments. One that is not read is replaced by a text that says so."""
+    """Return the arguments. A text replaces each argument that is not read."""
     return [_placeholder(payload) if _is_too_large(payload.data) else payload for payload in payloads]
 
 

@@ -118,7 +118,7 @@ class _OpenActivity(NamedTuple):
     converter: DataConverter
     attempts: int = 1
     failed_before: str = ""
-    """As in `Happening`."""
+    """The same as in `Happening`."""
 
 
 class _EventReader:

@@ -20,7 +20,7 @@ from orga.workflows.types.status import Happening
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model was sent in one iteration."""
+    """The prompt that a model was sent in one iteration."""
 
     iteration: int
     turn: str

@@ -1,4 +1,4 @@
-"""What happened to a run after a boundary: interventions by people, and effects of its tools."""
+"""Finds the events of a run after a boundary: interventions by people, and effects of its tools."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

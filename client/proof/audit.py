@@ -217,7 +217,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) ->
         broken += [] if lacks else await breaches(part.history, record, values_of(client, part.history))
         for fact in record.facts:
             if isinstance(fact, AnsweredRequest):
-                report(f"{run}: {len(judgements):,} proposals judged anew")
+                report(f"{run}: {len(judgements):,} proposals judged again")
                 judgements += await rejudge.compare_verdicts(run, fact)
             elif fact.kind == "child":
                 delegated.append(child_id(run, fact.place))
@@ -235,7 +235,7 @@ async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[
     answered = [h async for h in events if h.name == GATE and h.kind in _ANSWERED]
     count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
     why = f"run {part.run_id[:13]}: the code of today does not replay it, so {count}"
-    return record, [f"{why} requests to the gate are not judged anew: {outcome.failure}"]
+    return record, [f"{why} requests to the gate are not judged again: {outcome.failure}"]
 
 
 async def _as_async(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:

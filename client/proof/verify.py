@@ -323,7 +323,7 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class FileVerification:
-    """What the file alone shows."""
+    """The checks that need only the file."""
 
     found: Verification
     unchecked: tuple[Unchecked, ...]

@@ -54,7 +54,7 @@ class ScheduleSummary:
 
     @property
     def kind(self) -> str:
-        """What it starts: `goal` or `run`."""
+        """The kind of run that it starts: `goal` or `run`."""
         return "goal" if self.workflow == GOAL_WORKFLOW else "run"
 
 

@@ -17,8 +17,8 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import can_be_typed, escaped_line, similar_name_hint
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
-"""What happens if a run is due and the previous one has not ended. `cancel-other` aborts the previous run, which then
-has a result. `terminate-other` ends it without one."""
+"""The handling of a run that is due before the previous one has ended. `cancel-other` aborts the previous run, which
+then has a result. `terminate-other` ends it without one."""
 
 OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
     "skip": ScheduleOverlapPolicy.SKIP,

@@ -40,7 +40,7 @@ class Agent:
 
     name: str
     description: str = ""
-    """What it is good for. Agents that may delegate to it are shown this text."""
+    """The agent's purpose. Agents that may delegate to it are shown this text."""
     model: str | None = None
     """`provider:model` or `tier:NAME`. None takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS

@@ -75,7 +75,7 @@ class StandIns:
     tools: Sequence[StandInTool] = ()
 
     def applied_to(self, tools: Mapping[str, Tool]) -> ToolCatalog:
-        """Return the tools, with each replaced that a stand-in is named after, and with the other stand-ins added.
+        """Return the tools. A stand-in replaces the tool of its name, and the other stand-ins are added.
 
         Raises:
             ValueError: Two stand-ins have the same name.

@@ -118,6 +118,6 @@ def _own_file() -> Path | None:
     if main is None:
         return None
     file, paths = Path(main).resolve(), sysconfig.get_paths()
-    brought = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
-    brought |= {Path(each).resolve() for each in (*site.getsitepackages(), site.getusersitepackages())}
-    return None if any(file.is_relative_to(folder) for folder in brought) else file
+    installed = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
+    installed |= {Path(each).resolve() for each in (*site.getsitepackages(), site.getusersitepackages())}
+    return None if any(file.is_relative_to(folder) for folder in installed) else file

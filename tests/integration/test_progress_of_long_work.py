@@ -50,7 +50,7 @@ async def test_an_audit_tells_how_far_it_is(client: Client) -> None:
     found = [each async for each in run_audits(client, [ran.handle.id], Rejudger(Deny()), report=told.append)]
     assert_all_events_are_told(ran, told)
     assert [line for line in told if "proposals" in line] == [
-        f"{ran.handle.id}: {number} proposals judged anew" for number in range(len(found[0].judgements))
+        f"{ran.handle.id}: {number} proposals judged again" for number in range(len(found[0].judgements))
     ]
 
 

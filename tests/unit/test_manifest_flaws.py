@@ -76,14 +76,14 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(
             f"{HEAD}[command]\nargv = ['a', '{{secret:T}}']\n",
             "4",
-            "stands where it would be seen",
+            "is in a place where it would be seen",
             "env_from",
             id="a secret in argv",
         ),
         pytest.param(
             f"{HEAD}[http]\nurl = 'https://h/?k={{secret:T}}'\n",
             "4",
-            "stands where it would be seen",
+            "is in a place where it would be seen",
             "header",
             id="a secret in a URL",
         ),
@@ -147,7 +147,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(
             f"{HEAD}arguments.x = {{ type = 'url' }}\n[http]\nurl = '{{x}}'\nheaders = {{ a = '{{secret:T}}' }}\n",
             "5",
-            "who is told the secrets",
+            "who gets the secrets",
             "host",
             id="a secret for any host",
         ),

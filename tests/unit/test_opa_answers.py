@@ -105,9 +105,9 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: EngineVerdic
     ("answer", "says"),
     [
         pytest.param({}, "OPA has no decision at orga/decision", id="undefined"),
-        pytest.param({"result": None}, "an answer that is none", id="null"),
-        pytest.param({"result": 1}, "an answer that is none", id="a number is no truth"),
-        pytest.param({"result": "allow"}, "an answer that is none", id="a bare word"),
+        pytest.param({"result": None}, "an invalid answer", id="null"),
+        pytest.param({"result": 1}, "an invalid answer", id="a number is no truth"),
+        pytest.param({"result": "allow"}, "an invalid answer", id="a bare word"),
         pytest.param({"result": {}}, "decision", id="an empty object"),
         pytest.param({"result": {"allow": True}}, "decision", id="another shape"),
         pytest.param({"result": {"decision": "permit"}}, "decision", id="another word"),

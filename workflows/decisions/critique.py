@@ -56,7 +56,7 @@ class Assessment(NamedTuple):
     limit: StopReason | None = None
     """The budget that is used up, so that there is no review."""
     is_asked: bool = False
-    """True if a person was asked in place of a model."""
+    """True if a person was asked instead of a model."""
     usage: Usage | None = None
     """Usage of the model calls for it."""
 

@@ -25,7 +25,7 @@ StageVerdict = Decision | Literal["yes", "no"] | Literal["accepted", "revise", "
 """A verdict of the gate, of a person on a held proposal, or of a critic."""
 
 Transitions = Mapping[ProposalStatus, Mapping[StageVerdict, ProposalStatus]]
-"""By status: the verdicts that may follow, and the next status. No others may follow."""
+"""For each status the verdicts that may follow, and the next status. No others may follow."""
 
 GATE_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
     "allow": "allowed",
@@ -179,7 +179,7 @@ class ProposalStatuses(Generic[ProposalKey]):
             self._late.update(self.with_status(LET_THROUGH_STATUSES - REJECTED_STATUSES))
 
     def needs_confirmation(self, place: ProposalKey) -> bool:
-        """True if the run was held up since the gate's last verdict on it."""
+        """True if the run was paused or waited since the gate's last verdict on it."""
         return place in self._late
 
     def missing_verdict_text(self, place: ProposalKey) -> str:

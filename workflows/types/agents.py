@@ -82,7 +82,7 @@ class Critic(CheckedInput):
     """Output tokens of one review."""
     person: Reviewers | None = None
     max_rounds: int = Field(default=2, ge=0, le=100)
-    """How often in a row the agent may try again."""
+    """The limit of further attempts of the agent, counted in a row."""
     on_exhausted: Literal["accept", "error", "ask"] = "error"
     """The next rejection after `max_rounds` accepts the subject and says so, ends the run, or asks the person."""
     on_failure: Literal["closed", "open"] = "closed"

@@ -220,9 +220,9 @@ class LoopConfig(CheckedInput):
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
     """Tool calls that were run, including those of delegates. Further calls are answered without being run."""
     on_exhausted: Literal["stop", "ask"] = "stop"
-    """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
+    """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""
     context_strategy: ContextStrategy = "sliding_window"
-    """How a conversation that exceeds its budget is shortened."""
+    """The way to shorten a conversation that exceeds its budget."""
     recovery: Recovery = Recovery()
     """Recovery for tools that have none of their own."""
     tool_profile: ToolProfile | None = None

@@ -41,7 +41,7 @@ PROMPT_ACTIVITIES = GOAL_PROMPTS | {"reason"}
 """Activities whose reply is the next turn of the conversation."""
 
 PLANNED_MODEL = "(plan)"
-"""Recorded in place of a model if the plan had all arguments of a reply's calls."""
+"""The text that is recorded instead of a model if the plan had all arguments of a reply's calls."""
 
 MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 
@@ -60,7 +60,7 @@ wait.
 WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
 """When the oldest open question was asked."""
 TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
-"""How the run ended: `completed`, `max_tokens`, `aborted` and others. Absent before that."""
+"""The reason why the run ended: `completed`, `max_tokens`, `aborted` and others. Absent before that."""
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
 """The tenant of its input."""
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")

@@ -98,10 +98,10 @@ class OpaquePart(Record):
 
     kind: Literal["opaque"]
     format: str = ""
-    """As in `ThinkingPart`."""
+    """The same as in `ThinkingPart`."""
     data: dict[str, Any] = {}
     author: str = ""
-    """As in `ThinkingPart`."""
+    """The same as in `ThinkingPart`."""
 
     def with_content(self, format: str, data: dict[str, Any]) -> Self:
         return replace_differing_fields(self, {"format": format, "data": data})

@@ -89,7 +89,7 @@ PROVIDERS = {
         Provider("offline", needs_key=False),
     )
 }
-"""By name. The order is that in which a key chooses the default model."""
+"""The providers by name. The first one that has a key provides the default model."""
 
 DEFAULT_PROVIDERS = tuple(provider for provider in PROVIDERS.values() if provider.default_model)
 """Those that provide a default model, in order."""

@@ -91,7 +91,7 @@ class Item(Record):
 
     @property
     def asker_data(self) -> dict[str, str]:
-        """Who asks, as people see it, if it is not the policy."""
+        """The name, shown to people, of the part that asks, if it is not the policy."""
         return {"critic": self.critic} if self.critic else {}
 
     def with_critic(self, critic: str) -> Self:

@@ -102,7 +102,7 @@ class Recollection(Record):
     terms: tuple[str, ...] = ()
     """Words and paths that are not searched again."""
     content: str = ""
-    """As in `RecalledContext`, for the block."""
+    """The same as in `RecalledContext`, for the block."""
     items: int = 0
     """The number of items in the block."""
     error: str = ""

@@ -41,7 +41,7 @@ class Task(Record):
     decided: dict[str, Decided] = {}
     """Decisions that were made. The last one of each name counts."""
     undecided: int = 0
-    """How often the model tried to end before a required decision."""
+    """The number of times that the model tried to end before a required decision."""
     output: str = ""
     """The last answer that the gate allowed."""
     data: Any = None
@@ -150,13 +150,13 @@ class Failures(Record):
     """Failures and denials, and results that may replace failed calls."""
 
     breakers: dict[str, Breaker] = {}
-    """By tool. Holds only circuits with failures."""
+    """Circuits by tool. Only those with failures are kept."""
     steps: dict[str, Step] = {}
-    """By fingerprint. Holds only steps that have failed."""
+    """Repeated calls by fingerprint. Only those that have failed are kept."""
     failures: dict[str, int] = {}
     """Failed calls in a row, by tool, if `llm_recovery` counts them."""
     results: dict[str, GoodResult] = {}
-    """By fingerprint, if `cached_result` may need them."""
+    """Results by fingerprint, if `cached_result` may need them."""
     dead_letters: tuple[DeadLetter, ...] = ()
     denials: dict[str, int] = {}
     """Repeated denials, with the number of iterations in a row."""

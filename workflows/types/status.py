@@ -76,7 +76,7 @@ class AgentStatus(Record):
     waiting: list[ShownQuestion] = []
     """Open questions to people."""
     breakers: dict[str, Breaker]
-    """By tool. Holds only circuits with failures."""
+    """Circuits by tool. Only those with failures are listed."""
     dead_letters: list[DeadLetter] = []
     children: list[Child] = []
     """Delegated runs in flight."""

@@ -72,11 +72,11 @@ def _decision_schema(decision: GroundedDecision) -> dict[str, Any]:
 
 
 def _kind_schema(kind: ValueKind) -> dict[str, Any]:
-    told = {"description": kind.description} if kind.description else {}
+    description = {"description": kind.description} if kind.description else {}
     if kind.enum:
-        return {"type": "string", "enum": list(kind.enum), **told}
+        return {"type": "string", "enum": list(kind.enum), **description}
     bounds = {} if kind.type == "boolean" else {"minimum": kind.minimum, "maximum": kind.maximum}
-    return {"type": kind.type, **bounds, **told}
+    return {"type": kind.type, **bounds, **description}
 
 
 MAX_OFFERED_BYTES = 350_000

@@ -159,9 +159,9 @@ class PostedDelivery:
 
 def webhook_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
     """Return all fields, with the answer unchanged."""
-    said = request.model_dump(mode="json", exclude={"key", "name", "text"}, exclude_defaults=True)
+    fields = request.model_dump(mode="json", exclude={"key", "name", "text"}, exclude_defaults=True)
     named = {"delivery": request.name, "goal_id": run.workflow_id, "run_id": run.run_id}
-    return {"text": outcome_heading(request, run), "event": "goal_ended", **named, **said, "answer": request.text}
+    return {"text": outcome_heading(request, run), "event": "goal_ended", **named, **fields, "answer": request.text}
 
 
 def telegram_form(chat_id: int | str) -> MessageForm:

@@ -209,5 +209,7 @@ def _stored_text(stored: Stored, scope: ScopeLevel) -> str:
     if stored.change == "unchanged":
         return f"That was known already (scope {scope})."
     older = len(stored.contradicts)
-    said = f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and count less now" if older else ""
-    return f"Stored (scope {scope}){said}."
+    remark = (
+        f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and count less now" if older else ""
+    )
+    return f"Stored (scope {scope}){remark}."

@@ -1,4 +1,4 @@
-"""What all stores share: the conversion of items to table rows and back, and the notice about missing vectors."""
+"""Parts that all stores share: the conversion of items to table rows and back, and the notice about missing vectors."""
 
 import json
 import logging

@@ -319,9 +319,9 @@ def argument_schema(argument: Argument) -> dict[str, Any]:
     """Return the JSON Schema of an argument, with its real JSON type."""
     kind = RULES_OF_TYPE[argument.type]
     schema = kind.schema(argument)
-    told = " ".join(part for part in (argument.description, f"({kind.hint})" if kind.hint else "") if part)
+    description = " ".join(part for part in (argument.description, f"({kind.hint})" if kind.hint else "") if part)
     optional = {
-        "description": told or None,
+        "description": description or None,
         "enum": None if argument.allowed is None else list(argument.allowed),
         "pattern": None if argument.pattern is None else f"^(?:{argument.pattern})$",
         "default": argument.default,

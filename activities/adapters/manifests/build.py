@@ -43,8 +43,8 @@ def secret_variables(manifest: Manifest) -> list[str]:
 
 def manifest_spec(manifest: Manifest) -> ToolSpec:
     """Return the definition for models. Defaults stay unset, because all set fields are written to histories."""
-    told: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
-    own = {name: value for name, value in told.items() if value}
+    marks: dict[str, Any] = {"tags": manifest.tags, "verified": manifest.verified, "approval": manifest.approval}
+    own = {name: value for name, value in marks.items() if value}
     given = {name: getattr(manifest.options, name) for name in manifest.options.model_fields_set}
     required = [name for name, argument in manifest.arguments.items() if argument.is_required]
     return ToolSpec(

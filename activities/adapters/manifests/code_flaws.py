@@ -226,7 +226,7 @@ def code_flaws(command: CommandSection) -> Iterator[Flaw]:
             is_fed = name in RUNNERS_FROM_INPUT and any(_program_name(each) in CODE_INPUTS for each in argv[at + 1 :])
             reads_input = reads_input or is_fed
     for slot, what in found.items():
-        remedy = f'pass it beside the code: argv = ["sh", "-c", "... \\"$1\\"", "sh", "{{{slot}}}"]'
+        remedy = f'pass it as an argument after the code: argv = ["sh", "-c", "... \\"$1\\"", "sh", "{{{slot}}}"]'
         yield Flaw(("command", "argv"), f"{{{slot}}} would be read as {what}", remedy)
     for slot in _placeholder_names(command.stdin) if reads_input else ():
         remedy = 'name the code in argv, as in ["sh", "-c", "..."], so that its input is data'
@@ -287,12 +287,12 @@ def _code_texts(rest: Sequence[str], code: CodeInputs, name: str) -> tuple[list[
                 at += not value and (following in _STDIN_NAMES or not following.startswith("-"))
     if operands[:1] and operands[0] in code.subcommands:
         del operands[0]
-    said = _code_operands(operands, code) if is_ready and not has_code and not has_file else []
-    texts += said
+    code_texts = _code_operands(operands, code) if is_ready and not has_code and not has_file else []
+    texts += code_texts
     if name in VARIABLES_ARE_CODE:
         texts += [operand for operand in operands if "=" in operand]
     names_file = not code.input_beside_operands and bool(operands) and operands[0] not in _STDIN_NAMES
-    is_given = has_code or has_file or bool(said) or names_file
+    is_given = has_code or has_file or bool(code_texts) or names_file
     return texts, is_fed or (code.stdin and not is_given)
 
 

@@ -124,8 +124,8 @@ class CommandTool:
         context.heartbeat(f"running {argv[0]}")
         try:
             finished = await self._run(argv, values, context)
-            told = await asyncio.to_thread(self._output_or_failure, argv[0], finished)
-            return ToolOutput(content=self._secrets.known_secrets.redact(told))
+            output = await asyncio.to_thread(self._output_or_failure, argv[0], finished)
+            return ToolOutput(content=self._secrets.known_secrets.redact(output))
         except ToolError as error:
             raise self._secrets.known_secrets.redact_error(error) from None
 
@@ -170,8 +170,8 @@ class CommandTool:
     def _decoded_output(self, output: bytes, *, is_cut: bool) -> str:
         return self._secrets.known_secrets.redact(output.decode(errors="replace"), is_cut=is_cut)
 
-    def _failure(self, program: str, finished: CommandResult, said: str) -> ToolError:
-        tail = error_tail(said)
+    def _failure(self, program: str, finished: CommandResult, output: str) -> ToolError:
+        tail = error_tail(output)
         if finished.timed_out:
             why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
             advice = "; ask for less" if self._spec.effect == "read_only" else ""

@@ -110,7 +110,7 @@ def _template_flaws(use: TemplateUse, template: Template, declared: dict[str, Ar
         if slot.is_secret:
             if use.where != "header":
                 remedy = "name it in [command] env_from, or put it into a header of [http]"
-                yield Flaw(use.key, f"a secret, {slot.name}, stands where it would be seen", remedy)
+                yield Flaw(use.key, f"a secret, {slot.name}, is in a place where it would be seen", remedy)
         elif slot.name not in declared:
             remedy = f"add [arguments.{slot.name}]; {known_names_hint(slot.name, declared)}"
             yield Flaw(use.key, f"{{{slot.name}}} is no argument", remedy)
@@ -121,7 +121,7 @@ def _template_flaws(use: TemplateUse, template: Template, declared: dict[str, Ar
 def _placeholder_flaws(use: TemplateUse, template: Template, name: str, argument: Argument) -> Iterator[Flaw]:
     is_alone = only_placeholder(template) is not None
     if argument.type == "array" and not (is_alone and use.where in LIST_PLACES):
-        yield Flaw(use.key, f"{{{name}}} is an array, and stands within a text", f'write "{{{name}}}" alone')
+        yield Flaw(use.key, f"{{{name}}} is an array, and is used within a text", f'write "{{{name}}}" alone')
     can_be_left_out = use.when == name or (use.where in OPTIONAL_PLACES and (is_alone or use.where != "json"))
     if argument.may_be_missing and not can_be_left_out:
         part = f', or write {{ when = "{name}", argv = [...] }}' if use.where == "argv" else ""
@@ -157,7 +157,7 @@ def _url_flaws(http: Http) -> Iterator[Flaw]:
     template, key = parse_template(http.url), ("http", "url")
     if only_placeholder(template):
         if header_variables(http):
-            yield Flaw(key, "the model would choose who is told the secrets", "write the host into the manifest")
+            yield Flaw(key, "the model would choose who gets the secrets", "write the host into the manifest")
         return
     first = template[0] if template and isinstance(template[0], str) else ""
     authority = _AUTHORITY.match(first)
@@ -331,7 +331,7 @@ def _option_flaws(manifest: Manifest) -> Iterator[Flaw]:
     options = manifest.options
     for key in TOP_LEVEL_OPTIONS:
         if key in options.model_fields_set:
-            yield Flaw(("options", key), f"{key} stands at the top of a manifest", "move it above the first table")
+            yield Flaw(("options", key), f"{key} belongs at the top of a manifest", "move it above the first table")
     if options.execution == "local":
         yield Flaw(("options", "execution"), "a manifest's tool runs as an activity", "remove it")
     if options.isolation is not None:

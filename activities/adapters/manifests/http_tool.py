@@ -316,8 +316,8 @@ class HttpTool:
             if not response.is_success and not isinstance(error, TimeoutException):
                 raise _status_error(response, "maybe", f", and broke off: {error}") from None
             raise
-        said = await asyncio.to_thread(decoded_text, body, response.charset_encoding)
-        text = self._secrets.known_secrets.redact(said, is_cut=is_cut)
+        decoded = await asyncio.to_thread(decoded_text, body, response.charset_encoding)
+        text = self._secrets.known_secrets.redact(decoded, is_cut=is_cut)
         if not response.is_success:
             raise _status_error(response, acted, error_tail(text))
         output = self._manifest.output
@@ -347,9 +347,9 @@ def _connect_error(why: str, acted: Acted) -> ToolError:
     return ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted)
 
 
-def _status_error(response: Response, acted: Acted, said: str) -> ToolError:
+def _status_error(response: Response, acted: Acted, detail: str) -> ToolError:
     status = response.status_code
-    why = f"{response.url.host} answered {status} {response.reason_phrase}{said}"
+    why = f"{response.url.host} answered {status} {response.reason_phrase}{detail}"
     return ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES, acted=acted)
 
 

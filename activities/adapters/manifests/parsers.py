@@ -23,14 +23,14 @@ def parsed_output(text: str, output: Output) -> str:
         ToolError: Kind BadOutput if it cannot be parsed, OutputMismatch if it does not fit a strict schema.
     """
     value = _PARSERS[output.parser](text, output)
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     errors = [] if output.json_schema is None else argument_errors(output.json_schema, value)
     if not errors:
-        return told or NO_OUTPUT
+        return shown or NO_OUTPUT
     misfit = f"the output does not fit its schema: {'; '.join(errors)}"
     if output.strict:
         raise ToolError(misfit, kind="OutputMismatch", acted="yes")
-    return f"[Warning] {misfit}\n{told}"
+    return f"[Warning] {misfit}\n{shown}"
 
 
 def error_tail(said: str) -> str:

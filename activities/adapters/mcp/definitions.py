@@ -171,10 +171,10 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
     if pin not in {None, digest}:
         raise UnusableTool(f"its definition is not the one that is pinned; look at it: orga tools pin {settings.name}")
     parameters = usable_schema(listed.input_schema)
-    told = sanitized_prose(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES)
+    description = sanitized_prose(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES)
     return ToolSpec(
         name=name,
-        description="\n".join(filter(None, (told, schema_remark(parameters)))),
+        description="\n".join(filter(None, (description, schema_remark(parameters)))),
         parameters=parameters,
         effect=_tool_effect(settings, options, listed),
         options=options,
@@ -191,8 +191,8 @@ def _without_secrets(settings: ServerSettings, listed: Listed) -> Listed:
 
 def definition_digest(listed: Listed) -> str:
     """Return the digest of everything that describes a tool."""
-    told = listed.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta", "icons"})
-    text = json.dumps(told, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    fields = listed.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta", "icons"})
+    text = json.dumps(fields, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
 
 

@@ -63,11 +63,11 @@ def protocol_error(server: str, error: MCPError, why: str, *, is_refusal: bool =
         why: The error as text.
         is_refusal: The HTTP status shows that nothing was done.
     """
-    said = plain_line(why, MAX_ERROR_BYTES)
+    cause = plain_line(why, MAX_ERROR_BYTES)
     if error.code == CONNECTION_CLOSED:
-        text = f"the connection to the MCP server {server!r} broke during the call ({said})"
+        text = f"the connection to the MCP server {server!r} broke during the call ({cause})"
         return ToolError(text, kind=PROCESS_CRASHED, retryable=True, acted="maybe")
-    text = f"the MCP server {server!r} refused the call: {said}"
+    text = f"the MCP server {server!r} refused the call: {cause}"
     acted = "no" if is_refusal or error.code in _REFUSING_CODES else "maybe"
     if error.code in _FINAL_CODES:
         return ToolError(text, kind=REFUSED, acted=acted)

@@ -115,8 +115,8 @@ def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> htt
     status, error = response.status_code, _error_object(response) if response.is_error else {}
     if not response.is_error or error.get("data") in (_OWN_MARK, _REFUSED_MARK):
         return response
-    code, said = error.get("code"), error.get("message")
-    why = f"HTTP status {status}" + (f": {said}" if isinstance(said, str) else "")
+    code, message = error.get("code"), error.get("message")
+    why = f"HTTP status {status}" + (f": {message}" if isinstance(message, str) else "")
     final = next((each for each in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if each == code), None)
     return _error_response(request, final if final and status in REFUSAL_STATUSES else INTERNAL_ERROR, why, status)
 
@@ -244,7 +244,7 @@ def _error_response(request: httpx2.Request, code: int, why: str, status: int = 
 
 
 def _is_unknown_method(response: httpx2.Response) -> bool:
-    """Return whether a 404 means an unknown method in a session that goes on."""
+    """Return whether a 404 means an unknown method in a session that continues."""
     return _error_object(response).get("code") == METHOD_NOT_FOUND
 
 

@@ -25,7 +25,7 @@ MAX_MESSAGE_BYTES = 16_000_000
 """Bytes of one line. A server that sends a longer one is given up."""
 
 MAX_UNANSWERED = 1_000
-"""Unread refusals of a server's requests. A server that goes on without reading them is given up."""
+"""The limit of unread refusals of a server's requests. A server that continues without reading them is given up."""
 
 CLOSE_S = 1.0
 """Seconds from the end of its input to SIGTERM, and from SIGTERM to SIGKILL."""

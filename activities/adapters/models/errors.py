@@ -210,7 +210,7 @@ def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
 
 
 def _seconds_to_epoch(text: str | None, now: datetime) -> float | None:
-    """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now, told apart by size."""
+    """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now. The size shows which."""
     value = _number(text)
     if value is None or value < 1e9:
         return value

@@ -70,7 +70,7 @@ def _provider_key(provider: Provider, env: Mapping[str, str]) -> str:
     if provider.needs_key and not key:
         raise ModelNotConfigured(f"{provider.name} has no key: set {provider.key}, or choose another model")
     if not key.isascii() or not key.isprintable():
-        raise ModelNotConfigured(f"{provider.key} holds characters that no key has: set it anew")
+        raise ModelNotConfigured(f"{provider.key} holds characters that no key has: set it again")
     return key
 
 

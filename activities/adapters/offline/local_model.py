@@ -249,8 +249,8 @@ def is_stuck(messages: Sequence[Message]) -> bool:
             known, texts, fruitless = set[str](), set[str](), list[bool]()
         if not message.calls:
             continue
-        brought = [_note_new_result(call, results.get(call.call_id), known, texts) for call in message.calls]
-        fruitless.append(not any(brought))
+        has_news = [_note_new_result(call, results.get(call.call_id), known, texts) for call in message.calls]
+        fruitless.append(not any(has_news))
     lately = fruitless[-MAX_IDLE_IN_A_ROW:]
     return (
         len(fruitless) >= MAX_CALLS

@@ -72,10 +72,10 @@ class PolicyVocabulary:
 
 def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
     """Yield a problem for each unknown name in a policy."""
-    said = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.says.tools or ())]
+    names = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.says.tools or ())]
     skills = (*known.tools, *known.agents)
     every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
-    for kind, name in dict.fromkeys(said):
+    for kind, name in dict.fromkeys(names):
         if not known.knows(kind, name):
             what = kind if kind in every else "tool"
             yield _name_problem(
@@ -132,11 +132,11 @@ def _named_tools(policy: Node) -> list[str]:
     when = [condition["body"] for condition in policy["conditions"] if condition["kind"] == "when"]
     if any("!" in node or "!=" in node for node in _nodes(when)):
         when = []
-    said = [
+    names = [
         *_entity_ids(policy["resource"], "Tool"),
         *(name for body in when for kind, name in _condition_names(body) if kind == "tool"),
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(names))
 
 
 def _has_path(schema: Any, path: Path) -> bool:

@@ -191,11 +191,11 @@ def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[st
     schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {record_type(types, 'arguments')};")
     schema = schema.replace("type Trusted = {};", f"type Trusted = {record_type(types, 'trusted')};")
     found = cedarpy.validate_policies(policy, _parsed_schema(schema))  # pyright: ignore[reportUnknownMemberType]
-    told = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
-    for problem in told:
+    problems = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
+    for problem in problems:
         quoted = _QUOTED.search(problem)
         yield quoted[1] if quoted else "", problem, _remedy(problem)
-    if not found.validation_passed and not told:
+    if not found.validation_passed and not problems:
         yield "", "it does not fit the schema", "`orga policy schema` shows what a policy can use"
 
 

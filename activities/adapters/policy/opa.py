@@ -58,7 +58,7 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
         "taint": list(proposal.taint),
         "tainted": bool(proposal.taint),
         "purpose": proposal.purpose,
-        **{name: said for name, said in approval.items() if said},
+        **{name: value for name, value in approval.items() if value},
     }
 
 
@@ -85,8 +85,8 @@ def parse_opa_result(result: Any, version: str) -> EngineVerdict:
     try:
         answer = OpaAnswer.model_validate(result, extra="forbid")
     except ValidationError as error:
-        said = "; ".join(validation_problems(error))
-        return EngineVerdict(allowed=False, reason=f"OPA gave an answer that is none: {said}", version=version)
+        problems = "; ".join(validation_problems(error))
+        return EngineVerdict(allowed=False, reason=f"OPA gave an invalid answer: {problems}", version=version)
     if stray := _stray_fields(answer):
         reason = f"OPA allows the call and gives {stray}, which says otherwise"
         return EngineVerdict(allowed=False, reason=reason, version=version)

@@ -73,7 +73,7 @@ def check_bubblewrap() -> None:
     )
     if done.returncode:
         raise ValueError(
-            f"bubblewrap cannot isolate here: {done.stderr.strip()[-300:] or 'it tells no reason'}; allow user "
+            f"bubblewrap cannot isolate here: {done.stderr.strip()[-300:] or 'it gives no reason'}; allow user "
             "namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; in a container a seccomp "
             f"profile that permits them and an unmasked /proc), {_NO_ISOLATION_HINT}"
         )

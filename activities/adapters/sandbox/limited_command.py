@@ -148,21 +148,21 @@ _LIMIT_MESSAGES = {
     "open_files": (b"Too many open files",),
     "file_bytes": (b"File too large",),
 }
-"""Messages by limit. The kernel only refuses these resources, so a program may report it and go on."""
+"""Messages by limit. The kernel only refuses these resources, so a program may report it and continue."""
 _SHELL_SIGNAL_BASE = 128
 """A shell's exit code is this plus the signal that ended its last command."""
 _SHELL_CODES = {_SHELL_SIGNAL_BASE + 24: "SIGXCPU", _SHELL_SIGNAL_BASE + 25: "SIGXFSZ"}
 
 
 def limit_reached(
-    exit_code: int | None, signal: str | None, cpu_s: float, said: bytes, limits: SandboxLimits
+    exit_code: int | None, signal: str | None, cpu_s: float, output: bytes, limits: SandboxLimits
 ) -> str | None:
-    """Return the field of `limits` that was reached. `cpu_s` is the used processor time, `said` the error output."""
+    """Return the field of `limits` that was reached. `cpu_s` is the used processor time, `output` the error output."""
     name = _LIMIT_OF_SIGNAL.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
     if name is None and signal == "SIGKILL" and limits.cpu_s is not None and cpu_s >= limits.cpu_s:
         name = "cpu_s"
     if name is None and exit_code != 0:
-        name = next((limit for limit, texts in _LIMIT_MESSAGES.items() if any(text in said for text in texts)), None)
+        name = next((limit for limit, texts in _LIMIT_MESSAGES.items() if any(text in output for text in texts)), None)
     return name if name and getattr(limits, name) is not None else None
 
 
@@ -420,11 +420,11 @@ def _command_result(
         code, number = None, code - _BWRAP_SIGNAL_BASE
     name = _signal_name(number) if number else None
     out, err = streams.stdout, streams.stderr
-    said = (out if streams.merged else err).data()
+    output = (out if streams.merged else err).data()
     timed_out = report.came == "order"
     limit = "processes" if report.came == "processes" else None
     if not limit and not timed_out:
-        limit = limit_reached(code, name, report.cpu_s, said, limits)
+        limit = limit_reached(code, name, report.cpu_s, output, limits)
     return CommandResult(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
 
 

@@ -79,8 +79,8 @@ def _answer_message(request: dict[str, Any], line: _WorkerChannel) -> bytes:
 
 
 def _failure_message(error: ToolError) -> bytes:
-    told = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
-    return pack_message({"error": told})
+    fields = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
+    return pack_message({"error": fields})
 
 
 def _call_function(request: dict[str, Any], line: _WorkerChannel) -> ToolOutput:

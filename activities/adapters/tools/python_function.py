@@ -57,8 +57,8 @@ def raising_tool_errors(name: str) -> Generator[None]:
         raise
     except (Exception, SystemExit) as error:
         kind = type(error).__name__
-        told = f"{name} failed: {kind}: {error}"
-        raise ToolError(told, kind=kind, retryable=isinstance(error, OSError), acted="maybe") from error
+        text = f"{name} failed: {kind}: {error}"
+        raise ToolError(text, kind=kind, retryable=isinstance(error, OSError), acted="maybe") from error
 
 
 def is_async_result(result: Any) -> bool:
@@ -485,8 +485,8 @@ def _own_name(function: Callable[..., Any]) -> str:
 
 
 def _tool_options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
-    said = {"timeout_s": marks.timeout_s, "isolation": place}
-    return ToolOptions.model_validate({key: value for key, value in said.items() if value is not None})
+    given = {"timeout_s": marks.timeout_s, "isolation": place}
+    return ToolOptions.model_validate({key: value for key, value in given.items() if value is not None})
 
 
 def load_function(path: str, folders: Sequence[Path] = ()) -> PythonFunction:

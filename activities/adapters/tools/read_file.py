@@ -1,4 +1,4 @@
-"""The `read_file` tool, and how text and binary files are told apart."""
+"""The `read_file` tool, and how it distinguishes text from binary files."""
 
 import mimetypes
 import os

@@ -93,7 +93,7 @@ class RunCommand:
             allowed = ", ".join(self._programs)
             raise ToolError(f"program {name[:80]!r} is not allowed; use one of {allowed}", kind="CommandRefused")
         if any(_has_lone_surrogate(argument) for argument in command):
-            raise ToolError("command: an argument is not valid Unicode; write it anew", kind="CommandRefused")
+            raise ToolError("command: an argument is not valid Unicode; write it again", kind="CommandRefused")
         if exceeds_argv_limit(command):
             raise ToolError(f"command: more than {MAX_ARGV_BYTES:,} bytes; pass a file", kind="CommandRefused")
 

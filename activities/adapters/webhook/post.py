@@ -108,18 +108,18 @@ class WebhookPost:
 
 async def _answer_text(response: http.Response) -> str:
     """Return the beginning of the answer, without a long wait, because only the status counts."""
-    said = bytearray()
+    answer = bytearray()
     if "content-encoding" in response.headers:  # no request accepts one, and a few bytes can expand to gigabytes
         return ""
     try:
         async with asyncio.timeout(WORDS_S):
             async for piece in response.aiter_bytes():
-                said += piece
-                if len(said) >= MAX_ANSWER_BYTES:
+                answer += piece
+                if len(answer) >= MAX_ANSWER_BYTES:
                     break
     except (TimeoutError, http.HTTPError):
         pass
-    return " ".join(bytes(said[:MAX_ANSWER_BYTES]).decode("utf-8", "replace").split())
+    return " ".join(bytes(answer[:MAX_ANSWER_BYTES]).decode("utf-8", "replace").split())
 
 
 PREFIX = "whsec_"

@@ -36,35 +36,35 @@ def webhook_body(notification: Notification, run: RunKey, link: str | None, form
     text = notification_line(notification, run, link)
     if form == "slack":
         return to_json({"text": without_markup(text), "mrkdwn": False})
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "text": text,
         **notification.model_dump(mode="json", exclude={"message_id"}, exclude_defaults=True),
         "workflow_id": run.workflow_id,
         "run_id": run.run_id,
     }
-    return to_json({**said, "link": link} if link else said)
+    return to_json({**fields, "link": link} if link else fields)
 
 
 def notification_line(notification: Notification, run: RunKey, link: str | None) -> str:
     """Return which run waits for what, and how people decide it."""
     match notification.event:
         case "waiting":
-            said = [f"{notification.agent} waits ({notification.kind}):", notification.question]
+            parts = [f"{notification.agent} waits ({notification.kind}):", notification.question]
         case "ended":
             why = f"{notification.reason}: {notification.detail}" if notification.detail else notification.reason
-            said = [f"{notification.agent} ended ({why})", full_field_text(run.workflow_id)]
+            parts = [f"{notification.agent} ended ({why})", full_field_text(run.workflow_id)]
         case "test":
-            said = [f"{notification.agent}:", notification.question]
-    said += [_call_text(call) for call in notification.calls]
+            parts = [f"{notification.agent}:", notification.question]
+    parts += [_call_text(call) for call in notification.calls]
     if notification.calls_left_out:
-        said.append(f"and {notification.calls_left_out} more, see orga inbox")
+        parts.append(f"and {notification.calls_left_out} more, see orga inbox")
     if notification.error:
-        said.append(f"error: {notification.error}")
+        parts.append(f"error: {notification.error}")
     if notification.expires_at:
-        said.append(f"until {notification.expires_at}")
+        parts.append(f"until {notification.expires_at}")
     if notification.commands:
-        said.append("→ " + " | ".join(notification.commands))
-    line = escaped_line(" ".join([*said, link] if link else said))
+        parts.append("→ " + " | ".join(notification.commands))
+    line = escaped_line(" ".join([*parts, link] if link else parts))
     return line if len(line) <= MAX_TEXT_CHARS else f"{TOO_LONG_TEXT} {full_field_text(run.workflow_id)[:ID_CHARS]}"
 
 

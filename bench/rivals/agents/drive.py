@@ -26,15 +26,15 @@ async def resume(agent: Any, run: str) -> None:
 
 
 async def times(agent: Any, short: str, long: str) -> None:
-    """Print the seconds of both, on the clock and of the processor, once the process is warm; and the long one's id."""
+    """Print the seconds of both, by the clock and of the processor, once the process is warm, and the long one's id."""
     async with agent.session() as session:
         measured: dict[str, Any] = {}
         for name, payments in (("warm", int(short)), ("short", int(short)), ("long", int(long))):
             run = f"{agent.__name__}-{uuid.uuid4()}"
             wall, cpu = time.perf_counter(), time.process_time()
-            said = await session.start(run, task(payments), payments + SPARE)
+            answer = await session.start(run, task(payments), payments + SPARE)
             measured[name] = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
-            assert said == "All paid.", said
+            assert answer == "All paid.", answer
         print(json.dumps(measured | {"run": run}))
 
 

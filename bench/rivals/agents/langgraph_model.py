@@ -15,8 +15,8 @@ class Scripted(BaseChatModel):
         return self
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        said = next(message.text for message in messages if message.type == "human")
-        number = next_payment(said, sum(message.type == "tool" for message in messages))
+        prompt = next(message.text for message in messages if message.type == "human")
+        number = next_payment(prompt, sum(message.type == "tool" for message in messages))
         if number is None:
             reply = AIMessage("All paid.")
         else:

@@ -12,9 +12,9 @@ set_tracing_disabled(True)
 class Scripted(Model):
     async def get_response(self, system_instructions, input, *args, **kwargs):
         items = [input] if isinstance(input, str) else input
-        said = items[0] if isinstance(items[0], str) else items[0]["content"]
+        prompt = items[0] if isinstance(items[0], str) else items[0]["content"]
         paid = sum(isinstance(item, dict) and item.get("type") == "function_call_output" for item in items)
-        number = next_payment(said, paid)
+        number = next_payment(prompt, paid)
         if number is None:
             return ResponseBuilders.output_message("All paid.")
         arguments = json.dumps({"number": number})

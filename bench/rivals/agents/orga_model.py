@@ -1,4 +1,4 @@
-"""The scripted model of `orga`, in place of a provider."""
+"""The scripted model of `orga`, instead of a provider."""
 
 from errand import next_payment
 
@@ -9,8 +9,8 @@ from orga.client.testing.script import ScriptedModels, answers, calls
 
 class Scripted:
     async def complete(self, request, on_text):
-        said = next(message.text for message in request.messages if message.role == "user")
-        number = next_payment(said, sum(message.role == "tool" for message in request.messages))
+        prompt = next(message.text for message in request.messages if message.role == "user")
+        number = next_payment(prompt, sum(message.role == "tool" for message in request.messages))
         return answers("All paid.") if number is None else calls("pay", number=number)
 
 

@@ -126,7 +126,7 @@ InputMode = Literal["typed", "piped", "one"]
 """The origin of messages.
 
 - `typed`: a person types them.
-- `piped`: the lines of a pipe; each is sent after the answer to the one before.
+- `piped`: the lines of a pipe. Each is sent after the answer to the previous one.
 - `one`: a single message, sent exactly as given, even if it looks like a command.
 """
 

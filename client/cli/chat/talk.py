@@ -284,7 +284,7 @@ class Chat:
             self._is_posting = False
 
     async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
-        """Send a message and return its turn. Repeat it while no worker takes it; its id makes it count once."""
+        """Send a message and return its turn. Repeat it while no worker takes it. Its id makes it count once."""
         message_id = str(uuid_utils.uuid7())
         for _ in range(MAX_RESENDS):
             try:

@@ -66,8 +66,8 @@ class SessionTurns:
         if run:
             return self._add_lines([replace(line, text=indent + line.text) for line in lines if _is_shown(entry, line)])
         if entry.event == TURN_STARTED:
-            said = str(entry.data.get("message", ""))
-            self.told.append(JournalTurn(int(entry.data.get("turn", 0)), said, entry.timestamp))
+            message = str(entry.data.get("message", ""))
+            self.told.append(JournalTurn(int(entry.data.get("turn", 0)), message, entry.timestamp))
         elif self.told and entry.event == TURN_ENDED:
             self.told[-1] = replace(self.told[-1], reason=str(entry.data.get("reason") or "ended"))
         elif self.told and entry.event == "ReasoningComplete":

@@ -239,7 +239,7 @@ async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: 
 
 
 Statuses = dict[str, AgentStatus | None]
-"""Statuses by run id; None if no worker answers."""
+"""The status by run id. It is None if no worker answers."""
 
 
 async def _query_statuses(client: Client, found: Sequence[ListedRun]) -> Statuses:

@@ -1,4 +1,4 @@
-"""Open the knowledge store of this folder's configuration; options and texts that its commands share."""
+"""Open the knowledge store of this folder's configuration. Options and texts that its commands share are here, too."""
 
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping

@@ -46,7 +46,7 @@ def trigger(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = No
 
 
 def pause(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> int:
-    """Pause a schedule: it starts no more runs. Runs that have started go on.
+    """Pause a schedule: it starts no more runs. Runs that have started continue.
 
     Example: orga schedule pause morning "until the docs are moved"
     """

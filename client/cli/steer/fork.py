@@ -57,7 +57,7 @@ def fork(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """The fork of a goal is a goal. It goes on after iteration N, with the plan of that time.
+    """The fork of a goal is a goal. It continues after iteration N, with the plan of that time.
 
     Example: orga fork ID --to-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 

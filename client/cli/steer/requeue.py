@@ -32,7 +32,7 @@ async def redeliver(
 ) -> int:
     """Send the answer of an ended goal from this machine to deliveries that failed, with the old keys.
 
-    After a failure it goes on with the next delivery. The goal itself does not change.
+    After a failure it continues with the next delivery. The goal itself does not change.
 
     Args:
         here: The configuration with the channels, and the server.

@@ -1,4 +1,4 @@
-"""`orga rewind`: let a run go on from the end of an earlier iteration."""
+"""`orga rewind`: continue a run from the end of an earlier iteration."""
 
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +46,7 @@ def rewind(
     """
     It first lists what people sent to the run later, and what its tools did later, which is not undone. On a terminal
     it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still work for
-    the discarded part are aborted; the run goes on after they have ended.
+    the discarded part are aborted. The run continues after they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """

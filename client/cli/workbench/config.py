@@ -145,9 +145,9 @@ def _agent_json(name: str, agent: "AgentConfig", held: OrgaConfig) -> dict[str, 
 class _ModelRow:
     model: str
     named_by: str
-    """The keys that name the model; "" if the configuration does not use it."""
+    """The keys that name the model, or "" if the configuration does not use it."""
     problem: str
-    """The reason why the model cannot be used; "" if none is known."""
+    """The reason why the model cannot be used, or "" if none is known."""
 
 
 def models(

@@ -70,7 +70,7 @@ class WorkerReport(Record):
     agents: dict[str, CheckedAgent] = {}
     tools: tuple[str, ...] = ()
     models: dict[str, str] = {}
-    """By model name, the reason why it cannot be used now; "" if its provider answers."""
+    """For each model name the reason why it cannot be used now, or "" if its provider answers."""
     policy: str = ""
     """A description of the policy engine."""
     problems: tuple[WorkerProblem, ...] = ()
@@ -174,7 +174,7 @@ def idle_address_checks(env: Mapping[str, str]) -> list[DoctorCheck]:
 
 
 def _untrusted_check(error: Untrusted) -> DoctorCheck:
-    """Return the result for a configuration that is not trusted. The other checks go on without it."""
+    """Return the result for a configuration that is not trusted. The other checks continue without it."""
     *lines, remedy = str(error).splitlines()
     return DoctorCheck("config", ok=False, detail="\n".join([*lines, "it was not read further"]), remedy=remedy)
 

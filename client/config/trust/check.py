@@ -69,7 +69,7 @@ _VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NO
 
 @dataclass(frozen=True)
 class TrustRequest:
-    """What a configuration asks trust for in its present content."""
+    """The keys and code of a configuration's present content that need trust."""
 
     path: Path
     risks: tuple[Risk, ...]

@@ -95,7 +95,7 @@ _HARMLESS_VALUES: dict[str, tuple[Callable[[Any, Path], bool], tuple[str, ...]]]
     "policy.engine": (lambda value, _: value in ("cedar", "default"), ("policy",)),
     "knowledge.backend": (lambda value, _: value == "sqlite", ("knowledge",)),
 }
-"""As `_HARMLESS`, for the values that the function accepts."""
+"""Like `_HARMLESS`, but only the values that the function accepts are harmless."""
 
 _STRICT: dict[str, Any] = {
     "tools.options.*.approval": True,
@@ -156,8 +156,8 @@ class Risk:
         name = json.dumps(".".join(self.key))[1:-1]
         value = json.dumps(self.value, default=str)
         cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
-        beside = f" (you have set {json.dumps(self.beside)[1:-1]})" if self.beside else ""
-        return f"{name} = {cut}: {self.why or _risk_reason(self.key)}{beside}"
+        setting = f" (you have set {json.dumps(self.beside)[1:-1]})" if self.beside else ""
+        return f"{name} = {cut}: {self.why or _risk_reason(self.key)}{setting}"
 
 
 def risks(file: Mapping[str, Any], folder: Path, around: UserSettings | None = None) -> list[Risk]:
@@ -168,15 +168,15 @@ def risks(file: Mapping[str, Any], folder: Path, around: UserSettings | None = N
 def _risks(key: Key, value: Any, folder: Path, around: UserSettings) -> Iterator[Risk]:
     if value in ([], {}, "") or any(_fits(key, pattern) and value == strict for pattern, strict in _STRICT.items()):
         return
-    judge, beside = _harmless_check(key)
-    if beside is not None:
+    judge, revoking = _harmless_check(key)
+    if revoking is not None:
         if not judge(value, folder):
-            yield Risk(key, value, around.server or _overriding_variable(beside, around))
+            yield Risk(key, value, around.server or _overriding_variable(revoking, around))
         elif around.server:
             yield Risk(
                 key, value, around.server, why="holds for all runs of that server that a worker here carries out"
             )
-        elif setting := _overriding_variable(beside, around):
+        elif setting := _overriding_variable(revoking, around):
             yield Risk(key, value, setting)
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
@@ -187,10 +187,10 @@ def _risks(key: Key, value: Any, folder: Path, around: UserSettings) -> Iterator
 
 def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
     """Return which values are harmless, and the user's settings that revoke that. None instead if no value is."""
-    for pattern, (judge, beside) in _HARMLESS_VALUES.items():
+    for pattern, (judge, revoking) in _HARMLESS_VALUES.items():
         if _fits(key, pattern):
-            return judge, beside
-    return _any_value, next((beside for pattern, beside in _HARMLESS.items() if _fits(key, pattern)), None)
+            return judge, revoking
+    return _any_value, next((revoking for pattern, revoking in _HARMLESS.items() if _fits(key, pattern)), None)
 
 
 def _any_value(value: Any, folder: Path) -> bool:

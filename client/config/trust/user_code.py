@@ -143,14 +143,14 @@ class _Command:
         code = UserCode(frozenset({*files, *filter(can_exist, self._missing_files(folder))}))
         for file in (file for file in files if file in by_python or _is_python_file(file)):
             for base in dict.fromkeys((file.parent, file.resolve().parent)):
-                beside = _shadowing_modules(base) if self._is_python or file in run else ()
-                code |= _with_imports([file], beside, base, *on_path)
+                shadowing = _shadowing_modules(base) if self._is_python or file in run else ()
+                code |= _with_imports([file], shadowing, base, *on_path)
         starts = [(base, f"{name}{end}") for base in (folder, *on_path) for name in self._modules for end in _RUN_AS]
         starts += [(base, name) for base in on_path for name in _AT_START]
         starts += [(base, "__main__") for base in run if _is_folder(base)]
         for base, name in starts:
-            beside = _shadowing_modules(base)
-            code |= _with_imports((), chain(_module_files(base, name.split(".")), beside), base, *on_path)
+            shadowing = _shadowing_modules(base)
+            code |= _with_imports((), chain(_module_files(base, name.split(".")), shadowing), base, *on_path)
         return code
 
     def _missing_files(self, folder: Path) -> Iterator[Path]:

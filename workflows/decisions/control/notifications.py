@@ -27,7 +27,7 @@ from orga.workflows.types.text import SUMMARY_CHARS, can_be_typed, full_field_te
 S = TypeVar("S", bound=Control)
 
 Commands = Callable[[str, ShownQuestion], list[str]]
-"""From a run's id and its question to the commands that decide it."""
+"""Returns the commands that decide a question, from the run's id and the question."""
 
 ID_CHARS = 32
 MAX_CALLS = 10

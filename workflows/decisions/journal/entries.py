@@ -75,7 +75,7 @@ SESSION_SIGNALS = SIGNALS | {"close"}
 """Signals that a session knows."""
 
 KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
-"""By the kind of run. Other kinds know `SIGNALS`."""
+"""The signals of each kind of run. Other kinds know `SIGNALS`."""
 
 WAITING_UPDATES = frozenset({"await_turn"})
 """Updates that change nothing."""

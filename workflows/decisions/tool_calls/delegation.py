@@ -265,7 +265,7 @@ def with_parent_notified(state: AgentState, held: bool) -> AgentState:
 
 
 def with_delegate_paused(state: AgentState, arguments: tuple[object, ...], now: datetime) -> AgentState:
-    """Apply a delegate's signal: its workflow id, and whether it is held up. Other signals change nothing."""
+    """Apply a delegate's signal: its workflow id, and whether it waits for a person. Other signals change nothing."""
     if len(arguments) != 2:
         return state
     child_id, held = arguments

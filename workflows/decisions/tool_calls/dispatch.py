@@ -90,7 +90,7 @@ def can_begin_another_call(state: AgentState) -> bool:
 
 
 def with_extra_call(state: AgentState) -> AgentState:
-    """Record that a call begins in place of another one."""
+    """Record that a call begins instead of another one."""
     return state.with_budget(under_way=state.under_way + 1)
 
 

@@ -117,7 +117,7 @@ MAX_ERROR_CHARS = 500
 
 
 class Alternative(NamedTuple):
-    """A call in place of one that failed."""
+    """A call that replaces a failed one."""
 
     place: str
     outcome: Outcome
@@ -253,16 +253,16 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
     shown = delimited_tool_text(
         shortened_message(outcome.message(), news_bytes_left(state) // 2), call_source(letter.call, spec)
     )
-    told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
-    conversation = with_message(state.conversation, Message.of("user", told))
+    message = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
+    conversation = with_message(state.conversation, Message.of("user", message))
     state = state.with_dialogue(conversation=conversation, taint=taint_with_outcomes(state, (outcome,))).with_budget(
         under_way=0
     )
     if outcome.was_run:
         counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))
         state = state.with_budget(tool_calls=counts)
-    told = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
-    return state.with_note("RecoveryTriggered", **told, text=outcome.text)
+    fields = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
+    return state.with_note("RecoveryTriggered", **fields, text=outcome.text)
 
 
 def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:

@@ -42,7 +42,7 @@ class GoalConfig(CheckedInput):
     step_budget_s: float = Field(default=300.0, ge=0.1, le=86_400)
     """Seconds that the goal gets for each step of its longest plan, and once more for everything else."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
-    """Seconds for the whole goal, in place of `step_budget_s`. Pauses and waits for people do not count."""
+    """Seconds for the whole goal, instead of `step_budget_s`. Pauses and waits for people do not count."""
     stuck_threshold: int = Field(default=3, ge=1, le=100)
     """Rounds in a row with only errors or without progress, and unusable replies in a row."""
     done_confidence: float = Field(default=0.7, ge=0, le=1)
@@ -53,7 +53,7 @@ class GoalConfig(CheckedInput):
     plan_review: Literal["never", "always", "policy"] = "never"
     """When a person reviews a plan before any of it is carried out."""
     on_exhausted: Literal["stop", "ask"] = "stop"
-    """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
+    """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
     context_strategy: ContextStrategy = "sliding_window"
     temperature: float | None = Field(default=0.3, ge=0, le=2)

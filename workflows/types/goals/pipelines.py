@@ -62,7 +62,7 @@ class AdaptiveBreak(CheckedInput):
     min_rounds: int = Field(default=2, ge=2, le=MAX_ROUNDS)
     """Rounds before this ends anything."""
     min_improvement: float = Field(default=0.02, gt=0, le=1)
-    """How much better than the best earlier draft the latest one has to be."""
+    """The least difference between the scores of the latest draft and the best earlier one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -106,7 +106,7 @@ class Pipeline(CheckedInput):
     kind: PipelineKind
     """The shape of the pipeline."""
     attempts: int = Field(default=1, ge=1, le=5)
-    """How often a step may be tried. A failed step is repeated up to this if it cannot have had an effect."""
+    """The most attempts at a step. A failed step is repeated up to this if it cannot have had an effect."""
     steps: tuple[PipelineStep, ...] = Field(default=(), max_length=MAX_CHAIN)
     """`chain`: the steps in order. Each gets the previous step's output."""
     map: PipelineStep | None = None

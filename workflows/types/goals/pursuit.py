@@ -88,9 +88,9 @@ class PlanStep(Record):
     summary: str = ""
     error: str = ""
     by: str = ""
-    """Who added the step, if not the model."""
+    """The person who added the step; "" if the model did."""
     score: float | None = None
-    """From 0 to 1. Set for a draft, by the critic of its pipeline."""
+    """The score of a draft from 0 to 1, set by the critic of its pipeline."""
 
     def with_fields(self, **changes: Unpack[StepChanges]) -> Self:
         return replace_fields(self, changes)
@@ -163,7 +163,7 @@ class Pursuit(Record):
     is_answered: bool = False
     """True if a person has answered a question of the model. The goal may need nothing else."""
     terms: ApprovalTerms | None = None
-    """Who may approve the plan, and until when, if policy requires approval."""
+    """The approvers of the plan and the deadline, if policy requires approval."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0

@@ -53,7 +53,7 @@ class GoalResult(AgentResult):
     """The ids of the steps, in their order."""
     steps: tuple[ShownStep, ...]
     confidence: float
-    """From 0 to 1, computed from scores. The model's own confidence can only lower it."""
+    """A number from 0 to 1, computed from scores. The model's own confidence can only lower it."""
     sources: tuple[str, ...]
     deliveries: tuple[Delivered, ...] = ()
     """The outcome at each channel that should get the answer."""

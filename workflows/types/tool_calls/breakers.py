@@ -41,7 +41,7 @@ class BreakerOptions(CircuitOptions):
     """`breaker` in a tool's options."""
 
     scope: BreakerScope = "run"
-    """Whose failures count: those of one run, or of all runs of a worker."""
+    """The failures that count: those of one run, or of all runs of a worker."""
 
 
 class Breaker(Record):

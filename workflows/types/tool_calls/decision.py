@@ -170,7 +170,7 @@ class Decided(Record):
     rationale: str = ""
     """The model's own reasons, cut. Nothing depends on them."""
     revision: int = 0
-    """How often it was made before."""
+    """The number of times that it was made before."""
 
     def with_rationale(self, rationale: str) -> Self:
         return replace_fields(self, {"rationale": rationale})

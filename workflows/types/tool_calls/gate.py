@@ -59,7 +59,7 @@ class ProposedStep(Record):
 
 
 class ApprovalTerms(Record):
-    """Who may approve a call, and until when."""
+    """The approvers of a call, and the deadline."""
 
     approvers: tuple[str, ...] = ()
     """People who may decide. Empty: anyone who may send updates to the run."""

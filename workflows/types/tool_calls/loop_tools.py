@@ -108,7 +108,7 @@ class LoopTool:
     action: str = "tool_call"
     """Its action in policies."""
     cost: Callable[[Arguments], int] = _one_call
-    """How many of `max_tool_calls` it takes, by its arguments."""
+    """The number of `max_tool_calls` that a call takes, computed from its arguments."""
     stands_alone: bool = False
     """Other calls of the same reply are not begun."""
     is_answer: bool = False

@@ -85,12 +85,12 @@ class PostgresSearch:
                     numbers.update(await self._nearest_numbers(query.vector, kinds))
             found = await self._load_candidates(sql.SQL("number = ANY(%(wanted)s)"), wanted=sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
-        beside = list[Candidate]()
+        related = list[Candidate]()
         if missing := newer - {each.item.id for each in found}:
-            beside += await self._load_candidates(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))
+            related += await self._load_candidates(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))
         if claims := tainted_claims((each.item for each in found), self._places):
-            beside += await self._load_candidates(_CLEAN, wanted=sorted(claims))
-        return [*found, *beside]
+            related += await self._load_candidates(_CLEAN, wanted=sorted(claims))
+        return [*found, *related]
 
     async def _folder_candidates(self, limit: int) -> list[Candidate]:
         wish, folder = self._wish, sql.SQL("TRUE")

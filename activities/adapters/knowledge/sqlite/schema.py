@@ -38,7 +38,7 @@ _FAILURES: dict[int, tuple[str, str, bool]] = {
         False,
     ),
 }
-"""By SQLite's code: the kind, the text for people, and whether the same operation may succeed later."""
+"""The failure by SQLite's code: its kind, the text for people, and whether the same operation may succeed later."""
 
 
 def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:

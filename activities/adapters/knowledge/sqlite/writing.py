@@ -86,7 +86,7 @@ def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
 
     Args:
         connection: The only writer's connection.
-        is_begun: True after a first call, which told FTS5 to merge all parts into one.
+        is_begun: True after a first call, which made FTS5 merge all parts into one.
     """
     before = connection.total_changes
     pages = MERGE_PAGES if is_begun else -MERGE_PAGES

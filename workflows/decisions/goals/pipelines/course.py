@@ -184,10 +184,10 @@ def _reduce_material(state: GoalState, pipeline: Pipeline, course: Course, step:
     inputs = pipeline_inputs(state.inputs, pipeline)
     found = list[Material]()
     for number, each in enumerate(inputs, start=1):
-        brought = course.outputs.get(f"map-{number}", "")
+        output = course.outputs.get(f"map-{number}", "")
         if f"map-{number}" not in step.depends_on:
-            brought = "(nothing came of this input)"
-        found.append((f"what came of input {number} of {len(inputs)}", f"Input: {each}\n\n{brought}"))
+            output = "(nothing came of this input)"
+        found.append((f"what came of input {number} of {len(inputs)}", f"Input: {each}\n\n{output}"))
     return found
 
 
