@@ -16,6 +16,10 @@ Object = dict[str, Any]
 Number = int | float
 
 
+ANSWER_PROMPT = "goal_summary"
+"""The one prompt of a goal whose answer is for people."""
+
+
 class TolerantRecord(Record):
     """Keeps unknown keys, and takes the default of a field whose value has the wrong type."""
 
@@ -196,6 +200,16 @@ class ReasoningComplete(JournalEvent):
     left_out: Any = None
     repaired: Any = None
 
+    @property
+    def calls(self) -> tuple[RecordedAction, ...]:
+        """The proposed calls. Empty for an answer."""
+        return tuple(action for action in self.actions if action.tool is not None)
+
+    @property
+    def is_for_people(self) -> bool:
+        """True if an answer is for people. Later entries show the effect of a goal's other answers."""
+        return self.turn in {"", ANSWER_PROMPT}
+
 
 class PolicyEvaluated(JournalEvent):
     """The gate's verdict on each proposal; `error` if it could not decide, which counts as a denial."""
@@ -232,7 +246,7 @@ class ApprovalRequested(JournalEvent):
     place: str = ""
     tool: str = ""
     call_id: str = ""
-    arguments: str = ""
+    arguments: Any = None
     reason: str = ""
     approvers: tuple[str, ...] = ()
     expires_at: str = ""

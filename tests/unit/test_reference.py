@@ -15,10 +15,10 @@ from docs.generate.explained import page_of
 from docs.generate.pages import FOLDER, pages
 from docs.generate.source import module, said
 from orga.client.cli.exit_codes import COMMAND_EXIT_CODES, EXIT_CODE_MEANINGS, ExitCode
-from orga.client.cli.shown.narration import _ENTRY_RENDERERS as OF_ENTRIES
-from orga.client.cli.shown.narration import _EVENT_RENDERERS as OF_NOTES
+from orga.client.cli.shown.narration import Narrator
 from orga.client.journal.event_types import EVENTS
 from orga.workflows.types import names as attributes
+from tests.support.values.entries import an_entry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,8 +87,11 @@ def test_a_workflow_has_each_handler_once_by_the_name_that_is_sent(name: str, ow
 
 
 def test_every_event_that_is_written_or_told_is_in_the_vocabulary() -> None:
-    told = OF_NOTES.keys() | OF_ENTRIES.keys() | {"InterventionRefused"}
-    assert told == EVENTS.keys()
+    narrator = Narrator()
+    raw = {
+        name for name in EVENTS if [line.text for line in narrator.render(an_entry(name, later=1))] == ["{'later': 1}"]
+    }
+    assert raw == {"InterventionRefused"}
     assert _noted() - EVENTS.keys() == set()
 
 

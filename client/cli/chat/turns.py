@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id
 from orga.client.cli.shown.text import StyledLine, age, hanging_lines, on_one_line
 from orga.client.errors import TurnUnknown
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 
@@ -65,13 +66,14 @@ class SessionTurns:
         lines = self._narrators.setdefault(run, Narrator()).render(entry)
         if run:
             return self._add_lines([replace(line, text=indent + line.text) for line in lines if _is_shown(entry, line)])
-        if entry.event == TURN_STARTED:
-            message = str(entry.data.get("message", ""))
-            self.told.append(JournalTurn(int(entry.data.get("turn", 0)), message, entry.timestamp))
-        elif self.told and entry.event == TURN_ENDED:
-            self.told[-1] = replace(self.told[-1], reason=str(entry.data.get("reason") or "ended"))
-        elif self.told and entry.event == "ReasoningComplete":
-            self.told[-1] = replace(self.told[-1], answer=_answer_text(entry) or self.told[-1].answer)
+        event = read_event(entry)
+        if isinstance(event, on.TurnStarted):
+            self.told.append(JournalTurn(event.turn, event.message, entry.timestamp))
+        elif self.told and isinstance(event, on.TurnEnded):
+            self.told[-1] = replace(self.told[-1], reason=event.reason or "ended")
+        elif self.told and isinstance(event, on.ReasoningComplete):
+            answer = "\n".join(action.respond for action in event.actions if action.respond)
+            self.told[-1] = replace(self.told[-1], answer=answer or self.told[-1].answer)
         return self._add_lines([line for line in lines if _is_shown(entry, line)])
 
     def _add_lines(self, lines: list[StyledLine]) -> list[StyledLine]:
@@ -100,11 +102,6 @@ def _bounded_text(text: str) -> str:
 
 def _bounded_lines(text: str) -> list[str]:
     return hanging_lines("", _bounded_text(text))
-
-
-def _answer_text(entry: JournalEntry) -> str:
-    actions: list[dict[str, Any]] = entry.data.get("actions", [])
-    return "\n".join(str(each["respond"]) for each in actions if each.get("respond"))
 
 
 def _is_shown(entry: JournalEntry, line: StyledLine) -> bool:

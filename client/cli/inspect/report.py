@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.session import run_context
-from orga.client.cli.shown.narration import ANSWER_PROMPT, Narrator
+from orga.client.cli.shown.narration import Narrator
 from orga.client.cli.shown.progress import Nesting, delegated_run_id
 from orga.client.cli.shown.text import StyledLine, harmless_text, write_document
 from orga.client.errors import RunFailed
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.status import AgentResult, JournalEntry
 from orga.workflows.types.text import escaped_line
@@ -77,10 +78,10 @@ def build_report(
     """
     known = list(entries)
     own = [entry for entry in known if not delegated_run_id(entry)]
-    started = next((entry for entry in own if entry.event == "Started"), None)
+    started = next((event for event in map(read_event, own) if isinstance(event, on.Started)), None)
     return RunReport(
         run_id=run_id,
-        task=str(started.data.get("task", "")) if started else "",
+        task=started.task if started else "",
         answer=result.output if result else "",
         facts=tuple(_facts(run_id, own, result, ended)),
         iterations=tuple(_iterations(known)),
@@ -88,15 +89,14 @@ def build_report(
 
 
 def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, ended: str) -> Iterable[tuple[str, str]]:
-    prepared: dict[str, Any] = next((entry.data for entry in own if entry.event == "Prepared"), NO_DATA)
+    prepared = next((event for event in map(read_event, own) if isinstance(event, on.Prepared)), None)
     yield "Run", run_id
     if own:
         yield "Agent", own[-1].agent
     if prepared:
-        yield "Model", str(prepared.get("model") or "")
-        tools: dict[str, Any] = prepared.get("tools") or {}
-        yield "Tools", ", ".join(tools) or "none"
-        yield "Policy", " ".join(filter(None, (str(prepared.get("policy") or ""), prepared.get("policy_version"))))
+        yield "Model", prepared.model
+        yield "Tools", ", ".join(prepared.tools) or "none"
+        yield "Policy", " ".join(filter(None, (prepared.policy, prepared.policy_version)))
     if own:
         yield "Started", _time_text(own[0].timestamp)
     if result is None:
@@ -114,9 +114,6 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
     yield "Time", f"{result.duration_s:.1f} s"
     if own:
         yield "Last hash of the journal", own[-1].hash
-
-
-NO_DATA: dict[str, Any] = {}
 
 
 def _time_text(at: datetime) -> str:
@@ -142,14 +139,15 @@ def _iterations(entries: list[JournalEntry]) -> Iterable[ReportIteration]:
 
 def _details(entry: JournalEntry) -> Iterable[ReportDetail]:
     """Yield the texts that the lines of an entry had to cut."""
-    if entry.event != "ReasoningComplete":
+    event = read_event(entry)
+    if not isinstance(event, on.ReasoningComplete):
         return
-    for action in entry.data.get("actions") or ():
-        if "tool" in action and action.get("arguments"):
-            arguments = json.dumps(action["arguments"], ensure_ascii=False, indent=2)
-            yield ReportDetail(f"arguments of {action['tool']}", arguments)
-        elif action.get("respond") and entry.data.get("turn", ANSWER_PROMPT) == ANSWER_PROMPT:
-            yield ReportDetail("the answer in full", str(action["respond"]))
+    for action in event.actions:
+        if action.tool is not None and action.arguments:
+            arguments = json.dumps(action.arguments, ensure_ascii=False, indent=2)
+            yield ReportDetail(f"arguments of {action.tool}", arguments)
+        elif action.respond and event.is_for_people:
+            yield ReportDetail("the answer in full", action.respond)
 
 
 async def write_report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:

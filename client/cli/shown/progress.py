@@ -5,13 +5,15 @@ from datetime import datetime
 from typing import Any
 
 from orga.client.cli.shown.narration import call_text
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.client.journal.events import LiveActivity
 from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
 from orga.workflows.types.tool_calls.delegation import Child
-from orga.workflows.types.usage import Usage, UsageTotals
+from orga.workflows.types.usage import UsageTotals
 
 INDENT = "    "
 
@@ -25,8 +27,8 @@ class Nesting:
     def depth(self, entry: JournalEntry) -> int:
         """Return the number of delegations between the journal's own run and the entry's run."""
         depth = self._depths.get(delegated_run_id(entry), 0)
-        if entry.event == "DelegationStarted":
-            self._depths[str(entry.data.get("workflow_id"))] = depth + 1
+        if isinstance(event := read_event(entry), on.DelegationStarted):
+            self._depths[event.workflow_id] = depth + 1
         return depth
 
 
@@ -76,14 +78,16 @@ class PendingCalls:
 
     def with_entry(self, entry: JournalEntry) -> "PendingCalls":
         """Return the calls after the next journal entry."""
-        if entry.event == "ReasoningComplete":
-            actions: list[dict[str, Any]] = entry.data.get("actions", [])
-            calls = {f"{entry.iteration}.{nth}": call_text(each) for nth, each in enumerate(actions) if "tool" in each}
-            return replace(self, calls=tuple(calls.items()), over=())
-        if entry.event == "ObservationsCollected":
+        event = read_event(entry)
+        if isinstance(event, on.ReasoningComplete):
+            calls = enumerate(event.calls)
+            return replace(
+                self, calls=tuple((f"{entry.iteration}.{nth}", call_text(each)) for nth, each in calls), over=()
+            )
+        if isinstance(event, on.ObservationsCollected):
             under_way = tuple(each for each in self.under_way if not _is_call_up_to(each, entry.iteration))
             return replace(self, under_way=under_way, over=(), told=max(self.told, entry.iteration))
-        return replace(self, under_way=(), over=()) if entry.event == "Terminated" else self
+        return replace(self, under_way=(), over=()) if isinstance(event, on.Terminated) else self
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
         """Return the calls after a look at the server. A call that is gone has ended since the last look."""
@@ -128,7 +132,8 @@ _PHASES = {
     TURN_ENDED: "idle",
     "Terminated": "done",
 }
-_DECIDING_EVENTS = {"ApprovalResolved", QUESTION_ANSWERED}
+_COUNTED_EVENTS = (on.ReasoningComplete, on.CritiqueEvaluated, on.ContextCompacted, on.DelegationEnded)
+"""Events with the usage of one more call. Others repeat a sum."""
 _STATUS_ONLY_PHASES = {"waiting", "hydrating", "reviewing", "idle"}
 """Phases that only the run's own status reports."""
 
@@ -176,9 +181,9 @@ class Progress:
         if entry.event == TURN_STARTED:  # each turn has its own limits
             begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
             return replace(begun, agent=entry.agent, phase=_PHASES[TURN_STARTED])
-        is_sum = entry.event in {TURN_ENDED, "Terminated"}
-        spent: Any = {} if is_sum else entry.data.get("usage") or {}
-        usage = Usage.model_validate(spent)
+        tokens = self.tokens
+        if isinstance(event := read_event(entry), _COUNTED_EVENTS):
+            tokens += event.usage.input_tokens + event.usage.output_tokens
         return replace(
             self,
             agent=entry.agent,
@@ -186,7 +191,7 @@ class Progress:
             phase=_PHASES.get(entry.event, self.phase),
             paused=_is_paused_after(self.paused, entry),
             waiting=_undecided_questions(self.waiting, entry),
-            tokens=self.tokens + usage.input_tokens + usage.output_tokens,
+            tokens=tokens,
             spent_at=self.spent_at or entry.timestamp,
             flights=self.flights.with_entry(entry),
         )
@@ -255,7 +260,8 @@ def _undecided_questions(waiting: tuple[ShownQuestion, ...], entry: JournalEntry
     """Return the questions that this entry leaves open. New ones come from the status, which has their data."""
     if entry.event == "Terminated":
         return ()
-    decided = entry.data.get("id") if entry.event in _DECIDING_EVENTS else None
+    event = read_event(entry)
+    decided = event.id if isinstance(event, (on.ApprovalResolved, on.QuestionAnswered)) else None
     return tuple(wait for wait in waiting if wait.wait_id != decided)
 
 
@@ -265,6 +271,6 @@ def open_circuits(status: AgentStatus) -> tuple[str, ...]:
 
 
 def _is_paused_after(before: bool, entry: JournalEntry) -> bool:
-    if entry.event != "InterventionReceived":
-        return before and entry.event != "Terminated"
-    return {"pause": True, "resume": False, "abort": False}.get(str(entry.data.get("kind")), before)
+    if isinstance(event := read_event(entry), on.InterventionReceived):
+        return {"pause": True, "resume": False, "abort": False}.get(event.kind, before)
+    return before and entry.event != "Terminated"
