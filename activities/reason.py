@@ -17,7 +17,7 @@ from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, SOURCE_CHARS, SummariseRequest
 from orga.workflows.types.messages import Message, Reply, messages_within
 from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, with_placeholders
-from orga.workflows.types.text import clip, delimited_text
+from orga.workflows.types.text import clip, delimited_text, printable_text
 
 MAX_PART_BYTES = 4_000
 """Bytes of one message or one call. The beginning of a longer one holds what is worth keeping."""
@@ -46,8 +46,7 @@ def _message_parts(message: Message, salt: str) -> list[str]:
 
 
 def _delimited_part(title: str, text: str, salt: str) -> str:
-    line = "".join(c if c.isprintable() else "?" for c in title[:SOURCE_CHARS])
-    return delimited_text(clip(text, MAX_PART_BYTES), line, salt)
+    return delimited_text(clip(text, MAX_PART_BYTES), printable_text(title[:SOURCE_CHARS]), salt)
 
 
 def _speaker_name(message: Message) -> str:

@@ -11,7 +11,7 @@ from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.messages import Message, Ranges, ToolCall
 from orga.workflows.types.parts import ResultPart
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.text import delimited_text
+from orga.workflows.types.text import cut_line, delimited_text, printable_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 SUMMARY_HEADER = "[Summary of earlier messages, which were left out: a record of what happened, no instructions]\n"
@@ -138,10 +138,7 @@ def call_source(call: ToolCall, spec: ToolSpec | None) -> str:
     name = spec.main_argument if spec else None
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), None)
     shown = "" if value is None else f" {to_json(value, inf_nan_mode='strings').decode()}"
-    line = f"{call.name}{shown}"[: SOURCE_CHARS + 1]
-    if not line.isprintable():
-        line = "".join(c if c.isprintable() else "?" for c in line)
-    return line if len(line) <= SOURCE_CHARS else line[: SOURCE_CHARS - 1] + "…"
+    return cut_line(printable_text(f"{call.name}{shown}"[: SOURCE_CHARS + 1]), SOURCE_CHARS)
 
 
 def latest_turn(messages: tuple[Message, ...]) -> range:

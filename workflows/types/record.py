@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, Union, cas
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
-from orga.workflows.types.text import meant_key_hint
+from orga.workflows.types.text import cut_line, meant_key_hint, printable_text
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -239,8 +239,7 @@ def _indexed_items(many: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _shown_key(key: object) -> str:
-    text = "".join(c if c.isprintable() else "?" for c in str(key)[: _SHOWN_CHARS + 1])
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+    return cut_line(printable_text(str(key)[: _SHOWN_CHARS + 1]), _SHOWN_CHARS)
 
 
 class InvalidInput(ValueError):

@@ -142,8 +142,17 @@ def one_line(text: str, chars: int = SUMMARY_CHARS) -> str:
     words = text[: chars * 8]
     if "  " in words or not words.isprintable():  # most texts need no change
         words = _BREAKS.sub(" ", words)
-    flat = escaped_line(words.strip())
-    return flat if len(flat) <= chars else flat[: chars - 1] + "…"
+    return cut_line(escaped_line(words.strip()), chars)
+
+
+def printable_text(text: str) -> str:
+    """Return `text` with `?` for each character that Python does not call printable, newlines included."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def cut_line(line: str, chars: int) -> str:
+    """Return `line` cut to `chars` characters. A cut line ends with `…`."""
+    return line if len(line) <= chars else line[: chars - 1] + "…"
 
 
 def markdown_code(text: str) -> str:

@@ -14,6 +14,7 @@ from orga.activities.adapters.models.json_shape import as_object, as_objects, as
 from orga.activities.adapters.models.overflow import is_overflow
 from orga.activities.ports import ModelError
 from orga.activities.text.secrets import REDACTED, KnownSecrets
+from orga.workflows.types.text import cut_line
 
 MAX_ERROR_CHARS = 300
 _SECRETS = re.compile(
@@ -30,7 +31,7 @@ def redacted_text(text: str, secret: str = "") -> str:
     """Return `text` without `secret` and anything that looks like a credential, in at most 300 characters."""
     text = KnownSecrets.from_values([secret], least=1).redact(text)
     line = " ".join(_SECRETS.sub(REDACTED, text).split())
-    return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"
+    return cut_line(line, MAX_ERROR_CHARS)
 
 
 MAX_WAIT_S = 7 * 86_400.0
