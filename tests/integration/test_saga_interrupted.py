@@ -11,7 +11,7 @@ from orga import tool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool
 from orga.testing import answers
-from orga.workflows.phases import saga as saga_phase
+from orga.workflows.phases import act
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, wait_until
@@ -162,7 +162,7 @@ async def test_what_is_still_being_done_is_taken_back_once_it_has_ended(
 
         async def waits_or_is_over() -> bool:
             timers = [e.timer_started_event_attributes async for e in handle.fetch_history_events()]
-            waits = saga_phase.UNDO_GRACE_S in [timer.start_to_fire_timeout.ToSeconds() for timer in timers]
+            waits = act.UNDO_GRACE_S in [timer.start_to_fire_timeout.ToSeconds() for timer in timers]
             return waits or (await handle.describe()).status != WorkflowExecutionStatus.RUNNING
 
         await wait_until(waits_or_is_over)
@@ -179,7 +179,7 @@ async def test_what_is_still_being_done_is_taken_back_once_it_has_ended(
 async def test_what_goes_on_for_longer_is_not_said_to_be_taken_back(
     client: Client, ledger: Ledger, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saga_phase, "UNDO_GRACE_S", 5.0)
+    monkeypatch.setattr(act, "UNDO_GRACE_S", 5.0)
     async with an_agency(client, [saga(book("car"))], thread.tool(), ledger.tool("cancel")) as loop:
         handle = await loop.start()
         await thread.reached()

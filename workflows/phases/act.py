@@ -1,6 +1,7 @@
 """Act: runs the allowed calls in parallel. A tool's call is an activity named after the tool.
 
 It also sends dead letters that an operator requeued, with their original keys. Each passes the gate like any call.
+A `saga` call carries out its steps in order, each through the gate. If one fails, the finished ones are compensated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from temporalio import workflow
 from orga.workflows.decisions.control.questions import build_question
 from orga.workflows.decisions.observe import with_outcomes, with_termination
 from orga.workflows.decisions.result import with_shown_calls
-from orga.workflows.decisions.tool_calls import decision, recovery, repeated_calls
+from orga.workflows.decisions.tool_calls import decision, recovery, repeated_calls, saga
 from orga.workflows.decisions.tool_calls.calls import (
     idempotency_key,
     not_run_outcome,
@@ -23,19 +24,21 @@ from orga.workflows.decisions.tool_calls.calls import (
 )
 from orga.workflows.decisions.tool_calls.decision import undecided_text, with_undecided_end
 from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes, with_attempts, with_begun_calls
-from orga.workflows.decisions.tool_calls.recovery import with_succeeded_call
+from orga.workflows.decisions.tool_calls.recovery import with_recovery_note, with_succeeded_call
+from orga.workflows.decisions.tool_calls.saga import SagaCourse, saga_outcome, saga_stop_text
 from orga.workflows.phases import gate, review_stages
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, task_outcome
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, is_acting_step, task_outcome
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase, pause_checkpoint, phase_span
+from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
-from orga.workflows.phases.recovery import execute_call_once, recover_call
+from orga.workflows.phases.recovery import recover_call
 from orga.workflows.phases.run import Run, show_dead_letters, show_first_calls
-from orga.workflows.phases.saga import execute_saga
-from orga.workflows.types.messages import Reply
+from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import STOPPED_STEPS_COUNTED
-from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, loop_tool
+from orga.workflows.types.tool_calls.gate import Purpose
+from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, SagaStep, loop_tool
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
 
 LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
@@ -92,9 +95,6 @@ async def _ask_user(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome
     return Outcome(call=call, status="ok", text=decided.result).with_own_text(before=f"{how}\n")
 
 
-LOOP_TOOL_HANDLERS: Mapping[str, LoopToolHandler] = {TERMINATE: _end_run, DECIDE: _decide, ASK_USER: _ask_user}
-
-
 class ExecutedReply(NamedTuple):
     """A reply with one outcome for each of its calls, in call order."""
 
@@ -104,46 +104,57 @@ class ExecutedReply(NamedTuple):
 
 
 async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedReply:
-    """Carry out the allowed calls of a reply, and add their outcomes."""
-    run.change_state(with_shown_calls, gated.reply.calls, [each.verdict for each in gated.results])
+    """Carry out the allowed calls of a reply, at most `max_concurrent_tools` at a time, and add their outcomes.
+
+    Every call gets an outcome, whatever happens.
+    """
+    verdicts = tuple(each.verdict for each in gated.results)
+    run.change_state(with_shown_calls, gated.reply.calls, verdicts)
     enter_phase(run, doing)
     show_first_calls(run)
-    with phase_span("act", run.state.iteration):
-        acted = await execute_calls(run, gated)
-    verdicts = tuple(each.verdict for each in acted.results)
-    denied = repeated_calls.turned_down_calls(acted.outcomes, verdicts, "denied")
-    invalid = repeated_calls.invalid_calls(acted.outcomes, verdicts)
-    if repeated_calls.has_only_stopped_calls(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
-        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)
-    run.change_state(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
-    run.change_state(with_attempts, acted.outcomes, run.now)
-    return acted
-
-
-async def execute_calls(run: Run, gated: GatedReply) -> ExecutedReply:
-    """Run the allowed calls, at most `max_concurrent_tools` at a time. Every call gets an outcome, whatever happens."""
     iteration = run.state.iteration
+    with phase_span("act", iteration):
+        unstarted = _begin_calls(run, gated)
+        tasks = {
+            index: asyncio.create_task(execute_call(run, result.permitted, f"{iteration}.{index}"))
+            for index, result in enumerate(gated.results)
+            if result.permitted is not None and index not in unstarted
+        }
+        await _settle_calls(run, gated, tasks)
+        outcomes = tuple(
+            _reply_outcome(result, tasks.get(index), unstarted.get(index)) for index, result in enumerate(gated.results)
+        )
+    denied = repeated_calls.turned_down_calls(outcomes, verdicts, "denied")
+    invalid = repeated_calls.invalid_calls(outcomes, verdicts)
+    if repeated_calls.has_only_stopped_calls(outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
+        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)
+    run.change_state(with_outcomes, gated.reply, outcomes, denied, invalid)
+    run.change_state(with_attempts, outcomes, run.now)
+    return ExecutedReply(gated.reply, gated.results, outcomes)
+
+
+def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
+    """Count the allowed calls that begin. Return the outcomes of the others, by their indexes in the reply."""
     run.brought = 0
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
     down = unstarted_outcomes(run.state, gated.allowed_calls)
-    outcomes = {places[nth]: outcome for nth, outcome in down.items()}
-    begun = [call for nth, call in enumerate(gated.allowed_calls) if nth not in down]
-    run.change_state(with_begun_calls, begun)
-    tasks: dict[int, asyncio.Task[Outcome]] = {}
-    for index, result in enumerate(gated.results):
-        if result.permitted is not None and index not in outcomes:
-            tasks[index] = asyncio.create_task(execute_call(run, result.permitted, f"{iteration}.{index}"))
-    plans = [task for index, task in tasks.items() if loop_tool(gated.results[index].call.name).is_plan]
+    run.change_state(with_begun_calls, [call for nth, call in enumerate(gated.allowed_calls) if nth not in down])
+    return {places[nth]: outcome for nth, outcome in down.items()}
+
+
+async def _settle_calls(run: Run, gated: GatedReply, tasks: Mapping[int, asyncio.Task[Outcome]]) -> None:
+    """Wait for the calls. Sagas handle an interruption themselves, and need the time to undo their work."""
+    sagas = [task for index, task in tasks.items() if loop_tool(gated.results[index].call.name).is_plan]
     if tasks:
-        await run.settle_tasks([task for task in tasks.values() if task not in plans], run.is_interrupted)
-    if plans:  # sagas handle an interruption themselves, and need the time to undo their work
-        await workflow.wait_condition(lambda: all(task.done() for task in plans))
-    for index, result in enumerate(gated.results):
-        if index in tasks and result.permitted is not None:
-            outcomes[index] = with_argument_change(task_outcome(tasks[index], result.permitted), result.verdict)
-        elif index not in outcomes:
-            outcomes[index] = result.rejected or refused_outcome(result.call, result.verdict)
-    return ExecutedReply(gated.reply, gated.results, tuple(outcomes[index] for index in range(len(gated.results))))
+        await run.settle_tasks([task for task in tasks.values() if task not in sagas], run.is_interrupted)
+    if sagas:
+        await workflow.wait_condition(lambda: all(task.done() for task in sagas))
+
+
+def _reply_outcome(result: GateResult, task: asyncio.Task[Outcome] | None, unstarted: Outcome | None) -> Outcome:
+    if task is not None and result.permitted is not None:
+        return with_argument_change(task_outcome(task, result.permitted), result.verdict)
+    return unstarted or result.rejected or refused_outcome(result.call, result.verdict)
 
 
 async def execute_call(
@@ -163,24 +174,16 @@ async def execute_call(
         is_cut_short: True if the call has to end. None: when the run is interrupted.
         key: Idempotency key, if the call has one already.
     """
-    if by_the_loop := _ALL_LOOP_TOOL_HANDLERS.get(allowed.call.name):
+    if by_the_loop := LOOP_TOOL_HANDLERS.get(allowed.call.name):
         return await by_the_loop(run, allowed, activity_id)
     known = key or idempotency_key(run.state.origin, activity_id, allowed.call)
     place = CallIdentity(activity_id, known, is_cut_short)
-    attempt = await execute_call_once(run, allowed, place)
+    attempt = await call_executor(run, allowed.call)(run, allowed, place)
     if isinstance(attempt, FailedCall):
         return await recover_call(run, allowed, place, attempt)
     if attempt.status == "ok":
         run.change_state(with_succeeded_call, allowed.spec, allowed.call, attempt.text, run.now)
     return attempt
-
-
-async def _execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
-    return await execute_saga(run, allowed, activity_id, execute_call)
-
-
-_ALL_LOOP_TOOL_HANDLERS = {**LOOP_TOOL_HANDLERS, SAGA: _execute_saga}
-"""Handlers including that of sagas, whose calls are carried out here."""
 
 
 async def send_requeued_letters(run: Run) -> None:
@@ -228,3 +231,179 @@ async def _execute_letter(run: Run, allowed: AllowedCall, activity_id: str, lett
     task = asyncio.create_task(execute_call(run, allowed, activity_id, key=key))
     await run.settle_tasks([task], run.is_interrupted)
     return task_outcome(task, allowed)
+
+
+UNDO_GRACE_S = 60.0
+"""Seconds for compensations once the run is interrupted, because an abort must not leave half a saga.
+
+A step that ignores its cut first gets as many seconds to end by itself.
+"""
+
+
+class _SagaPart(NamedTuple):
+    """A step, or its compensation."""
+
+    place: str
+    """The saga's place with `.s1` for its second step, or `.c1` for that step's compensation."""
+    call: ToolCall
+    purpose: Purpose
+    kind: str
+
+
+class _RunningSaga(NamedTuple):
+    """One saga of a run. It holds no slot: its calls take slots one after the other."""
+
+    run: Run
+    call: ToolCall
+    place: str
+    steps: tuple[SagaStep, ...]
+
+    def step(self, index: int) -> _SagaPart:
+        step, place = self.steps[index], f"{self.place}.s{index}"
+        return _SagaPart(place, saga.part_call(self.call, place, step), "saga", step.kind)
+
+    def compensation(self, index: int) -> _SagaPart | None:
+        action, place = self.steps[index].compensation, f"{self.place}.c{index}"
+        if action is None:
+            return None
+        return _SagaPart(place, saga.part_call(self.call, place, action), "compensation", "compensation")
+
+
+async def execute_saga(run: Run, allowed: AllowedCall, activity_id: str) -> Outcome:
+    """Return the single outcome of a saga. It handles interruptions itself, and must not be cancelled.
+
+    Its own recovery is compensation. Its tools' recoveries apply to its calls.
+    """
+    try:
+        one = _RunningSaga(run, allowed.call, activity_id, saga.saga_steps(allowed.call))
+    except ValueError as error:
+        outcome, acted = not_run_outcome(allowed.call, str(error)), ()
+    else:
+        outcome, acted = await _play_saga(one, allowed.spec.max_result_bytes)
+    run.change_state(saga.with_saga_end, activity_id, outcome, acted)
+    return outcome
+
+
+async def _play_saga(one: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
+    """Return the outcome of the saga, and those of all its calls."""
+    try:
+        refusal = saga.saga_problem(one.run.state, one.steps) or await _foreseen_problem(one)
+    except Interrupted:
+        refusal = saga.INTERRUPTED_TEXT
+    if refusal:
+        return not_run_outcome(one.call, refusal), ()
+    outcomes = await _execute_steps(one)
+    undone = await _compensate_steps(one, outcomes)
+    outcome = saga_outcome(one.call, SagaCourse(one.steps, outcomes, undone), one.run.setup.tool, max_bytes)
+    return outcome, (*outcomes, *undone.values())
+
+
+async def _foreseen_problem(one: _RunningSaga) -> str:
+    """Return why the gate would stop the saga on its way, or "". A saga that could not be undone does not begin.
+
+    Each call is judged again when its turn comes. People are asked for approval only then.
+    """
+    indexes = range(len(one.steps))
+    back = [part for part in map(one.compensation, indexes) if part is not None]
+    for parts in ([one.step(index) for index in indexes], back):
+        results = await _judge_parts(one, parts) if parts else ()
+        for part, result in zip(parts, results, strict=True):
+            if result.verdict.decision in {"deny", "invalid"}:
+                return saga.foreseen_denial_text(part.place, refused_outcome(part.call, result.verdict))
+    return ""
+
+
+async def _judge_parts(
+    one: _RunningSaga, parts: list[_SagaPart], is_cut_short: CutShort | None = None
+) -> tuple[gate.GateResult, ...]:
+    calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
+    return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
+
+
+async def _execute_steps(one: _RunningSaga) -> tuple[Outcome, ...]:
+    """Return the outcomes of the steps that began: up to the first one without success."""
+    run, outcomes = one.run, list[Outcome]()
+    for index in range(len(one.steps)):
+        if run.state.paused:
+            await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
+        if run.is_interrupted():
+            break
+        outcomes.append(await _execute_part(one, one.step(index), run.is_interrupted))
+        if outcomes[-1].status != "ok":
+            break
+    return tuple(outcomes)
+
+
+async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
+    """Return the outcomes of the compensations, by step. If one fails, the others are carried out all the same."""
+    undone: dict[int, Outcome] = {}
+    grace = one.run.start_background_task(_wait_for_undo_grace(one.run))
+    for index in saga.steps_to_compensate(one.steps, outcomes):
+        part = one.compensation(index)
+        if part is not None:
+            undone[index] = await _execute_part(one, part, grace.done)
+            cause = saga_stop_text(SagaCourse(one.steps, outcomes))
+            one.run.change_state(with_recovery_note, part.call, "compensate", cause, undone[index].status)
+    grace.cancel()
+    return undone
+
+
+async def _wait_for_undo_grace(run: Run) -> None:
+    """Return when compensations have to end: only after an interruption that lasts for the whole grace."""
+    while True:
+        await workflow.wait_condition(run.is_interrupted)
+        try:
+            await workflow.wait_condition(
+                lambda: not run.is_interrupted(), timeout=UNDO_GRACE_S, timeout_summary="to take back a saga"
+            )
+        except TimeoutError:
+            run.advance_clock()
+            return
+
+
+async def _execute_part(one: _RunningSaga, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
+    """Return the outcome of a part: judged, approved if necessary, carried out."""
+    if is_cut_short():
+        return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
+    try:
+        results = await _judge_parts(one, [part], is_cut_short)
+        (result,) = await ask_approval(one.run, results, part.place, part.purpose)
+        if part.purpose == "saga":
+            result = await confirm_when_resumed(one.run, result)
+    except Interrupted:
+        return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
+    if result.permitted is None:
+        return refused_outcome(part.call, result.verdict)
+    if is_cut_short():
+        return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
+    return with_argument_change(await _execute_allowed(one, result.permitted, part, is_cut_short), result.verdict)
+
+
+async def _execute_allowed(one: _RunningSaga, allowed: AllowedCall, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
+    spec = saga.saga_part_spec(allowed.spec, one.run.config, part.kind)
+    one.run.change_state(saga.with_saga_call, part.kind)
+    allowed = allowed._replace(spec=spec)
+    task = asyncio.create_task(execute_call(one.run, allowed, part.place, is_cut_short))
+    await one.run.settle_tasks([task], is_cut_short)
+    if is_acting_step(allowed) and not task.done():
+        return await _wait_for_cut_step(one.run, task, allowed)
+    return task_outcome(task, allowed)
+
+
+async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], allowed: AllowedCall) -> Outcome:
+    """Return the outcome of a step that ignores its cut, because running work cannot be undone yet."""
+    try:
+        await workflow.wait_condition(task.done, timeout=UNDO_GRACE_S, timeout_summary="for a step of a saga to end")
+    except TimeoutError:
+        run.advance_clock()
+        return task_outcome(task, allowed).with_going_on(True)
+    return task_outcome(task, allowed)
+
+
+LOOP_TOOL_HANDLERS: Mapping[str, LoopToolHandler] = {
+    TERMINATE: _end_run,
+    DECIDE: _decide,
+    ASK_USER: _ask_user,
+    SAGA: execute_saga,
+}
+"""The tools that the loop itself carries out."""

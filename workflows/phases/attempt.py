@@ -218,12 +218,37 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
 
 
 async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
-    call, spec = allowed.call, allowed.spec
+    call, spec, options = allowed.call, allowed.spec, allowed.spec.options
     refusal = admit_call(run, spec)
     if refusal:
         return FailedCall(refusal, was_run=False)
-    try:
-        result = await _execute_activity(run, allowed, identity)
+    request, limit_s = _tool_request(run, allowed, identity), _attempt_timeout_s(run, spec)
+    try:  # the result may be any JSON, because workers of others may send anything
+        if options.execution == "local":
+            result: Any = await workflow.execute_local_activity(
+                spec.name,
+                request,
+                activity_id=identity.activity_id,
+                start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
+                retry_policy=_retry_policy(run, allowed),
+                local_retry_threshold=LOCAL_RETRY_THRESHOLD,
+                summary=argument_summary(call, spec),
+            )
+        else:
+            result = await run.wait_for_event(
+                workflow.execute_activity(
+                    spec.name,
+                    request,
+                    activity_id=identity.activity_id,
+                    task_queue=options.task_queue,
+                    start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
+                    schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
+                    heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
+                    retry_policy=_retry_policy(run, allowed),
+                    cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                    summary=argument_summary(call, spec),
+                )
+            )
         output = ToolOutput.model_validate(result)
     except asyncio.CancelledError:
         release_circuit(run, spec)
@@ -233,16 +258,7 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
             release_circuit(run, spec)
             return cancelled_outcome(call, spec)
         count_failure(run, spec, error)
-        acted = may_have_acted(error, spec.effect)
-        is_unknown = acted and spec.effect == "irreversible"
-        return FailedCall(
-            failure_text(error),
-            is_unknown,
-            was_run=acted or not is_turned_away_by_worker(error),
-            may_have_acted=acted,
-            took_effect=is_unknown and had_effect(error),
-            goes_on=acted and may_still_act(error),
-        )
+        return _failed_call(spec, error)
     run.brought += len(output.content.encode())
     count_success(run, spec)
     if spec.name in KNOWLEDGE_TOOLS:
@@ -251,45 +267,37 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
     return Outcome(call=call, status="ok", text=text, result=identity.activity_id)
 
 
-async def _execute_activity(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Any:
-    """Return the result as any JSON, because workers of others may send anything."""
-    call, spec, options = allowed.call, allowed.spec, allowed.spec.options
+def _failed_call(spec: ToolSpec, error: FailureError) -> FailedCall:
+    acted = may_have_acted(error, spec.effect)
+    is_unknown = acted and spec.effect == "irreversible"
+    return FailedCall(
+        failure_text(error),
+        is_unknown,
+        was_run=acted or not is_turned_away_by_worker(error),
+        may_have_acted=acted,
+        took_effect=is_unknown and had_effect(error),
+        goes_on=acted and may_still_act(error),
+    )
+
+
+def _tool_request(run: Run, allowed: AllowedCall, identity: CallIdentity) -> ToolRequest:
+    call, spec = allowed.call, allowed.spec
     is_awaited = (run.waits_for_cut_calls and not identity.is_before_reasoning) or is_acting_step(allowed)
     optional = {"digest": spec.digest, "permit": _permit_header(allowed), "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
         behalf = call_behalf(run.state)
         given["behalf"] = behalf.with_learning(run.evidence_outputs()) if allowed.purpose == "learning" else behalf
-    if max_attempts(spec, run.config) != 1 and options.execution != "local":
+    if max_attempts(spec, run.config) != 1 and spec.options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
-    request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)
-    limit_s = options.timeout_s or run.config.tool_timeout_s
-    if (step_s := run.state.step_timeout_s) is not None:
-        limit_s = min(limit_s, step_s)  # a step of a goal limits every tool
-    if options.execution == "local":
-        return await workflow.execute_local_activity(
-            spec.name,
-            request,
-            activity_id=identity.activity_id,
-            start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
-            retry_policy=_retry_policy(run, allowed),
-            local_retry_threshold=LOCAL_RETRY_THRESHOLD,
-            summary=argument_summary(call, spec),
-        )
-    return await run.wait_for_event(
-        workflow.execute_activity(
-            spec.name,
-            request,
-            activity_id=identity.activity_id,
-            task_queue=options.task_queue,
-            start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
-            schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
-            heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
-            retry_policy=_retry_policy(run, allowed),
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=argument_summary(call, spec),
-        )
-    )
+    return ToolRequest(call_id=call.call_id, arguments=call.arguments, key=identity.key, **given)
+
+
+def _attempt_timeout_s(run: Run, spec: ToolSpec) -> float:
+    """Return the seconds of one attempt. A step of a goal limits every tool."""
+    limit_s = spec.options.timeout_s or run.config.tool_timeout_s
+    step_s = run.state.step_timeout_s
+    return limit_s if step_s is None else min(limit_s, step_s)
 
 
 def _permit_header(allowed: AllowedCall) -> str:

@@ -5,7 +5,7 @@ parent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,19 +22,21 @@ from orga.workflows.decisions.tool_calls.delegation import (
     is_paused_by_people,
     with_parent_notified,
 )
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused, execute_attempt
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
 from orga.workflows.types.input import inherited_memo
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.delegation import Ceiling, Child, child_id, delegate_arguments
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
@@ -44,6 +46,15 @@ ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 
 PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent is gone ends as after an abort, and completes its compensations."""
+
+
+CallExecutor = Callable[[Run, AllowedCall, CallIdentity], Awaitable[Outcome | FailedCall]]
+"""Carries out a call once."""
+
+
+def call_executor(run: Run, call: ToolCall) -> CallExecutor:
+    """Return what carries out the call. If the agent has no delegates, a tool named `delegate` is an ordinary tool."""
+    return execute_delegate if loop_tool(call.name).is_run and run.setup.delegates else execute_attempt
 
 
 async def execute_delegate(run: Run, allowed: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:

@@ -30,23 +30,15 @@ from orga.workflows.decisions.tool_calls.recovery import (
     with_alternative,
 )
 from orga.workflows.phases import gate, review_stages
-from orga.workflows.phases.attempt import CallIdentity, FailedCall, execute_attempt
+from orga.workflows.phases.attempt import CallIdentity, FailedCall
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.control.visibility import ask_people
-from orga.workflows.phases.delegation import execute_delegate
+from orga.workflows.phases.delegation import call_executor
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_dead_letters
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Resolution
-from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
-
-
-async def execute_call_once(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
-    """Carry out the call once. If the agent has no delegates, a tool named `delegate` is an ordinary tool."""
-    if loop_tool(allowed.call.name).is_run and run.setup.delegates:
-        return await execute_delegate(run, allowed, identity)
-    return await execute_attempt(run, allowed, identity)
 
 
 class RecoveryCase(NamedTuple):
@@ -74,7 +66,7 @@ async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
             continue
         run.change_state(with_extra_call)
         key = idempotency_key(run.state.origin, identity.activity_id, begun.call)
-        attempt = await execute_call_once(run, begun, CallIdentity(identity.activity_id, key))
+        attempt = await call_executor(run, begun.call)(run, begun, CallIdentity(identity.activity_id, key))
         outcome = attempt if isinstance(attempt, Outcome) else attempt.outcome(begun.call)
         _record_alternative(run, case, Alternative(identity.activity_id, outcome), is_begun=True)
         answer = _alternative_outcome(case, name, attempt)
@@ -204,9 +196,8 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
                 return failure.outcome(call).with_own_text(after=f"\n{retry_denied_text(again.verdict.reason)}")
             permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
-            attempt = await execute_call_once(
-                run, permitted, CallIdentity(f"{case.place.activity_id}.r{retries}", case.place.key)
-            )
+            identity = CallIdentity(f"{case.place.activity_id}.r{retries}", case.place.key)
+            attempt = await call_executor(run, call)(run, permitted, identity)
             if isinstance(attempt, Outcome):
                 return attempt.without_result()
             failure = attempt.after_earlier_failure(failure)
