@@ -1,7 +1,6 @@
 """The lifecycle of a run, from its start to its result, and the updates that it accepts.
 
-Agents, goals and sessions share setup, limits, the end and continue-as-new. Guidance that comes before the end is
-reported can resume the run.
+Agents, goals and sessions share it. Guidance can resume a run that has ended, until the end is reported.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.signal
     def delegate_held(self, *held: Any) -> None:
-        """Stop or restart the clock. A delegated run sends it when a person holds it up."""
+        """Stop or restart the clock. A delegate sends this signal if a person holds it up."""
         self._run.change_state(with_delegate_paused, held, self._run.record_intervention())
         show_details(self._run)
 
     @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:
-        """Raise limits of this run. Returns the raised limits that apply now."""
+        """Raise limits of this run, and return all limits raised so far."""
         self._run.record_intervention()
         raised = parsed_extension(self._run.state, first_argument(limits))
         self._run.change_state(with_extension, raised)
@@ -71,10 +70,10 @@ class RunHandlers(ControlHandlers[Run]):
         self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(first_argument(letter_id)))
 
     def refuse_requeue(self) -> None:
-        """Refuse to requeue a letter if nothing would send it.
+        """Refuse to requeue a dead letter if the run could not send it now.
 
         Raises:
-            ValueError: Says what to do first.
+            ValueError: The text names what to do first.
         """
 
     @requeue.validator
@@ -85,7 +84,7 @@ class RunHandlers(ControlHandlers[Run]):
 
     @workflow.query
     def status(self) -> AgentStatus:
-        """The run's status. While it runs, times are by the clock of the worker that answers."""
+        """The run's status. During the run, times come from the clock of the worker that answers."""
         is_over = self._run.state.is_over
         return agent_status(self._run.state, self._run.now if is_over else wall_time())
 
@@ -100,7 +99,7 @@ S = TypeVar("S", bound=AgentState)
 
 
 def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) -> tuple[S, str]:
-    """Return the first state, or a placeholder and the problem of an invalid input."""
+    """Return the first state and "", or a placeholder state and why the input is invalid."""
     try:
         return first(), ""
     except InvalidInput as error:
@@ -108,59 +107,59 @@ def state_to_begin_with(first: Callable[[], S], placeholder: Callable[[], S]) ->
 
 
 class Lifecycle(RunHandlers, Generic[T]):
-    """A run of the loop. The methods that each workflow implements come first."""
+    """A run of the loop. Each workflow overrides some of the first methods."""
 
     async def run_until_stop(self) -> Stop:
-        """Continue until the run ends, and return how.
+        """Run the loop until the run ends, and return the stop.
 
         Raises:
-            ContinueAsNew: The run is to continue as new.
+            ContinueAsNew: The next segment has to begin.
         """
         raise NotImplementedError
 
     async def set_fallback_output(self, stop: Stop) -> None:
-        """Use what there is as output, if the run ends without an answer."""
+        """Set an output from partial results if the run ends without an answer."""
         raise NotImplementedError
 
     def settle_open_work(self, stop: Stop) -> None:
-        """Settle open work before anybody can see that the run is over. Every ending passes here."""
+        """Close open work before the end becomes visible. Every ending calls this."""
 
     def result(self, stop: Stop) -> T:
         """Return the result of the run."""
         raise NotImplementedError
 
     async def finish_run(self, ended: T) -> T:
-        """Do the remaining work once the ending is final, and return the result."""
+        """Do the work that follows a final end, and return the result."""
         return ended
 
     async def prepare_continue_as_new(self) -> None:
-        """Do the necessary work before the run continues as new."""
+        """Prepare the state for the next segment."""
 
     def resume_after_end(self) -> None:
-        """Resume after an end that was not reported yet, because guidance came."""
+        """Resume the run, because guidance arrived before its end was reported."""
         visibility.show_reopened(self._run)
 
     def begin_run(self, run: Run, problem: str, *others: Watch) -> None:
-        """Set the run, and the problem of its input. `others` run next to its loop."""
+        """Set the run and why its input is invalid, or "". The watches in `others` run next to its loop."""
         self._run, self._problem = run, problem
         self._resets, self._watches = ResetWatch(run), RunWatches(run, *others)
 
     async def run_to_result(self) -> T:
-        """Run to an ending, also when Temporal cancels it.
+        """Run to the end and return the result, even if Temporal cancels the run.
 
         Raises:
             ApplicationError: `InvalidInput`, not retryable, for input that no run can start with.
         """
         if self._problem:
             raise ApplicationError(self._problem, type="InvalidInput", non_retryable=True)
-        return await run_to_completion(self._run, self._run_until_finished())
+        return await run_to_completion(self._run, self._run_and_finish())
 
-    async def _run_until_finished(self) -> T:
-        ended = await self._run_until_ended()
+    async def _run_and_finish(self) -> T:
+        ended = await self._run_with_setup()
         self._run.is_final = True
         return await self.finish_run(ended)
 
-    async def _run_until_ended(self) -> T:
+    async def _run_with_setup(self) -> T:
         run = self._run
         visibility.show_details(run)
         if run.state.setup is None:
@@ -170,7 +169,7 @@ class Lifecycle(RunHandlers, Generic[T]):
             self.settle_open_work(stop)
             return self._end_run(stop)
         name_run(run.setup)
-        while (ended := await self._run_until_end_reported()) is None:
+        while (ended := await self._run_and_report_end()) is None:
             self.resume_after_end()
         return ended
 
@@ -193,8 +192,8 @@ class Lifecycle(RunHandlers, Generic[T]):
         run.change_state(with_unpinned_server_taint)
         show_start(run)
 
-    async def _run_until_end_reported(self) -> T | None:
-        """Continue to an end, and report it. Return None if guidance came before that was done."""
+    async def _run_and_report_end(self) -> T | None:
+        """Run to an end and report it. Return None if guidance arrived before the report was complete."""
         run = self._run
         self._watches.start()
         try:

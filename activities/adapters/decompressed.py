@@ -1,4 +1,4 @@
-"""Reads the body of a response in small decompressed pieces, so that no sender can fill the memory at once."""
+"""Decompresses the body of a response in small pieces, so that no sender can fill the memory."""
 
 import asyncio
 import zlib
@@ -17,12 +17,12 @@ class UnsupportedEncoding(DecodingError):
 
 
 async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
-    """Yield at most `PIECE_BYTES` at a time. Between two pieces, other tasks can run.
+    """Yield the body in pieces. A decompressed piece has at most `CHUNK_BYTES`. Other tasks can run between two pieces.
 
     httpx would decompress a whole chunk at once, which a sender can make a thousand times larger.
 
     Raises:
-        DecodingError: The body is damaged or cut, or has an encoding that the request did not accept.
+        DecodingError: The body is damaged or incomplete, or has an encoding that the request did not accept.
     """
     if response.is_stream_consumed:  # the body is in memory already
         yield response.content
@@ -30,33 +30,33 @@ async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
-    expander = _gzip_decompressor() if encoding not in ("identity", "") else None
-    has_begun = False
+    decompressor = _gzip_decompressor() if encoding not in ("identity", "") else None
+    has_data = False
     async for chunk in response.aiter_raw():
         rest = chunk
-        has_begun = has_begun or bool(chunk)
-        if expander is None:
+        has_data = has_data or bool(chunk)
+        if decompressor is None:
             yield chunk
             await asyncio.sleep(0)
             continue
         while rest:
-            if expander.eof:
+            if decompressor.eof:
                 if not _begins_member(rest):
                     return
-                expander = _gzip_decompressor()
+                decompressor = _gzip_decompressor()
             try:
-                piece = expander.decompress(rest, CHUNK_BYTES)
+                piece = decompressor.decompress(rest, CHUNK_BYTES)
             except zlib.error as error:
                 raise DecodingError("its compressed body is damaged") from error
-            rest = expander.unused_data if expander.eof else expander.unconsumed_tail
+            rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
             yield piece
             await asyncio.sleep(0)
-    if expander is not None and has_begun and not expander.eof:
-        raise DecodingError("its compressed body is cut")
+    if decompressor is not None and has_data and not decompressor.eof:
+        raise DecodingError("its compressed body is incomplete")
 
 
 def _gzip_decompressor() -> "zlib._Decompress":
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32 more than the window size: gzip or zlib, as the header says
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # adding 32 detects gzip or zlib by the header
 
 
 def _begins_member(rest: bytes) -> bool:

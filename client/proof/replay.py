@@ -1,4 +1,4 @@
-"""Replays one run through today's code, and compares its decisions and its end with the recorded ones."""
+"""Replays one segment of a run with today's code, and compares its decisions and its end with the history."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -35,7 +35,7 @@ class ReplayOutcome:
     failure: str
     """Why the replay differed from the history, or ""."""
     ending: list[Any] | None
-    """The result of the run, or what it carries over to the next run. None if it does neither."""
+    """The run's result, or the input of its next segment. None if the history ends with neither."""
 
 
 async def replay_history(history: WorkflowHistory, values: RunValues, *watching: Observer) -> ReplayOutcome:
@@ -62,9 +62,13 @@ async def replay_history(history: WorkflowHistory, values: RunValues, *watching:
 
 
 def progress_observer(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
-    """Return an observer that reports the progress of a replay of one run of a chain. Numbers begin at 1.
+    """Return an observer that reports the progress of a replay. It reports from the replay's thread.
 
-    It reports from the replay's thread.
+    Args:
+        report: Receives the text.
+        workflow_id: The id of all runs in the chain.
+        number: The position of the replayed run in the chain, from 1.
+        runs: The chain.
     """
     events = len(runs[number - 1].events)
 
@@ -76,7 +80,7 @@ def progress_observer(report: Report, workflow_id: str, number: int, runs: Seque
 
 
 async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[Any] | None:
-    """Return the result of the run, or what it carried over to the next run."""
+    """Return the run's result or the input of its next segment, as the history has it. None if there is neither."""
     last = history.events[-1]
     if last.HasField("workflow_execution_completed_event_attributes"):
         payloads = last.workflow_execution_completed_event_attributes.result.payloads
@@ -88,10 +92,9 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
 
 
 def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
-    """Return the end of the run by today's code.
+    """Return the ending that today's code computes, with `run_id` as the id in a carried state.
 
-    Carried state names its run. A replay does not know the id of a run that was reset: it uses that of the first run.
-    So the id is replaced.
+    A replay of a run that was reset would use the id of the first run.
     """
     match outcome.ending:
         case [given, {"carried_by": _} as state]:
@@ -101,10 +104,10 @@ def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
 
 
 def first_difference(recorded: Any, computed: Any, place: str = "") -> str:
-    """Return the first place where a recorded value is not computed again. Later versions may add keys."""
+    """Return the first place where the values differ, or "". Keys that only `computed` has do not count."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
-        then, now = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
-        found = (first_difference(value, now.get(key), f"{place}.{key}".lstrip(".")) for key, value in then.items())
+        old, new = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
+        found = (first_difference(value, new.get(key), f"{place}.{key}".lstrip(".")) for key, value in old.items())
         return next(filter(None, found), "")
     if isinstance(recorded, list) and isinstance(computed, list):
         one, two = cast("list[Any]", recorded), cast("list[Any]", computed)
@@ -115,7 +118,7 @@ def first_difference(recorded: Any, computed: Any, place: str = "") -> str:
 
 
 class _Ending:
-    """Keeps the arguments of the command that ends the run."""
+    """Records the arguments of the command that ends the segment."""
 
     def __init__(self) -> None:
         self.payloads: list[Payload] | None = None
@@ -133,7 +136,7 @@ DecisionData = dict[str, Any]
 
 
 class DecisionRecord:
-    """Watches a replay, and keeps the decisions that it makes, in order."""
+    """Records the decisions that a replay makes, in order."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.made: list[DecisionData] = []
@@ -159,7 +162,7 @@ async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> lis
 
 
 def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> str:
-    """Return the first difference between recorded and replayed decisions, or "". A live run may make one more."""
+    """Return where the replayed decisions differ first, or "". For a live run the replay may make one more."""
     for number, data in enumerate(recorded):
         name = data.get("decision")
         if number >= len(made):
@@ -176,7 +179,7 @@ def _decisions(notes: Any) -> list[DecisionData]:
 
 
 class PlanRecord:
-    """Watches a replay, and compares the calls of a plan with those that the history has in their places."""
+    """Compares the planned calls of a replayed goal with the calls that the history has in their place."""
 
     def __init__(self, converter: PayloadConverter) -> None:
         self.rounds = 0
@@ -206,9 +209,9 @@ class PlanRecord:
             calls = GoalReply.model_validate(self._converter.from_payloads([result.completed.result])[0]).calls
         except ValidationError:
             calls = ()
-        if len(calls) != request.round_size:  # the run executes no call of such a reply
+        if len(calls) != request.round_size:  # no call of such a reply is executed
             return
         for place, planned in request.planned_calls.items():
-            is_other = calls[place].malformed is not None or call_fingerprint(calls[place]) != call_fingerprint(planned)
-            if is_other and not self.fault:
-                self.fault = f"turn {request.iteration}: step {planned.call_id} has other arguments than its plan"
+            differs = calls[place].malformed is not None or call_fingerprint(calls[place]) != call_fingerprint(planned)
+            if differs and not self.fault:
+                self.fault = f"iteration {request.iteration}: step {planned.call_id} differs from its plan"

@@ -1,6 +1,6 @@
-"""Our workflows, and their runners.
+"""Our workflows, and runners that answer queries only after the local activities of the same task.
 
-They run outside the SDK's sandbox (`sandboxed=False`), because a sandbox for each run costs more than most runs do.
+Our workflows run outside the SDK's sandbox (`sandboxed=False`), because a sandbox costs more than most runs do.
 Two tests replace it: no module of workflow code keeps state, and all recorded histories replay in the sandbox.
 """
 
@@ -21,14 +21,14 @@ from orga.workflows.goal import GoalWorkflow
 from orga.workflows.session import SessionWorkflow
 
 _DIRECT_QUERY_ID = "legacy_query"
-"""The id of a query that comes without a workflow task. Its answer ends no task."""
+"""The id of a query that comes without a workflow task. It can be answered at once, because no task ends with it."""
 
 
 class PatientRunner(WrappedRunner):
-    """Adds patience to another runner."""
+    """Makes another runner delay queries until no local activity is pending. An answer would end the workflow task."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create an instance that answers queries last."""
+        """Create an instance that delays queries."""
         return PatientInstance(super().create_instance(det))
 
 
@@ -37,39 +37,43 @@ class PatientInstance(WrappedInstance):
 
     def __init__(self, instance: WorkflowInstance) -> None:
         super().__init__(instance)
-        self._under_way: set[int] = set()
-        """Numbers of local activities whose end workflow code has not received."""
-        self._waiting_queries: list[WorkflowActivationJob] = []
-        """Waiting queries of one workflow task. The server repeats unanswered queries in the next task."""
-        self._asked_at = 0
+        self._pending_local_activities: set[int] = set()
+        """Their numbers. The results have not reached workflow code yet."""
+        self._delayed_queries: list[WorkflowActivationJob] = []
+        """Queries of one workflow task. The server repeats unanswered queries in the next task."""
+        self._task_history_length = 0
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Run workflow code. Then, in the same task, answer the queries that arrived meanwhile."""
         bound_activation(act)
-        if act.history_length != self._asked_at or any(job.HasField("remove_from_cache") for job in act.jobs):
-            self._waiting_queries, self._asked_at = [], act.history_length
-        if self._under_way and any(_is_task_job(job) for job in act.jobs):
-            self._waiting_queries.extend(act.jobs)  # queries never come with anything else
+        if act.history_length != self._task_history_length or any(
+            job.HasField("remove_from_cache") for job in act.jobs
+        ):
+            self._delayed_queries, self._task_history_length = [], act.history_length
+        if self._pending_local_activities and any(_is_query_in_task(job) for job in act.jobs):
+            self._delayed_queries.extend(act.jobs)  # an activation with queries has no other jobs
             return _empty_completion()
         completion = super().activate(act)
-        self._under_way -= {job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local}
-        self._under_way |= _scheduled_numbers(completion.successful.commands)
-        self._under_way -= _cancelled_numbers(completion.successful.commands)
-        if self._waiting_queries and not self._under_way and not _may_continue(completion):
+        self._pending_local_activities -= {
+            job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local
+        }
+        self._pending_local_activities |= _scheduled_numbers(completion.successful.commands)
+        self._pending_local_activities -= _cancelled_numbers(completion.successful.commands)
+        if self._delayed_queries and not self._pending_local_activities and not _may_have_more_jobs(completion):
             completion.successful.commands.extend(self._query_answers(act))
         return completion
 
     def _query_answers(self, act: WorkflowActivation) -> Iterable[WorkflowCommand]:
-        asking = WorkflowActivation()
-        asking.CopyFrom(act)
-        asking.is_replaying = True  # the SDK sets this for every query
-        del asking.jobs[:]
-        asking.jobs.extend(self._waiting_queries)
-        self._waiting_queries = []
-        return super().activate(asking).successful.commands
+        queries = WorkflowActivation()
+        queries.CopyFrom(act)
+        queries.is_replaying = True  # the SDK sets this for every query
+        del queries.jobs[:]
+        queries.jobs.extend(self._delayed_queries)
+        self._delayed_queries = []
+        return super().activate(queries).successful.commands
 
 
-def _is_task_job(job: WorkflowActivationJob) -> bool:
+def _is_query_in_task(job: WorkflowActivationJob) -> bool:
     return job.HasField("query_workflow") and job.query_workflow.query_id != _DIRECT_QUERY_ID
 
 
@@ -85,15 +89,15 @@ def _scheduled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
 
 
 def _cancelled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
-    """Return the numbers that end at once, in this task, because nobody waits for them any more."""
+    """Return the numbers of cancelled local activities. Workflow code does not wait for them any more."""
     cancelled = (
         each.request_cancel_local_activity for each in commands if each.HasField("request_cancel_local_activity")
     )
     return {each.seq for each in cancelled}
 
 
-def _may_continue(completion: WorkflowActivationCompletion) -> bool:
-    """Return whether the SDK may have more jobs in this task, such as a cancellation. An answer would end the task."""
+def _may_have_more_jobs(completion: WorkflowActivationCompletion) -> bool:
+    """Return whether the SDK may send more jobs in this task, for example after a cancellation."""
     if not completion.HasField("successful"):
         return True
     names = (command.WhichOneof("variant") or "" for command in completion.successful.commands)
@@ -119,12 +123,12 @@ class SharedRunner(WrappedRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         if det.defn.cls not in WORKFLOWS:
             return super().create_instance(det)
-        # Our workflows name the errors that fail them. An application's choice of such errors must not reach them.
+        # Our workflows define which errors fail them. An application's own list must not change that.
         return self._ours.create_instance(replace(det, worker_level_failure_exception_types=()))
 
 
 def sandbox_for_others(runner: WorkflowRunner) -> WorkflowRunner:
-    """Return an application's runner. A sandbox then shares our modules, so that `run_agent` returns our types."""
+    """Return an application's runner. A sandbox is made to share our modules, so that `run_agent` returns our types."""
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
     return replace(runner, restrictions=runner.restrictions.with_passthrough_modules("orga"))

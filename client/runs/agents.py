@@ -30,38 +30,36 @@ if TYPE_CHECKING:
     from orga.workflows.types.input import AgentInput
     from orga.workflows.types.sessions.input import SessionInput
 
-_CHECKS: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
+_CHECKS_BY_CLIENT: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
 
 
 def register_check(client: Client, check: "Callable[[RequestedNames], None]") -> None:
-    """Register the check of the worker that runs next to this client."""
-    _CHECKS[client] = check
+    """Register the check of the worker that runs in this process with this client."""
+    _CHECKS_BY_CLIENT[client] = check
 
 
 def check_by_local_worker(
     client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None
 ) -> None:
-    """Refuse what the worker next to this client would refuse, if there is one and the run goes to its queue.
+    """Refuse an input that this process's own worker would refuse. Check nothing if the run goes to another queue.
 
     Raises:
-        InvalidInput: With the worker's own message.
+        InvalidInput: The text is the worker's own.
     """
-    if client in _CHECKS and task_queue in (None, queue_and_memo(client)[0]):
+    if client in _CHECKS_BY_CLIENT and task_queue in (None, queue_and_memo(client)[0]):
         from orga.client.config.known_input import requested_names
 
-        _CHECKS[client](requested_names(checked))
+        _CHECKS_BY_CLIENT[client](requested_names(checked))
 
 
 SUMMARY_CHARS = 150
 
 
 class AgentHandle:
-    """A run of an agent, live or ended: `AgentHandle(client, id)`. Everything but `override_step` works for a goal,
-    too.
-    """
+    """A run of an agent, live or ended: `AgentHandle(client, id)`. It also works for goals and sessions."""
 
     def __init__(self, client: Client, workflow_id: str) -> None:
-        """Create the handle of a run, which stays valid across continue-as-new and rewinds. The server is not asked.
+        """Create the handle of a run. It stays valid across continue-as-new and rewinds. This sends no request.
 
         Args:
             client: From `connect`, `orga.worker` or your own with `OrgaPlugin`.
@@ -106,7 +104,7 @@ class AgentHandle:
             limits: The new totals, not increments. The names are those of `BudgetExtension`.
 
         Raises:
-            Refused: A limit is unknown, or would not get higher.
+            Refused: A limit is unknown, or the new limit is not higher.
             RunEnded: The run has ended.
             NoAnswer: No worker is running that can accept it.
         """
@@ -164,8 +162,8 @@ class AgentHandle:
             RunEnded: The run has ended.
             NoAnswer: No worker is running that can accept it.
         """
-        which = {"question_id": question_id} if question_id else {}
-        answer = {"text": clean_text(text), "by": clean_text(by), **which}
+        optional = {"question_id": question_id} if question_id else {}
+        answer = {"text": clean_text(text), "by": clean_text(by), **optional}
         return str(await self._exchange.update("answer", answer))
 
     async def requeue(self, letter_id: str) -> None:
@@ -187,7 +185,7 @@ class AgentHandle:
         return kind_of(answer).status.model_validate(answer)
 
     async def live_status(self) -> AgentStatus:
-        """Return the run's current status as a basis for a decision. Fail at once if nobody could accept the decision.
+        """Return the status before a person decides something. Fail at once if no worker could accept the decision.
 
         Raises:
             RunEnded: The run has ended.
@@ -276,7 +274,7 @@ async def start_agent(
         agent_input: The input of `AgentWorkflow`. A string is the task.
         workflow_id: The run's id, by default `agent-<uuid7>`.
         task_queue: The queue that the workers poll. None takes the client's queue if it comes from `connect` or
-            `orga.worker`, else `orga`. A run on a queue that no worker polls waits without any message.
+            `orga.worker`, else `orga`. If no worker polls the queue, the run waits without any message.
         again: Start even if a run with this id has ended. The old history can then be found only by its run id.
         search_attributes: Set from the start. The run adds its own.
 
@@ -355,7 +353,9 @@ def run_id_of(given: str | None, kind: Literal["agent", "goal", "session"] = "ag
 
 def _refuse_hidden_characters(name: str, what: str) -> None:
     if not can_be_typed(name):
-        problem = "must be one line, not empty, without control or hidden characters or double spaces, - not first"
+        problem = (
+            "must be one line, not empty, without control or hidden characters or double spaces, not beginning with -"
+        )
         raise InvalidInput(f"{what} {escaped_line(name)!r}: {problem}")
 
 

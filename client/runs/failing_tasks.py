@@ -1,4 +1,4 @@
-"""Runs that are stuck although workers are running: their workflow task fails again and again until it is fixed."""
+"""Finds runs that are stuck although workers are running, because their workflow task fails at every attempt."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ CAUSE_CHARS = 300
 LATEST_EVENTS = 200
 """Events read from the end. Only signals can have arrived since the failure."""
 
-AT_ONCE = 10
+MAX_CONCURRENT_CHECKS = 10
 
 _HARMLESS_CAUSES = {
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
@@ -39,16 +39,16 @@ class FailingTask:
 
     @property
     def problem_line(self) -> str:
-        """The problem, in one line."""
+        """One line with the number of failed attempts and the cause."""
         return f"its workflow task fails, {self.attempts} times so far: {self.cause}"
 
     @property
     def remedy(self) -> str:
-        """The remedy."""
-        mend = "mend the cause and restart the workers"
+        """What an operator can do, with a command if the id can be typed."""
+        fix = "fix the cause and restart the workers"
         if not can_be_typed(self.workflow_id):
-            return mend
-        return f"{mend}, or set it back to before: orga rewind {quote(self.workflow_id)} --to-iteration N"
+            return fix
+        return f"{fix}, or rewind the run to before the failure: orga rewind {quote(self.workflow_id)} --to-iteration N"
 
 
 async def failing_task(client: Client, description: WorkflowExecutionDescription) -> FailingTask | None:
@@ -65,16 +65,16 @@ async def failing_task(client: Client, description: WorkflowExecutionDescription
 
 async def failing_tasks(client: Client, workflow_ids: Iterable[str]) -> dict[str, FailingTask]:
     """Return the failing tasks of these runs, by id."""
-    some = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
-    async def look(workflow_id: str) -> FailingTask | None:
-        async with some:
+    async def check(workflow_id: str) -> FailingTask | None:
+        async with slots:
             try:
                 return await failing_task(client, await client.get_workflow_handle(workflow_id).describe())
-            except RPCError:  # the run or the server has gone: the caller's own listing reports that
+            except RPCError:  # the run no longer exists, or the server is gone. The caller reports that
                 return None
 
-    found = await asyncio.gather(*map(look, workflow_ids))
+    found = await asyncio.gather(*map(check, workflow_ids))
     return {each.workflow_id: each for each in found if each is not None}
 
 

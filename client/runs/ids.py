@@ -1,4 +1,4 @@
-"""Ids of runs, and the kinds of runs with the types of their answers."""
+"""Ids of runs, and the types of their results and statuses, by kind of run."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -12,7 +12,7 @@ from orga.workflows.types.names import TERMINATION
 from orga.workflows.types.status import AgentResult, AgentStatus
 
 MAX_ID_BYTES = 1_000
-"""The server refuses a longer one, and its error does not reach the client."""
+"""The server refuses a longer id, but the client does not receive that error."""
 
 
 def reuse_policy(*, again: bool = False) -> WorkflowIDReusePolicy:
@@ -20,22 +20,24 @@ def reuse_policy(*, again: bool = False) -> WorkflowIDReusePolicy:
     return WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
 
 
-async def id_taken_error(client: Client, workflow_id: str, again: str = "--again starts another under it") -> OrgaError:
-    """Return the error for an id that another run has. It says if that run is live, or when and how it ended."""
+async def id_taken_error(
+    client: Client, workflow_id: str, again: str = "pass --again to start a new run with it"
+) -> OrgaError:
+    """Return the error for an id that is in use. If its run has ended, `again` states how to use the id again."""
     try:
         found = await client.get_workflow_handle(workflow_id).describe()
-    except RPCError:  # the run has gone meanwhile
-        return OrgaError(f"there is a run {workflow_id!r} already; choose another id")
+    except RPCError:  # the run was deleted in the meantime
+        return OrgaError(f"a run {workflow_id!r} already exists; choose another id")
     if found.status == WorkflowExecutionStatus.RUNNING:
         return OrgaError(f"run {workflow_id!r} is live already; attach to it, or choose another id")
     state = found.status.name.lower() if found.status else "ended"
     how = found.typed_search_attributes.get(TERMINATION) or state
     when = f" at {found.close_time.astimezone():%Y-%m-%d %H:%M:%S}" if found.close_time else ""
-    return OrgaError(f"run {workflow_id!r} has ended{when} ({how}), and keeps its id; choose another one, or {again}")
+    return OrgaError(f"run {workflow_id!r} has ended{when} ({how}) and keeps its id; choose another id, or {again}")
 
 
 class RunKind(NamedTuple):
-    """The types of a run's answers."""
+    """The types of a run's result and status."""
 
     result: type[AgentResult]
     status: type[AgentStatus]
@@ -61,6 +63,6 @@ _KINDS: dict[str, Callable[[], RunKind]] = {"goal": _goal_kind, "session": _sess
 
 
 def kind_of(answer: Any) -> RunKind:
-    """Return the kind of the run that gave this answer. An agent's run names no kind."""
+    """Return the kind of the run that returned this result or status. Without a `kind` it is an agent's."""
     kind = cast("dict[str, Any]", answer).get("kind") if isinstance(answer, dict) else None
     return _KINDS.get(kind, _agent_kind)() if isinstance(kind, str) else _agent_kind()

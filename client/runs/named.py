@@ -1,4 +1,4 @@
-"""Finds the run that somebody names: by its id, by a unique beginning of it, or as the newest."""
+"""Finds a run by its id, by the unique beginning of its id, or as the newest."""
 
 import asyncio
 from collections.abc import Generator, Iterable, Sequence
@@ -15,7 +15,7 @@ from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
 
 ID_PREFIXES = ("agent-", "goal-", "session-")
-"""The prefixes of generated ids. A beginning may omit them."""
+"""The prefixes of generated ids. People may leave them out."""
 
 UUID_CHARS = 36
 
@@ -31,24 +31,24 @@ MAX_FOUND = 200
 SHOWN_MATCHES = 5
 
 LOOKS, BETWEEN_LOOKS_S = 20, 0.05
-"""Looks for a run that has just started, and seconds between them. A server lists it a moment later."""
+"""Attempts to find a run that has just started, and seconds between them. A server lists a run after a delay."""
 
 
 @dataclass(frozen=True)
 class NamedRun:
-    """The run that was found."""
+    """A run that was found by name."""
 
     id: str
     is_told: bool
-    """True if its whole id was given. If not, people are shown which run was taken."""
+    """True if the name was the whole id. Otherwise the command shows which run it chose."""
 
 
 async def run_by_name(client: Client, name: str) -> NamedRun:
     """Return the run with this id, else the only run whose id begins with the name.
 
     Raises:
-        RunNotFound: No run's id begins so, or the name is too short.
-        AmbiguousRun: Several ids begin so.
+        RunNotFound: No run's id begins with the name, or the name is too short.
+        AmbiguousRun: Several ids begin with the name.
     """
     if await _run_exists(client, name):
         return NamedRun(name, is_told=True)
@@ -64,24 +64,24 @@ async def run_by_name(client: Client, name: str) -> NamedRun:
 
 
 async def newest_run(client: Client, query: str) -> NamedRun:
-    """Return the run that a query finds and that started last. Delegates are ignored.
+    """Return the run that matches the query and started last. Delegates are ignored.
 
     Raises:
         RunNotFound: There is none.
     """
-    nothing = RunNotFound("--last", text='there is no run here yet; start one with: orga run "…"')
-    return await _find_newest(client, f"{_RUNS} AND {query}", nothing)
+    not_found = RunNotFound("--last", text='there is no run here yet; start one with: orga run "…"')
+    return await _find_newest(client, f"{_RUNS} AND {query}", not_found)
 
 
 async def newest_session(client: Client, query: str) -> NamedRun:
-    """Return the live session that started last. The rest is as for `newest_run`."""
-    nothing = RunNotFound("--last", text="there is no open session here; begin one with: orga chat")
-    of_sessions = f"WorkflowType = {visibility_literal(SESSION_WORKFLOW)} AND {query}"
-    return await _find_newest(client, of_sessions, nothing, with_ended=False)
+    """Return the live session that matches the query and started last. Raises the same errors as `newest_run`."""
+    not_found = RunNotFound("--last", text="there is no open session here; begin one with: orga chat")
+    sessions_query = f"WorkflowType = {visibility_literal(SESSION_WORKFLOW)} AND {query}"
+    return await _find_newest(client, sessions_query, not_found, with_ended=False)
 
 
 async def wait_until_listed(client: Client, workflow_id: str) -> None:
-    """Return once the server lists the run, or after a second. Until then, `--last` and beginnings find other runs."""
+    """Wait until the server lists the run, for a second at most. Before that, `--last` would find an older run."""
     with suppress(RunNotFound):
         for _ in range(LOOKS):
             if await _list_runs(client, f"WorkflowId = {visibility_literal(workflow_id)}", RunNotFound(workflow_id)):
@@ -89,14 +89,14 @@ async def wait_until_listed(client: Client, workflow_id: str) -> None:
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
 
-async def _find_newest(client: Client, query: str, nothing: RunNotFound, *, with_ended: bool = True) -> NamedRun:
-    with _listing_errors(nothing):
-        for run in await newest_runs(client, query, 1, is_wanted=_is_no_delegate, with_ended=with_ended):
+async def _find_newest(client: Client, query: str, not_found: RunNotFound, *, with_ended: bool = True) -> NamedRun:
+    with _listing_errors(not_found):
+        for run in await newest_runs(client, query, 1, is_wanted=_has_no_parent, with_ended=with_ended):
             return NamedRun(run.id, is_told=False)
-    raise nothing
+    raise not_found
 
 
-def _is_no_delegate(run: WorkflowExecution) -> bool:
+def _has_no_parent(run: WorkflowExecution) -> bool:
     return not run.parent_id
 
 
@@ -120,7 +120,7 @@ def _without_prefix(name: str) -> str:
 
 
 def without_delegates(found: Iterable[WorkflowExecution]) -> list[WorkflowExecution]:
-    """Return the runs, newest first and each id once. A delegate is left out if its parent is among them."""
+    """Return the newest run of each id, newest first. A delegate is left out if its parent is also found."""
     newest: dict[str, WorkflowExecution] = {}
     for run in sorted(found, key=_start_time, reverse=True):
         newest.setdefault(run.id, run)
@@ -148,17 +148,17 @@ async def _run_exists(client: Client, workflow_id: str) -> bool:
     return True
 
 
-async def _list_runs(client: Client, query: str, otherwise: RunNotFound) -> list[WorkflowExecution]:
-    with _listing_errors(otherwise):
+async def _list_runs(client: Client, query: str, not_found: RunNotFound) -> list[WorkflowExecution]:
+    with _listing_errors(not_found):
         return [run async for run in client.list_workflows(f"{_RUNS} AND {query}", limit=MAX_FOUND)]
 
 
 @contextmanager
-def _listing_errors(otherwise: RunNotFound) -> Generator[None]:
-    """Raise `otherwise` if the server does not list runs or cannot run this query."""
+def _listing_errors(not_found: RunNotFound) -> Generator[None]:
+    """Raise `not_found` if the server cannot list runs or refuses this query."""
     try:
         yield
     except RPCError as error:
         if error.status == RPCStatusCode.INVALID_ARGUMENT or is_unsupported(error):
-            raise otherwise from None
+            raise not_found from None
         raise

@@ -136,7 +136,7 @@ async def test_another_projects_conventions_are_not_replaced(
     other = tmp_path / "other"
     write(other, "AGENTS.md", "Other words.")
     before = await all_items(store)
-    with pytest.raises(KnowledgeError, match=r"those of the project 'shop', these are of 'other': .* --at"):
+    with pytest.raises(KnowledgeError, match=r"belong to the project 'shop', not to 'other': .* --at"):
         await imported(store, other, ConventionTarget("other", "", "tenant", Reader(tenant="acme")))
     assert await all_items(store) == before
     await imported(store, other, ConventionTarget("other", "apps/other", "tenant", Reader(tenant="acme")))

@@ -228,7 +228,7 @@ async def test_arguments_that_are_not_those_of_the_plan_are_found(client: Client
             done.result.payloads[0].data = to_json(reply)
     checks, _ = await check_histories(client, handle.id, [forged])
     found = {check.name: check.detail for check in checks if not check.ok}
-    assert found["plan"] == "turn 2: step a has other arguments than its plan"
+    assert found["plan"] == "iteration 2: step a differs from its plan"
 
 
 async def test_an_abort_ends_a_review_and_nothing_was_done(client: Client) -> None:

@@ -308,7 +308,7 @@ def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_pat
     write("AGENTS.md", "Ours.")
     write("../web/AGENTS.md", "Theirs.")
     command_output(capsys, "import-conventions")
-    assert "those of the project 'shop', these are of 'web'" in refusal_line(capsys, "import-conventions", "../web")
+    assert "belong to the project 'shop', not to 'web'" in refusal_line(capsys, "import-conventions", "../web")
     command_output(capsys, "import-conventions", "../web", "--at", "apps/web")
     assert [each["text"] for each in search_results(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
 

@@ -129,7 +129,7 @@ async def test_what_a_server_refuses(answer: str, retryable: bool) -> None:
 async def test_refused_recipients_are_counted_and_the_others_get_it_once() -> None:
     with mail_server(refused={"bo@there.test": "550 who?"}) as server:
         error = await refusal(server)
-    assert str(error) == "the mail server refused 1 of 2 recipients and took it for the others"
+    assert str(error) == "the mail server refused 1 of 2 recipients and accepted the others"
     assert (error.retryable, error.may_have_arrived) == (False, True)
     assert [envelope[1] for envelope in server.envelopes] == [["ada@there.test"]]
     with mail_server(refused={"ada@there.test": "450 busy", "bo@there.test": "450 busy"}) as server:

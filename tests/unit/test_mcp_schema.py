@@ -46,7 +46,7 @@ def test_a_schema_without_a_type_is_of_an_object() -> None:
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        pytest.param({"type": "string"}, "not of an object", id="of a string"),
+        pytest.param({"type": "string"}, "does not describe an object", id="of a string"),
         pytest.param({"$ref": "http://127.0.0.1:9/schema.json"}, "schema is invalid", id="a remote reference"),
         pytest.param({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "schema is invalid", id="a file reference"),
         pytest.param({"properties": []}, "schema is invalid", id="no schema at all"),

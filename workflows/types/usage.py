@@ -27,8 +27,8 @@ class Usage(Record):
         return replace_differing_fields(self, changes)
 
     @model_serializer(mode="wrap")
-    def _without_a_mark_that_says_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(written(self), "estimated", self.estimated)
+    def _omit_false_estimated(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _omit_unless(self.estimated, "estimated", serialize(self))
 
 
 class UsageTotals(Record):
@@ -69,15 +69,15 @@ class UsageTotals(Record):
         )
 
     @model_serializer(mode="wrap")
-    def _without_estimates_that_there_are_not(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(written(self), "estimated_calls", bool(self.estimated_calls))
+    def _omit_zero_estimated_calls(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _omit_unless(bool(self.estimated_calls), "estimated_calls", serialize(self))
 
 
-def _without(fields: dict[str, Any], name: str, is_written: bool) -> dict[str, Any]:
+def _omit_unless(is_written: bool, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     return fields if is_written else {key: value for key, value in fields.items() if key != name}
 
 
-_ALWAYS = frozenset({"proposed", "run", "denied", "failed"})
+_ALWAYS_WRITTEN = frozenset({"proposed", "run", "denied", "failed"})
 
 
 class MoreCalls(TypedDict, total=False):
@@ -122,7 +122,7 @@ class ToolCallCounts(Record):
     """Dead letters that were sent again, in addition to their original calls. Written only if not 0."""
 
     def plus(self, **more: Unpack[MoreCalls]) -> Self:
-        """Return the counts with these added."""
+        """Return the sum of these counts and `more`."""
         return replace_fields(self, {name: getattr(self, name) + count for name, count in more.items()})
 
     def plus_counts(self, other: "ToolCallCounts") -> Self:
@@ -134,9 +134,9 @@ class ToolCallCounts(Record):
         return self.run + self.delegated + self.in_sagas + self.requeued
 
     @model_serializer(mode="wrap")
-    def _without_zeros_that_are_rare(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = written(self)
-        return {key: value for key, value in fields.items() if value or key in _ALWAYS}
+    def _omit_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {key: value for key, value in fields.items() if value or key in _ALWAYS_WRITTEN}
 
 
 _MILLION = 1_000_000

@@ -50,7 +50,7 @@ class EmailDelivery:
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
-        self._turns = asyncio.Semaphore(MAX_CONCURRENT_SENDS)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_SENDS)
 
     @property
     def is_repeatable(self) -> bool:
@@ -59,14 +59,14 @@ class EmailDelivery:
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Send the message. It counts as delivered if the server accepts it for all recipients."""
-        content = _HandOver()
+        handover = _Handover()
         try:
-            async with asyncio.timeout(ATTEMPT_S), self._turns:
+            async with asyncio.timeout(ATTEMPT_S), self._slots:
                 refused = await asyncio.to_thread(
-                    _send_message, self._settings, mail_message(request, run, self._settings), content
+                    _send_message, self._settings, mail_message(request, run, self._settings), handover
                 )
         except TimeoutError:
-            raise _unreachable_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=content.withhold()) from None
+            raise _unreachable_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=handover.prevent()) from None
         except smtplib.SMTPRecipientsRefused as error:
             raise _refusal_error(max(code for code, _ in error.recipients.values()), "all recipients") from None
         except smtplib.SMTPAuthenticationError as error:
@@ -74,71 +74,71 @@ class EmailDelivery:
         except smtplib.SMTPResponseException as error:
             raise _refusal_error(error.smtp_code, "the message") from None
         except smtplib.SMTPNotSupportedError:
-            text = f"{SERVER_TEXT} lacks what the settings ask for (STARTTLS, or a way to log in)"
+            text = f"{SERVER_TEXT} does not support what the settings require (STARTTLS, or a login method)"
             raise NotifyError(text, kind="ReceiverRefused", retryable=False) from None
         except (smtplib.SMTPException, OSError) as error:
             why = f"no connection ({type(error).__name__})"
-            raise _unreachable_error(why, may_have_arrived=content.withhold()) from None
+            raise _unreachable_error(why, may_have_arrived=handover.prevent()) from None
         finally:
-            content.withhold()
+            handover.prevent()
         if refused:
-            text = f"{SERVER_TEXT} refused {refused} of {len(self._settings.to)} recipients and took it for the others"
+            text = f"{SERVER_TEXT} refused {refused} of {len(self._settings.to)} recipients and accepted the others"
             raise NotifyError(text, kind="ReceiverRefused", retryable=False, may_have_arrived=True)
 
 
-class _MessageWithheld(Exception):
+class _ExchangeAbandoned(Exception):
     """The exchange was abandoned before the message was sent."""
 
 
-class _HandOver:
-    """Records if a server gets the message. Nothing else can stop the thread that sends it."""
+class _Handover:
+    """Decides once whether the message is sent. The thread that sends it cannot be stopped in any other way."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._is_withheld = self._is_given = False
+        self._is_prevented = self._has_begun = False
 
-    def hand_over(self) -> None:
-        """Record that the message is about to be sent. From now on it may have arrived.
+    def begin(self) -> None:
+        """Record that the message is about to be sent. After this it may have arrived.
 
         Raises:
-            _MessageWithheld: The exchange was abandoned.
+            _ExchangeAbandoned: The exchange was abandoned.
         """
         with self._lock:
-            if self._is_withheld:
-                raise _MessageWithheld
-            self._is_given = True
+            if self._is_prevented:
+                raise _ExchangeAbandoned
+            self._has_begun = True
 
-    def withhold(self) -> bool:
-        """Stop the message if it has not been sent yet, and return whether it has been."""
+    def prevent(self) -> bool:
+        """Prevent the sending if it has not begun, and return whether it has begun."""
         with self._lock:
-            self._is_withheld = True
-            return self._is_given
+            self._is_prevented = True
+            return self._has_begun
 
 
 class _TrackedSmtp(smtplib.SMTP):
-    """An exchange that records the moment before the message itself is sent."""
+    """An SMTP exchange that asks `handover` before it sends the message itself."""
 
-    content: _HandOver
+    handover: _Handover
 
     def data(self, msg: Any) -> Any:
         """Send the message to the server."""
-        self.content.hand_over()
+        self.handover.begin()
         return super().data(msg)
 
 
 class _TrackedSmtpTls(_TrackedSmtp, smtplib.SMTP_SSL):
-    """The same, with TLS from the first byte."""
+    """The same exchange, with TLS from the first byte."""
 
 
-def _send_message(settings: MailSettings, message: EmailMessage, content: _HandOver) -> int:
+def _send_message(settings: MailSettings, message: EmailMessage, handover: _Handover) -> int:
     """Send the message, and return how many recipients were refused."""
-    name = settings.sender.partition("@")[2]
+    own_host = settings.sender.partition("@")[2]
     trust = None if settings.security == "none" else settings.trust or ssl.create_default_context()
     if settings.security == "tls":
-        connection = _TrackedSmtpTls(settings.host, settings.port, name, timeout=SILENCE_S, context=trust)
+        connection = _TrackedSmtpTls(settings.host, settings.port, own_host, timeout=SILENCE_S, context=trust)
     else:
-        connection = _TrackedSmtp(settings.host, settings.port, name, timeout=SILENCE_S)
-    connection.content = content
+        connection = _TrackedSmtp(settings.host, settings.port, own_host, timeout=SILENCE_S)
+    connection.handover = handover
     try:
         if settings.security == "starttls":
             connection.starttls(context=trust)
@@ -146,7 +146,7 @@ def _send_message(settings: MailSettings, message: EmailMessage, content: _HandO
             connection.login(settings.username, settings.password)
         return len(connection.send_message(message))
     finally:
-        with suppress(smtplib.SMTPException, OSError):  # an error at the end changes nothing about the message
+        with suppress(smtplib.SMTPException, OSError):  # an error after the message does not undo it
             connection.quit()
         connection.close()
 

@@ -44,7 +44,7 @@ TERM_BYTES = 300
 
 class _RecallParameters(Parameters):
     query: str = Field(min_length=1, max_length=2_000, description="What you want to know, in its own words.")
-    limit: int = Field(default=5, ge=1, le=20, description="Results at most.")
+    limit: int = Field(default=5, ge=1, le=20, description="The maximum number of results.")
     directory: str | None = Field(
         default=None,
         max_length=1_000,
@@ -82,21 +82,21 @@ class RecallKnowledge:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the matching items, or a text that nothing matches."""
-        wish, behalf = _RecallParameters.parse(arguments), context.behalf or Behalf()
+        """Return the matching items, or `NOTHING_FOUND`."""
+        wanted, behalf = _RecallParameters.parse(arguments), context.behalf or Behalf()
         with raising_store_errors():
-            found = await self._recalled_items(wish, behalf)
-        now = await asyncio.to_thread(shown_knowledge, found, MAX_BYTES)
-        report = KnowledgeReport(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
-        return KnowledgeOutput(content=now.text or NOTHING_FOUND, knowledge=report)
+            found = await self._recalled_items(wanted, behalf)
+        shown = await asyncio.to_thread(shown_knowledge, found, MAX_BYTES)
+        report = KnowledgeReport(terms=(clip(wanted.query, TERM_BYTES),), items=shown.items, taint=shown.taint)
+        return KnowledgeOutput(content=shown.text or NOTHING_FOUND, knowledge=report)
 
-    async def _recalled_items(self, wish: _RecallParameters, behalf: Behalf) -> list[Recalled]:
-        if wish.directory is not None and wish.scope == "conventions":
-            language = language_of_path(wish.directory) or named_language(wish.query)
-            directory = path_from_root(wish.directory, self._root)
-            return await conventions_for(self._store, behalf.reader, directory, language, wish.limit)
+    async def _recalled_items(self, wanted: _RecallParameters, behalf: Behalf) -> list[Recalled]:
+        if wanted.directory is not None and wanted.scope == "conventions":
+            language = language_of_path(wanted.directory) or named_language(wanted.query)
+            directory = path_from_root(wanted.directory, self._root)
+            return await conventions_for(self._store, behalf.reader, directory, language, wanted.limit)
         return await self._store.recall(
-            Recall(text=wish.query, reader=behalf.reader, limit=wish.limit, threshold=behalf.threshold)
+            Recall(text=wanted.query, reader=behalf.reader, limit=wanted.limit, threshold=behalf.threshold)
         )
 
 
@@ -106,17 +106,17 @@ MAX_CONTRADICTED = 20
 
 class _StoreParameters(Parameters):
     subject: str = Field(min_length=1, max_length=300, description="What the fact is about.")
-    predicate: str = Field(min_length=1, max_length=300, description="What is said of it: `is`, `depends on`, …")
+    predicate: str = Field(min_length=1, max_length=300, description="The relation: `is`, `depends on`, …")
     object: str = Field(min_length=1, max_length=2_000, description="The rest of the statement, in 1,000 characters.")
     confidence: float = Field(default=0.8, ge=0, le=1, description="How sure you are.")
     scope: Literal["user", "agent", "tenant"] | None = Field(
         default=None,
-        description="Who may recall it. Leave it out: the user that you work for, or all of your tenant without one.",
+        description="Who may recall it. Default: the user that you work for, or your whole tenant if there is no user.",
     )
 
 
 class StoreKnowledge:
-    """Stores a fact for the run's own user, agent or tenant, or what a run has learnt. No argument sets the taint."""
+    """Stores a fact, or what a run has learnt, for its own user, agent or tenant. No argument sets the taint."""
 
     def __init__(self, store: KnowledgeStore) -> None:
         self._store = store
@@ -158,7 +158,7 @@ def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) ->
         return KnowledgeItem(
             kind="memory",
             text=given.object,
-            subject=given.subject,  # not searched, or a memory would match each repeated task, whatever its text
+            subject=given.subject,  # not in `text`: every repetition of the task would match it
             scope=scope,
             owner=reader,
             key=context.idempotency_key,
@@ -179,7 +179,7 @@ def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) ->
 
 
 def _evidence_items(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
-    """Return the results of a goal's steps, with the owner and the provenance of what the goal has learnt."""
+    """Return the results of a goal's steps. They share owner and provenance with `item`, which the goal has learnt."""
     return [
         KnowledgeItem(
             kind="output",
@@ -195,7 +195,7 @@ def _evidence_items(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -
 
 
 def _effective_scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
-    """Return who may recall the item: never more people than the model asked for."""
+    """Return who may recall the item: never more people than the model allows."""
     user = behalf.reader.user
     if given.scope == "user" and not user:
         raise ToolError(
@@ -207,9 +207,9 @@ def _effective_scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
 
 def _stored_text(stored: Stored, scope: ScopeLevel) -> str:
     if stored.change == "unchanged":
-        return f"That was known already (scope {scope})."
+        return f"That is already known (scope {scope})."
     older = len(stored.contradicts)
     remark = (
-        f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and count less now" if older else ""
+        f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and now count less" if older else ""
     )
     return f"Stored (scope {scope}){remark}."

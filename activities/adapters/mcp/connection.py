@@ -36,12 +36,12 @@ MAX_BYTES = 16_000_000
 
 
 async def list_server_tools(session: ClientSession) -> tuple[list[Tool], dict[str, str]]:
-    """Return the tools in the server's order, and why others are left out. Pages above the limits are not requested."""
+    """Return the tools in the server's order, and why others are left out. Listing stops at the limits."""
     tools: list[Tool] = []
     left_out: dict[str, str] = {}
-    size, cursor, asked = 0, None, set[str | None]()
-    while cursor not in asked and len(asked) < MAX_PAGES:
-        asked.add(cursor)
+    size, cursor, requested = 0, None, set[str | None]()
+    while cursor not in requested and len(requested) < MAX_PAGES:
+        requested.add(cursor)
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         tools += page.tools
         left_out |= omitted_tools(page)
@@ -62,7 +62,7 @@ class McpConnection:
     """A server's last list of tools, and the session for calls."""
 
     def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
-        """Prepare the connection. `taken` are names that its tools cannot have."""
+        """Prepare the connection. Its tools cannot have the names in `taken`."""
         self.settings = settings
         self.keeper = SessionKeeper(settings, self._list, self._handle_message)
         self.known: ToolDefinitions | None = None
@@ -71,10 +71,10 @@ class McpConnection:
         self._listing = asyncio.Lock()
         self._listed_at = -math.inf
         self._changes = 0
-        """The number of the server's notices about a changed list."""
+        """How often the server has notified us of a changed list."""
 
     async def current(self) -> ToolDefinitions:
-        """Return the server's current list of tools, which may be a moment old.
+        """Return the server's list of tools, at most `FRESH_S` old.
 
         Raises:
             ToolError: There is no connection.
@@ -89,7 +89,7 @@ class McpConnection:
         """Carry out one call. Cancelling it also cancels the request at the server.
 
         Raises:
-            ToolError: No connection, no result, or an error of the protocol.
+            ToolError: There is no connection, no valid result, or the server answered with an error.
         """
         session = await self.keeper.ready_session()
         wanted = CallToolRequest(params=request)
@@ -99,12 +99,12 @@ class McpConnection:
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
-            raise bad_result_error(self.settings.name, "answered with what is no result of a tool") from None
+            raise bad_result_error(self.settings.name, "did not return a tool result") from None
         except asyncio.CancelledError:
             self.keeper.request_proof()
             raise
         if isinstance(result, InputRequiredResult):
-            raise bad_result_error(self.settings.name, "asks for input, which nobody can give it here")
+            raise bad_result_error(self.settings.name, "asks for input, which orga does not support")
         self.keeper.has_served = True
         return result
 

@@ -8,13 +8,13 @@ from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 
 UNAVAILABLE = "McpUnavailable"
-"""Type of the failure if the server cannot be reached, so the call never left the worker."""
+"""Kind of the error if the server cannot be reached. The call never left the worker."""
 
 CHANGED = "McpToolChanged"
-"""Type of the failure if the tool is not the one that the run was offered."""
+"""Kind of the error if the tool is not the one that was offered to the run."""
 
 REPORTED = "McpToolError"
-"""Type of the failure if the server reports that the call failed."""
+"""Kind of the error if the server reports that the call failed."""
 
 REFUSED = "McpRequestRefused"
 SERVER_FAILED = "McpServerError"
@@ -23,8 +23,9 @@ BAD_RESULT = "McpBadResult"
 MAX_ERROR_BYTES = 2_000
 _FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
 _REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
-"""Codes of a server that has not begun the call. INVALID_REQUEST is missing, because the SDK also uses it for a
-redirect, a 202, and an answer that is neither JSON nor an event stream."""
+"""Codes which show that the server did not begin the call. INVALID_REQUEST is missing, because the SDK also uses it for
+a redirect, a 202, and an answer that is neither JSON nor an event stream.
+"""
 
 
 def unavailable_error(server: str, why: str) -> ToolError:

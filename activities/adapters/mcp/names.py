@@ -1,4 +1,4 @@
-"""Names of MCP tools for models and histories: legal, unique, and the same on every worker."""
+"""The names under which models and histories know MCP tools: legal, unique, and the same on every worker."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -6,7 +6,7 @@ from hashlib import sha256
 
 MAX_CHARS = 64
 SEPARATOR = "_"
-"""Between the names of server and tool. Server names have none, so tools of two servers never share a name."""
+"""Stands between server and tool. Server names do not contain it, so tools of two servers never share a name."""
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_CHARS = 8
@@ -30,13 +30,13 @@ def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> di
 
 
 def meant_server(tool: str, servers: Iterable[str]) -> str | None:
-    """Return the server that a name or a glob of tools means, if it means exactly one."""
+    """Return the server whose name begins `tool`, a tool name or a glob, or None."""
     prefix, separator, _ = tool.partition(SEPARATOR)
     return prefix if separator and prefix in servers else None
 
 
 def is_server_tool(tool: str, servers: Iterable[str]) -> bool:
-    """Return whether a name or a glob of tools means tools of one server."""
+    """Return whether a tool name or a glob begins with the name of one of the servers."""
     return meant_server(tool, servers) is not None
 
 

@@ -1,4 +1,4 @@
-"""A server's settings, completed from the worker's environment: variables, headers, secrets."""
+"""The settings of an MCP server, with variables, headers and secrets from the worker's environment."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-"""Variables that every program gets."""
+"""Variables that every server process gets."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,21 @@ def _one_server_settings(
     _check_options(f"{place}.options", server.options)
     for tool, options in tool_options.items():
         _check_options(f"tools.options.{tool}", options)
-    passed = {variable: _required_value(f"{place}.env_from", variable, env) for variable in server.env_from}
+    own_variables = {variable: _required_value(f"{place}.env_from", variable, env) for variable in server.env_from}
     headers = {
         header: _required_value(f"{place}.headers_from", variable, env)
         for header, variable in server.headers_from.items()
     }
-    secrets = [*passed.values(), *headers.values()]
+    secrets = [*own_variables.values(), *headers.values()]
     if server.bearer_from:
         token = _required_value(f"{place}.bearer_from", server.bearer_from, env)
         headers["Authorization"] = f"Bearer {token}"
         secrets.append(token)
     if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
-        raise ValueError(f"{place}.url: has to begin with https://, since secrets go there")
+        raise ValueError(f"{place}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
-    return ServerSettings(name, server, tool_options, base | passed, headers, KnownSecrets.from_values(secrets))
+    return ServerSettings(name, server, tool_options, base | own_variables, headers, KnownSecrets.from_values(secrets))
 
 
 def _options_of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:
@@ -91,7 +91,7 @@ def _check_options(place: str, options: ToolOptions) -> None:
 
 
 def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
-    """Return the variables that certainly hold credentials by their use. Variables for a program may be anything."""
+    """Return the variables that go into headers, so they hold credentials. `env_from` can name any variable."""
     headers = {variable for server in servers.values() for variable in server.headers_from.values()}
     return headers | {server.bearer_from for server in servers.values() if server.bearer_from}
 
@@ -99,6 +99,6 @@ def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:
 def own_options(
     options: Mapping[str, ToolOptions], servers: Iterable[str], static: Iterable[str]
 ) -> dict[str, ToolOptions]:
-    """Return the options that belong to no server's tool. A tool of the worker itself is never a server's."""
-    known, names = set(static), set(servers)
-    return {tool: each for tool, each in options.items() if tool in known or not meant_server(tool, names)}
+    """Return the options that apply to no server's tool. Names in `static` belong to the worker's own tools."""
+    own, names = set(static), set(servers)
+    return {tool: each for tool, each in options.items() if tool in own or not meant_server(tool, names)}

@@ -25,10 +25,10 @@ MAX_MESSAGE_BYTES = 16_000_000
 """Bytes of one line. A server that sends a longer one is given up."""
 
 MAX_UNANSWERED = 1_000
-"""The limit of unread refusals of a server's requests. A server that continues without reading them is given up."""
+"""Requests of a server that wait for our answer, because it reads none. A server with more is given up."""
 
 CLOSE_S = 1.0
-"""Seconds from the end of its input to SIGTERM, and from SIGTERM to SIGKILL."""
+"""Seconds from closing the server's input to SIGTERM, and from SIGTERM to SIGKILL."""
 
 _STDERR_LINES = 5
 _STDERR_WAIT_S = 0.2
@@ -42,16 +42,16 @@ StdioStreams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], Memo
 
 
 class StdioServer:
-    """A running server."""
+    """One server process. It runs as long as its `streams` are in use."""
 
     def __init__(self, settings: ServerSettings, on_end: Callable[[str], None]) -> None:
         """Prepare the start. `on_end` gets the reason why the server has ended."""
         self._settings = settings
         self._on_end = on_end
-        self._last_words: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._stderr_lines: deque[str] = deque(maxlen=_STDERR_LINES)
         self._is_closing = False
-        self._unanswered = 0
-        self._budget, self._unasked = ByteBudget(), ByteBudget()
+        self._open_requests = 0
+        self._budget, self._unsolicited = ByteBudget(), ByteBudget()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[StdioStreams]:
@@ -64,14 +64,17 @@ class StdioServer:
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
         errors = asyncio.create_task(self._read_stderr(process))
-        pumps = [errors, *map(asyncio.create_task, (self._read(process, received, errors), self._write(process, sent)))]
+        transfers = [
+            errors,
+            *map(asyncio.create_task, (self._read(process, received, errors), self._write(process, sent))),
+        ]
         try:
             yield incoming, outgoing
         finally:
             self._is_closing = True
             with anyio.CancelScope(shield=True):
                 await _end_process(process)
-                await _cancel_tasks(pumps)
+                await _cancel_tasks(transfers)
                 for stream in (received, incoming, outgoing, sent):
                     stream.close()
 
@@ -90,18 +93,18 @@ class StdioServer:
         )
 
     async def _read(self, process: Process, received: ReceivedStream, errors: asyncio.Task[None]) -> None:
-        """Pass on messages, and ignore other lines such as a banner."""
+        """Pass messages on, and ignore other lines, such as a banner."""
         assert process.stdout
         why = "it closed its output"
         try:
             async with received:
                 while line := await process.stdout.readline():
                     if (message := await self._checked_message(line)) is None:
-                        await asyncio.sleep(0)  # otherwise a flood of them would block the worker
+                        await asyncio.sleep(0)  # otherwise a flood of other lines would block the worker
                         continue
-                    self._unanswered += isinstance(message, JSONRPCRequest)
-                    if self._unanswered > MAX_UNANSWERED:
-                        why = "it asks on and reads no answer"
+                    self._open_requests += isinstance(message, JSONRPCRequest)
+                    if self._open_requests > MAX_UNANSWERED:
+                        why = "it keeps sending requests and reads no answer"
                         break
                     await received.send(SessionMessage(message))
         except ByteBudgetExceeded as error:
@@ -111,18 +114,18 @@ class StdioServer:
         except ValueError:
             why = f"it sent a line of more than {MAX_MESSAGE_BYTES} bytes"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            why = f"its output broke off: {type(error).__name__}"
+            why = f"its output failed: {type(error).__name__}"
         await asyncio.wait((errors,), timeout=_STDERR_WAIT_S)
         if not self._is_closing:
             self._on_end(": ".join(filter(None, (why, self._stderr_tail()))))
 
     async def _checked_message(self, line: bytes) -> JSONRPCMessage | None:
-        """Return the message. If it is too much, the server is given up before waiting callers see the end."""
+        """Return the message. If it exceeds a budget, report the end first, so that waiting callers see the reason."""
         try:
             self._budget.spend(len(line))
             message, _ = await read_message(line)
             if message is not None and not is_answer(message):
-                self._unasked.spend_unsolicited(len(line))
+                self._unsolicited.spend_unsolicited(len(line))
         except ByteBudgetExceeded as error:
             self._on_end(str(error))
             raise
@@ -140,15 +143,15 @@ class StdioServer:
                     await process.stdin.drain()
                 except OSError:
                     return  # the reader reports that the server is gone
-                self._unanswered -= isinstance(message.message, (JSONRPCResponse, JSONRPCError))
+                self._open_requests -= isinstance(message.message, (JSONRPCResponse, JSONRPCError))
 
     async def _read_stderr(self, process: Process) -> None:
         assert process.stderr
         while data := await process.stderr.read(4096):
-            self._last_words.extend(data.decode("utf-8", "replace").splitlines())
+            self._stderr_lines.extend(data.decode("utf-8", "replace").splitlines())
 
     def _stderr_tail(self) -> str:
-        line = next((line for line in reversed(self._last_words) if line.strip()), "")
+        line = next((line for line in reversed(self._stderr_lines) if line.strip()), "")
         return plain_line(self._settings.secrets.redact(line), _MAX_STDERR_BYTES)
 
 
@@ -162,11 +165,11 @@ async def _end_process(process: Process) -> None:
     signal_group(process.pid, signal.SIGKILL)
     await _has_exited(process, CLOSE_S)
     transport = cast("asyncio.SubprocessTransport", process._transport)  # pyright: ignore
-    transport.close()  # otherwise it logs a warning when it is collected while others hold the pipes
+    transport.close()  # without this it logs a warning if other processes still hold the pipes
 
 
 async def _has_exited(process: Process, within_s: float) -> bool:
-    """Return whether it has exited. `Process.wait` would also wait for others that hold its pipes."""
+    """Return whether the process exits in time. `Process.wait` would also wait for others that hold its pipes."""
     deadline = anyio.current_time() + within_s
     while process.returncode is None and anyio.current_time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)

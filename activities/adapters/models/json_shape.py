@@ -20,7 +20,7 @@ def as_text(value: object) -> str:
 
 
 def as_count(value: object) -> int:
-    """Return `value` as a number of tokens, or 0 unless it is a finite, positive number."""
+    """Return `value` as a whole number of tokens, or 0 if it is no plausible count."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     return int(value) if 0 < value < 1e15 else 0

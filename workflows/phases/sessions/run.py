@@ -1,4 +1,4 @@
-"""The run of a session: an agent's run with turns."""
+"""The run of a session: a run of the agent loop, divided into turns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class SessionRun(Run):
 
     @property
     def session_state(self) -> SessionState:
-        """The state as a session's."""
+        """The state, with its type narrowed."""
         if not isinstance(self.state, SessionState):
-            raise TypeError(f"the state of a session is no {type(self.state).__name__}")
+            raise TypeError(f"a session needs a SessionState, not {type(self.state).__name__}")
         return self.state
 
     def change_session(
@@ -41,7 +41,7 @@ class SessionRun(Run):
 
     @property
     def lookup_id_prefix(self) -> str:
-        """Each turn has places of its own, so that no idempotency key occurs twice."""
+        """Contains the turn, so that lookups of two turns never share an idempotency key."""
         return f"{super().lookup_id_prefix}.{self.session_state.session.turn}"
 
     def usage_totals(self) -> UsageTotals:

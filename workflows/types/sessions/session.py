@@ -1,4 +1,4 @@
-"""The state of a session: an agent's run, and its turns."""
+"""The state of a session: that of an agent's run, and its turns."""
 
 from datetime import datetime
 from typing import Self, TypedDict, Unpack
@@ -10,7 +10,7 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 SESSION_BYTES = 100_000
-"""Bytes of JSON that a session's state may take in addition to a run's: waiting messages, ids, shortened results."""
+"""Bytes of JSON for what only a session's state has: queued messages, ids, shortened results."""
 
 
 class QueuedMessage(Record):
@@ -19,16 +19,16 @@ class QueuedMessage(Record):
     turn: int
     text: str
     cuts: bool = False
-    """True if it interrupted the turn before it. Such messages come before those that only wait."""
+    """True if it interrupts the current turn. Such messages come first in the queue."""
 
 
 class TakenMessage(Record):
-    """A record of a message."""
+    """A message that was accepted before."""
 
     turn: int
-    """The turn that it became part of."""
+    """The turn that it belongs to."""
     digest: str
-    """Digest of its text, so that nobody can send another text with its id."""
+    """Digest of its text. A different text with the same id is refused."""
 
 
 class SessionChanges(TypedDict, total=False):
@@ -54,15 +54,15 @@ class Session(Record):
     turn: int = 0
     """The current turn. 0 between turns."""
     accepted: int = 0
-    """Messages that became turns of their own: the number of the last."""
+    """The number of the last accepted turn. Turns are numbered from 1."""
     begun: int = 0
-    """The number of turns that began."""
+    """How many turns have begun."""
     before: int = 0
     """Iterations before the current or next turn."""
     queue: tuple[QueuedMessage, ...] = ()
-    """Waiting messages, in the order in which they begin."""
+    """Waiting messages. The first begins the next turn."""
     taken: dict[str, TakenMessage] = {}
-    """The last messages, by their ids."""
+    """The latest accepted messages, by message id."""
     results: tuple[TurnResult, ...] = ()
     """Results of the last turns, in the order in which they ended."""
     usage: UsageTotals = UsageTotals()
@@ -110,15 +110,15 @@ class SessionState(AgentState):
 
     @property
     def is_paused_elsewhere(self) -> bool:
-        """True if the clock stops without a pause or a question. Between turns it does too."""
+        """True if the clock stops without a pause or a question: for a delegate that is held, or between turns."""
         return super().is_paused_elsewhere or not self.session.turn
 
     @property
     def not_continued_reason(self) -> str:
-        """The reason why a session could not continue as new."""
+        """The reason why a waiting session could not continue as new."""
         return "it waited for messages" if not self.session.turn else super().not_continued_reason
 
     @property
     def task_bytes(self) -> int:
-        """Bytes for the first message and that of the current turn, and for the records of turns."""
+        """Bytes of the first message, the message of the current turn, and the records of turns."""
         return 2 * MAX_MESSAGE_BYTES + SESSION_BYTES

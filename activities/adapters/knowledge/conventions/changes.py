@@ -1,4 +1,4 @@
-"""Converts convention files to items, and updates the conventions of a project in a store."""
+"""Converts convention files to knowledge items, and updates the conventions of a project in a store."""
 
 import asyncio
 from collections import defaultdict
@@ -22,7 +22,7 @@ from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, Sc
 from orga.workflows.types.text import clean_text
 
 MAX_BYTES = 256 * 1024
-"""Bytes of a file. People keep no conventions in longer files."""
+"""Bytes of a convention file. A longer one is probably something else."""
 MAX_ITEMS = 300
 """Conventions of one file."""
 
@@ -33,19 +33,19 @@ KEY_PREFIX = "convention"
 
 @dataclass(frozen=True)
 class ConventionTarget:
-    """The place and the owner of a project's conventions in a store."""
+    """The location and the owner of a project's conventions in a store."""
 
     project: str
     """The project's name. A directory of a store holds conventions of one project only."""
     at: str
-    """The directory of the project's root in the store. Empty for the store's root."""
+    """The directory in the store that stands for the project's root. Empty for the store's root."""
     scope: ScopeLevel
     owner: Reader
     taint: tuple[str, ...] = ()
     """The taint of the conventions."""
 
     def stored_path(self, path: str) -> str:
-        """Return the path in the store of a path from the project's root."""
+        """Return where the store keeps a path. `path` is relative to the project's root."""
         return clean_text("/".join(filter(None, (self.at, path))))
 
     def key(self, path: str, number: int) -> str:
@@ -53,38 +53,39 @@ class ConventionTarget:
         return f"{KEY_PREFIX}:{self.project}:{self.stored_path(path)}#{number:03}"
 
 
-def convention_items(root: Path, path: str, place: ConventionTarget) -> list[KnowledgeItem]:
+def convention_items(root: Path, path: str, target: ConventionTarget) -> list[KnowledgeItem]:
     """Return the conventions of a file, in order.
 
-    At the root, a language's conventions hold for that language everywhere. Below it they hold for their folder only.
+    In the root folder, a convention for a language applies to that language everywhere. In any other folder,
+    it applies only within that folder.
 
     Raises:
-        UnreadableFile: It cannot be read, or is not what its name promises. The text gives the reason.
+        UnreadableFile: The file cannot be read, or its content does not fit its name. The text gives the reason.
     """
-    kind = find_reader(path)
-    assert kind is not None, path
-    directory = place.stored_path(convention_directory(path))
+    reader = find_reader(path)
+    assert reader is not None, path
+    directory = target.stored_path(convention_directory(path))
     if "\\" in directory or len(path) > MAX_PATH_CHARS:
-        raise UnreadableFile(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
+        raise UnreadableFile(f"its path has a backslash, or more than {MAX_PATH_CHARS} characters")
     return [
         KnowledgeItem(
             kind="convention",
             text=rule.text,
-            scope=place.scope,
-            owner=place.owner,
-            key=place.key(path, number),
+            scope=target.scope,
+            owner=target.owner,
+            key=target.key(path, number),
             directory=directory,
             language="" if directory else rule.language,
-            confidence=kind.confidence,
-            provenance=Provenance(source=place.stored_path(path), taint=place.taint),
+            confidence=reader.confidence,
+            provenance=Provenance(source=target.stored_path(path), taint=target.taint),
         )
-        for number, rule in enumerate(_bounded_rules(read_project_file(root, path, MAX_BYTES), kind))
+        for number, rule in enumerate(_bounded_rules(read_project_file(root, path, MAX_BYTES), reader))
     ]
 
 
-def _bounded_rules(text: str, kind: FileReader) -> list[ConventionRule]:
+def _bounded_rules(text: str, reader: FileReader) -> list[ConventionRule]:
     try:
-        return list(islice(kind.rules(text), MAX_ITEMS))
+        return list(islice(reader.rules(text), MAX_ITEMS))
     except RecursionError:
         raise UnreadableFile("it is nested too deeply") from None
 
@@ -120,13 +121,13 @@ async def replace_conventions(store: KnowledgeStore, kept: StoredConventions, it
     Raises:
         KnowledgeError: The update is incomplete.
     """
-    now = {item.key: _item_digest(item) for item in items}
-    if now == kept.digests:
+    digests = {item.key: _item_digest(item) for item in items}
+    if digests == kept.digests:
         return "unchanged"
-    news = [item for item in items if kept.digests.get(item.key) != now[item.key]]
-    for batch in batches(news):
+    changed = [item for item in items if kept.digests.get(item.key) != digests[item.key]]
+    for batch in batches(changed):
         await store.store(batch)
-    await forget_ids(store, [item_id for key, item_id in kept.ids.items() if key not in now])
+    await forget_ids(store, [item_id for key, item_id in kept.ids.items() if key not in digests])
     return "changed" if kept.ids else "added"
 
 
@@ -157,73 +158,71 @@ class FileChange:
 
 
 class TooManyFiles(ValueError):
-    """More files with conventions than one project has."""
+    """The folder has too many files with conventions for one project."""
 
 
 def convention_files(root: Path) -> list[str]:
     """Return the files of a project that contain conventions, as sorted paths from the root.
 
     Raises:
-        TooManyFiles: The root is no project.
+        TooManyFiles: The root is probably no project.
     """
     found = list(
         project_files(root, lambda path: find_reader(path) is not None and _FOREIGN_FOLDERS.isdisjoint(path.split("/")))
     )
     if len(found) > MAX_FILES:
-        raise TooManyFiles(
-            f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project"
-        )
+        raise TooManyFiles(f"{root} has more than {MAX_FILES:,} files with conventions; name the folder of a project")
     return sorted(found)
 
 
 async def import_conventions(
-    store: KnowledgeStore, root: Path, place: ConventionTarget, progress: Progress
+    store: KnowledgeStore, root: Path, target: ConventionTarget, progress: Progress
 ) -> AsyncGenerator[FileChange]:
     """Update the conventions of a project's files, one file at a time, and yield the result for each.
 
     After an interruption, the next import continues.
 
     Raises:
-        TooManyFiles: The root is no project.
-        KnowledgeError: The store failed, or it has another project's conventions in that place.
+        TooManyFiles: The root is probably no project.
+        KnowledgeError: The store failed, or it has another project's conventions in that directory.
     """
     paths = await asyncio.to_thread(convention_files, root)
-    before = await _read_stored(store, place)
+    before = await _read_stored(store, target)
     for number, path in enumerate(paths):
         progress(number, len(paths))
-        kept = before.pop(place.stored_path(path), StoredConventions())
+        kept = before.pop(target.stored_path(path), StoredConventions())
         try:
-            items = await asyncio.to_thread(convention_items, root, path, place)
+            items = await asyncio.to_thread(convention_items, root, path, target)
         except UnreadableFile as error:
-            yield FileChange(place.stored_path(path), "unreadable", len(kept.ids), str(error))
+            yield FileChange(target.stored_path(path), "unreadable", len(kept.ids), str(error))
             continue
         if items or kept.ids:
-            yield FileChange(place.stored_path(path), await replace_conventions(store, kept, items), len(items))
+            yield FileChange(target.stored_path(path), await replace_conventions(store, kept, items), len(items))
     for path, kept in before.items():
         await forget_ids(store, list(kept.ids.values()))
         yield FileChange(path, "removed", len(kept.ids))
     progress(len(paths), len(paths))
 
 
-async def _read_stored(store: KnowledgeStore, place: ConventionTarget) -> dict[str, StoredConventions]:
-    """Return the stored conventions of the project's files below the place, by their paths in the store."""
+async def _read_stored(store: KnowledgeStore, target: ConventionTarget) -> dict[str, StoredConventions]:
+    """Return the stored conventions of the target's project, by path in the store."""
     found: dict[str, StoredConventions] = defaultdict(StoredConventions)
-    prefix = place.stored_path("") + "/" if place.at else ""
+    prefix = target.stored_path("") + "/" if target.at else ""
     async for item in store.items(kinds=("convention",), source_prefix=prefix):
         kind, _, rest = item.key.partition(":")
-        if kind != KEY_PREFIX or (item.scope, item.owner) != (place.scope, place.owner):
+        if kind != KEY_PREFIX or (item.scope, item.owner) != (target.scope, target.owner):
             continue
         project = rest.partition(":")[0]
-        if project == place.project:
+        if project == target.project:
             found[item.provenance.source].add_item(item)
-        elif item.directory == place.at:
-            raise KnowledgeError(_other_project_text(project, place), kind="OtherProject")
+        elif item.directory == target.at:
+            raise KnowledgeError(_other_project_text(project, target), kind="OtherProject")
     return found
 
 
-def _other_project_text(project: str, place: ConventionTarget) -> str:
-    where = f"in {place.at}/" if place.at else "at the root"
+def _other_project_text(project: str, target: ConventionTarget) -> str:
+    where = f"in {target.at}/" if target.at else "at the root"
     return (
-        f"the conventions {where} are those of the project {project!r}, these are of {place.project!r}: put them into "
-        f"a directory of their own with --at, or say with --project {project} that it is the same project"
+        f"the conventions {where} belong to the project {project!r}, not to {target.project!r}: choose another "
+        f"directory with --at, or pass --project {project} if it is the same project"
     )

@@ -1,4 +1,4 @@
-"""A few connections, opened when needed and checked before they are reused, because a server may have restarted."""
+"""A pool of PostgreSQL connections. Each is checked before reuse, because the server may have restarted."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,36 +16,36 @@ from orga.activities.adapters.knowledge.postgres.schema import (
 )
 
 MAX_CONNECTIONS = 8
-"""Connections of one store. Servers usually accept a hundred from all workers together."""
+"""Connections of one store. A server usually accepts 100 connections from all workers together."""
 
 OPERATION_TIMEOUT_S = 120.0
-"""Seconds for one transaction, with the wait for other writers."""
+"""Seconds for one transaction, including the wait for other writers."""
 
 
 class PostgresConnections:
     """The connections of one store, within one event loop."""
 
-    def __init__(self, place: PostgresAddress) -> None:
-        self._place = place
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
         self._idle: list[PostgresConnection] = []
-        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._is_closed = False
         self._is_migrated = False
         self._migrating = asyncio.Lock()
 
     @asynccontextmanager
     async def read_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction that sees one state of the store.
+        """Yield a connection in a read-only transaction that sees one snapshot of the store.
 
         Raises:
-            KnowledgeError: The database cannot be reached, or refuses.
+            KnowledgeError: The database cannot be reached, or refuses the operation.
         """
         async with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
             yield connection
 
     @asynccontextmanager
     async def write_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction of the only writer.
+        """Yield a connection in a transaction. No other writer runs at the same time.
 
         Raises:
             KnowledgeError: Nothing was written.
@@ -66,15 +66,15 @@ class PostgresConnections:
         """Yield a connection that is in no transaction.
 
         Raises:
-            KnowledgeError: The database cannot be reached, or refuses.
+            KnowledgeError: The database cannot be reached, or refuses the operation.
         """
-        with raising_knowledge_errors(self._place):
-            async with asyncio.timeout(OPERATION_TIMEOUT_S), self._free:
+        with raising_knowledge_errors(self._address):
+            async with asyncio.timeout(OPERATION_TIMEOUT_S), self._slots:
                 connection = await self._working_connection()
                 try:
                     yield connection
                 finally:
-                    await self._give_back(connection)
+                    await self._release(connection)
 
     @asynccontextmanager
     async def _transaction(self, begin: LiteralString) -> AsyncGenerator[PostgresConnection]:
@@ -97,7 +97,7 @@ class PostgresConnections:
                 await connection.close()
             else:
                 return connection
-        connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(self._place.conninfo, autocommit=True)
+        connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(self._address.conninfo, autocommit=True)
         try:
             await self._migrate(connection)
         except BaseException:
@@ -108,10 +108,10 @@ class PostgresConnections:
     async def _migrate(self, connection: PostgresConnection) -> None:
         async with self._migrating:
             if not self._is_migrated:
-                await migrate(connection, self._place)
+                await migrate(connection, self._address)
                 self._is_migrated = True
 
-    async def _give_back(self, connection: PostgresConnection) -> None:
+    async def _release(self, connection: PostgresConnection) -> None:
         is_usable = not connection.closed and connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
         if is_usable and not self._is_closed:
             self._idle.append(connection)

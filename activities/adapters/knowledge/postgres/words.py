@@ -12,6 +12,8 @@ MAX_WORD_BYTES = 2_046
 """PostgreSQL's limit for one word."""
 
 _PLACE_PREFIX = "place:"
+"""Prefix of a place: the scope and owner of an item, as a word of the same index."""
+
 _LONG_WORD_PREFIX = "long:"
 """Prefix of a digest that replaces a long word. No real word has a colon."""
 
@@ -27,22 +29,22 @@ class WordTokenizer:
         """Return the words of each text."""
         found: list[set[str]] = [set() for _ in texts]
         with self._lock:
-            memory = self._memory_connection()
-            memory.execute("BEGIN")
-            memory.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
-            for number, word in memory.execute("SELECT doc, term FROM words"):
+            database = self._memory_database()
+            database.execute("BEGIN")
+            database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
+            for number, word in database.execute("SELECT doc, term FROM words"):
                 found[int(number)].add(_bounded_word(str(word)))
-            memory.execute("ROLLBACK")
+            database.execute("ROLLBACK")
         return list(map(frozenset, found))
 
     def close(self) -> None:
-        """Free the memory. The next `cut` allocates it again."""
+        """Free the memory. The next `tokenize` allocates it again."""
         with self._lock:
             if self._opened is not None:
                 self._opened.close()
             self._opened = None
 
-    def _memory_connection(self) -> sqlite3.Connection:
+    def _memory_database(self) -> sqlite3.Connection:
         if self._opened is None:
             self._opened = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
             self._opened.execute(
