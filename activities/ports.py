@@ -19,7 +19,7 @@ Acted = Literal["no", "maybe", "yes"]
 """Tells if a failed call had its effect."""
 
 ToolChoice = Literal["auto", "any", "none"]
-"""With `any` the model has to call some tool, with `none` it must not call one."""
+"""`any` requires a call of some tool, `none` forbids calls."""
 
 
 @dataclass(frozen=True)

@@ -240,16 +240,16 @@ class KnownSecrets:
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), beside: Iterable[str] = ()
+        cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), more: Iterable[str] = ()
     ) -> "KnownSecrets":
         """Return the secrets that the variables hold.
 
         Args:
             environment: Variables of the process.
             also: Further variables that hold secrets, whatever their names end in.
-            beside: Further secret values, such as those in a file that a variable names.
+            more: Further secret values, such as those in a file that a variable names.
         """
-        return cls.from_values([*secret_values(environment, also), *beside], MIN_GUESSED_CHARS)
+        return cls.from_values([*secret_values(environment, also), *more], MIN_GUESSED_CHARS)
 
     @cached_property
     def longest(self) -> int:

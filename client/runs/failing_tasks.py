@@ -44,7 +44,7 @@ class FailingTask:
 
     @property
     def remedy(self) -> str:
-        """What an operator can do, with a command if the id can be typed."""
+        """The remedy for an operator, with a command if the id can be typed."""
         fix = "fix the cause and restart the workers"
         if not can_be_typed(self.workflow_id):
             return fix

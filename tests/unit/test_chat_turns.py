@@ -25,7 +25,7 @@ def test_a_turn_is_under_way_until_it_has_ended() -> None:
     turns = taken(TURN)
     assert turns.under_way is not None
     turns.take(ENDED)
-    assert (turns.under_way, turns.told[0].reason) == (None, "completed")
+    assert (turns.under_way, turns.recorded[0].reason) == (None, "completed")
 
 
 def test_guidance_is_told_and_what_turns_tell_of_is_not() -> None:
@@ -44,7 +44,7 @@ def test_what_is_denied_stays_in_the_fold() -> None:
 
 
 def test_the_history_tells_how_long_ago_and_acts_on_no_terminal() -> None:
-    told = taken([*TURN, ENDED, *CUT]).told
+    told = taken([*TURN, ENDED, *CUT]).recorded
     assert history_lines(told, T0 + timedelta(days=90)) == [
         "── turn 1, 90 d ago",
         "› What is",
@@ -60,7 +60,7 @@ def test_the_history_tells_how_long_ago_and_acts_on_no_terminal() -> None:
 
 def test_a_long_answer_is_cut_in_the_history() -> None:
     long = an_entry("ReasoningComplete", 0.9, 2, actions=[{"respond": "x" * 5_000}], finish="stop")
-    assert len("".join(history_lines(taken([TURN[0], long]).told, T0))) < 800
+    assert len("".join(history_lines(taken([TURN[0], long]).recorded, T0))) < 800
 
 
 def test_the_meters_count_each_turn_anew() -> None:

@@ -116,7 +116,7 @@ LAWFUL: dict[str, list[Made]] = {
 
 DENIED_YES = "shows 1.1 carried out, which lacks a yes: it was denied"
 NO_VERDICT = "shows 1.0 carried out, which lacks a verdict of the gate"
-UNCONFIRMED = "carried out, which lacks the gate's confirmation, behind what held the run up"
+UNCONFIRMED = "carried out, which lacks the gate's confirmation after a pause"
 
 UNLAWFUL: dict[str, tuple[list[Made], str]] = {
     "no verdict": ([run("a")], NO_VERDICT),

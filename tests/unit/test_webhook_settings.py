@@ -62,7 +62,7 @@ def test_whatever_is_changed_breaks_the_signature(content: bytes, at: int, chang
         pytest.param({"url": URL}, {}, "notify.url is set, but not ORGA_NOTIFY_SECRET", id="no secret"),
         pytest.param({"url": URL}, {VARIABLE: " "}, "but not ORGA_NOTIFY_SECRET", id="a blank secret"),
         pytest.param({"url": URL}, {VARIABLE: "short"}, "has fewer than 24 bytes; set it to", id="a short secret"),
-        pytest.param({"url": URL}, {VARIABLE: "whsec_%%%%"}, "is not base64 behind whsec_", id="no base64"),
+        pytest.param({"url": URL}, {VARIABLE: "whsec_%%%%"}, "is not base64 after whsec_", id="no base64"),
         pytest.param(
             {"url": "http://hooks.test/x"}, {VARIABLE: SECRET}, "has to begin with https://", id="in the clear"
         ),

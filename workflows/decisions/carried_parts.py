@@ -24,12 +24,12 @@ BEGIN_BYTES = 800_000
 """Bytes of everything known at the start, the task once, and its growth. See `decisions/begin.py`."""
 
 REPLY_BYTES = 540_000
-"""Bytes of the reply that waits for people, or of the window's minimum beside the task. They are never both
+"""Bytes of the reply that waits for people, or of the window's minimum without the task. They are never both
 complete.
 """
 
 WINDOW_BYTES = 300_000
-"""Bytes that the window keeps beside the task before other parts are cut: the model's last message with its results."""
+"""Bytes that the window keeps, without the task, before other parts are cut: the last message with its results."""
 
 OUTPUT_BYTES = 50_000
 SHORT_BYTES = 10_000

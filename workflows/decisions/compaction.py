@@ -209,7 +209,7 @@ NO_COMPACTION = Compaction()
 
 
 def compaction(conversation: Conversation, strategy: ContextStrategy, token_budget: int) -> Compaction:
-    """Return the compaction that brings the messages within `token_budget` and the payload limit.
+    """Return the compaction that fits the messages into `token_budget` and the payload limit.
 
     The payload limit applies to every strategy: a larger conversation could not be carried to the next segment.
     """

@@ -25,7 +25,7 @@ StageVerdict = Decision | Literal["yes", "no"] | Literal["accepted", "revise", "
 """A verdict of the gate, of a person on a held proposal, or of a critic."""
 
 Transitions = Mapping[ProposalStatus, Mapping[StageVerdict, ProposalStatus]]
-"""For each status the verdicts that may follow, and the next status. No others may follow."""
+"""Verdicts that may follow a status, with the next status. No others may follow."""
 
 GATE_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
     "allow": "allowed",
@@ -187,7 +187,7 @@ class ProposalStatuses(Generic[ProposalKey]):
         standing = self.status_of(place)
         if standing not in EXECUTABLE_STATUSES:
             return _MISSING_VERDICT_TEXTS[standing]
-        return "the gate's confirmation, behind what held the run up" if self.needs_confirmation(place) else ""
+        return "the gate's confirmation after a pause" if self.needs_confirmation(place) else ""
 
     def record_start(self, place: ProposalKey) -> None:
         """Record that it is being carried out: the history shows it, whatever the verdicts were."""

@@ -37,7 +37,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ATTEMPTS = 10
-"""As many as a reasoning step has. A run that cannot be reviewed ends."""
+"""The attempts of a review equal those of a reasoning step. A run that cannot be reviewed ends."""
 
 MAX_VERDICTS = 2
 """Replies of the critic's model that are read. If the first is no verdict, it is asked once more."""

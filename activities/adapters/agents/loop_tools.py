@@ -12,7 +12,7 @@ _BUILT_IN = ToolOptions(verified=True)
 TERMINATE_TOOL = ToolSpec(
     name=TERMINATE,
     description=(
-        "End this run now. Use it when the task is done or cannot be done; nothing that stands beside this call is run."
+        "End this run now. Use it when the task is done or cannot be done. Other calls of the same reply are not run."
     ),
     parameters={
         "type": "object",

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 MAX_CHARS = 64
 SEPARATOR = "_"
-"""Stands between server and tool. Server names do not contain it, so tools of two servers never share a name."""
+"""Separates server and tool. Server names do not contain it, so tools of two servers never share a name."""
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_CHARS = 8

@@ -162,4 +162,4 @@ def _decoded_base64(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except Error:
-        raise ValueError(f"is not base64 behind {PREFIX}") from None
+        raise ValueError(f"is not base64 after {PREFIX}") from None

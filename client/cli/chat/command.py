@@ -148,7 +148,7 @@ class _TerminalChat:
         return code
 
     def _is_without_message(self, chat: Chat) -> bool:
-        return self.is_new and not chat.has_said and not chat.turns.told
+        return self.is_new and not chat.has_said and not chat.turns.recorded
 
     async def _close(self, chat: Chat) -> None:
         await chat.session.close()
@@ -173,10 +173,10 @@ class _TerminalChat:
         return Chat(ChatParts(self.here.client, handle, watch, source, shown, how), carry_out)
 
     def _show_past(self, chat: Chat) -> None:
-        if not chat.turns.told:
+        if not chat.turns.recorded:
             write_note("/help shows the commands")
         elif self.options.history:
-            write_note(*history_lines(chat.turns.told[-self.options.history :], datetime.now(UTC)), "")
+            write_note(*history_lines(chat.turns.recorded[-self.options.history :], datetime.now(UTC)), "")
 
     def _show_way_back(self, chat: Chat) -> None:
         if self.keeper is not None:

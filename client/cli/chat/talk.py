@@ -121,7 +121,7 @@ class CommandCall(NamedTuple):
 def parse_line(line: str) -> ChatMessage | CommandCall:
     """Parse a line as a message or a command.
 
-    A message may begin with `//`, which stands for `/`. A path such as `/etc/hosts` is a message.
+    A message may begin with `//`, which means `/`. A path such as `/etc/hosts` is a message.
 
     Raises:
         UsageError: There is no such command, or its argument is missing or not allowed.
@@ -357,9 +357,9 @@ class Chat:
         self._parts.watch.take(entry)
         for line in self.turns.take(entry):
             self.shown.show_line(line, entry.timestamp)
-        if not self.turns.told:
+        if not self.turns.recorded:
             return
-        turn = self.turns.told[-1]
+        turn = self.turns.recorded[-1]
         if entry.event == TURN_STARTED:
             self._interrupted = False
             if turn.number not in self._turn_endings or turn.number in self._queued_turns:
@@ -479,7 +479,7 @@ def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
 async def _history(chat: Chat, number: str) -> None:
     if number and not (number.isdecimal() and int(number)):
         raise UsageError(f"/history {number}: not a number of turns. Write for example /history {HISTORY_TURNS}")
-    turns = chat.turns.told[-int(number or HISTORY_TURNS) :]
+    turns = chat.turns.recorded[-int(number or HISTORY_TURNS) :]
     chat.shown.lines(*(history_lines(turns, datetime.now(UTC)) or ["nothing was said yet"]))
 
 

@@ -40,14 +40,14 @@ class JournalTurn:
 class SessionTurns:
     """All turns of a session. `take` adds the journal's entries in order."""
 
-    told: list[JournalTurn] = field(default_factory=list[JournalTurn])
+    recorded: list[JournalTurn] = field(default_factory=list[JournalTurn])
     _narrators: dict[str, Narrator] = field(default_factory=dict[str, Narrator])
     _nesting: Nesting = field(default_factory=Nesting)
 
     @property
     def under_way(self) -> JournalTurn | None:
         """The current turn, or None between turns."""
-        return self.told[-1] if self.told and not self.told[-1].is_over else None
+        return self.recorded[-1] if self.recorded and not self.recorded[-1].is_over else None
 
     def ended_turn(self, number: int) -> JournalTurn:
         """Return a turn that is over.
@@ -55,7 +55,7 @@ class SessionTurns:
         Raises:
             TurnUnknown: The journal has no ended turn with this number.
         """
-        found = next((each for each in reversed(self.told) if each.number == number and each.is_over), None)
+        found = next((each for each in reversed(self.recorded) if each.number == number and each.is_over), None)
         if found is None:
             raise TurnUnknown(f"turn {number} is not in the journal")
         return found
@@ -68,17 +68,17 @@ class SessionTurns:
             return self._add_lines([replace(line, text=indent + line.text) for line in lines if _is_shown(entry, line)])
         event = read_event(entry)
         if isinstance(event, on.TurnStarted):
-            self.told.append(JournalTurn(event.turn, event.message, entry.timestamp))
-        elif self.told and isinstance(event, on.TurnEnded):
-            self.told[-1] = replace(self.told[-1], reason=event.reason or "ended")
-        elif self.told and isinstance(event, on.ReasoningComplete):
+            self.recorded.append(JournalTurn(event.turn, event.message, entry.timestamp))
+        elif self.recorded and isinstance(event, on.TurnEnded):
+            self.recorded[-1] = replace(self.recorded[-1], reason=event.reason or "ended")
+        elif self.recorded and isinstance(event, on.ReasoningComplete):
             answer = "\n".join(action.respond for action in event.actions if action.respond)
-            self.told[-1] = replace(self.told[-1], answer=answer or self.told[-1].answer)
+            self.recorded[-1] = replace(self.recorded[-1], answer=answer or self.recorded[-1].answer)
         return self._add_lines([line for line in lines if _is_shown(entry, line)])
 
     def _add_lines(self, lines: list[StyledLine]) -> list[StyledLine]:
-        if self.told:
-            self.told[-1] = replace(self.told[-1], done=(*self.told[-1].done, *lines))
+        if self.recorded:
+            self.recorded[-1] = replace(self.recorded[-1], done=(*self.recorded[-1].done, *lines))
         return lines
 
 

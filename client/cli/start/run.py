@@ -254,7 +254,7 @@ async def _start_and_announce(here: CliContext, start: RunStarter, what: str = "
 def attach(
     run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
 ) -> int:
-    """For a run of another folder it starts no worker: start that one in the other folder.
+    """A run of another folder needs the worker of that folder: start it there.
 
     A run that has ended is shown at once, with its result. The exit codes are those of `orga run`.
 

@@ -70,7 +70,7 @@ class WorkerReport(Record):
     agents: dict[str, CheckedAgent] = {}
     tools: tuple[str, ...] = ()
     models: dict[str, str] = {}
-    """For each model name the reason why it cannot be used now, or "" if its provider answers."""
+    """Models by name, each with the reason why it cannot be used now, or "" if its provider answers."""
     policy: str = ""
     """A description of the policy engine."""
     problems: tuple[WorkerProblem, ...] = ()

@@ -146,7 +146,7 @@ class Risk:
 
     key: Key
     value: Any
-    beside: str = ""
+    user_setting: str = ""
     """The user's setting that makes the key a risk, or ""."""
     why: str = field(default="", kw_only=True)
     """The effect of the key. If empty, the key's own text in `_WHY` holds."""
@@ -156,7 +156,7 @@ class Risk:
         name = json.dumps(".".join(self.key))[1:-1]
         value = json.dumps(self.value, default=str)
         cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
-        setting = f" (you have set {json.dumps(self.beside)[1:-1]})" if self.beside else ""
+        setting = f" (you have set {json.dumps(self.user_setting)[1:-1]})" if self.user_setting else ""
         return f"{name} = {cut}: {self.why or _risk_reason(self.key)}{setting}"
 
 

@@ -133,7 +133,7 @@ def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: boo
     """Return the prompt for the calls of these steps of a round, whose arguments are not in the plan."""
     pursuit, form = state.pursuit, "Make one call for each step, in this order, and no others."
     if planned_ids := [step.id for step in pursuit.due_steps if step not in steps]:
-        form += f" The plan has the calls of {', '.join(planned_ids)}, which run beside them."
+        form += f" The plan has the calls of {', '.join(planned_ids)}, which run in parallel."
     if is_planned:
         return _goal_prompt(state, "goal_input", steps=_lines(map(_open_step_text, steps)), answer_form="", memory="")
     built_on = _dependency_outcomes(pursuit, steps)

@@ -31,7 +31,7 @@ class McpServer(CheckedInput):
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
     """The address of a server that is reached over HTTP, instead of `command`."""
     headers_from: dict[HeaderName, Variable] = {}
-    """For each header the variable that holds its whole value."""
+    """Headers, each with the variable that holds its whole value."""
     bearer_from: Variable | None = None
     """The variable that holds the token of `Authorization: Bearer`."""
     connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
@@ -43,7 +43,7 @@ class McpServer(CheckedInput):
     tool_profile: ToolProfile = ToolProfile()
     """The tools that are offered, by the names that agents use (`NAME_*`)."""
     pinned: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]] = {}
-    """For each name that agents use, the digest of the only definition that is offered. It leaves no taint."""
+    """Names that agents use, each with the digest of the only definition that is offered. It leaves no taint."""
     options: ToolOptions = ToolOptions()
     """Options of all its tools. `[tools.options.NAME_tool]` overrides them."""
 

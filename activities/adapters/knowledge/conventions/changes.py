@@ -38,7 +38,7 @@ class ConventionTarget:
     project: str
     """The project's name. A directory of a store holds conventions of one project only."""
     at: str
-    """The directory in the store that stands for the project's root. Empty for the store's root."""
+    """The directory in the store under which the project's conventions are. Empty for the store's root."""
     scope: ScopeLevel
     owner: Reader
     taint: tuple[str, ...] = ()
