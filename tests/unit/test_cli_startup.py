@@ -84,3 +84,16 @@ main.run_command(["run", "x", "--again"])
 def test_a_worker_begins_before_the_command_that_needs_it_loads_anything() -> None:
     done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["a worker begins, set()"]
+
+
+START = """
+import sys
+from orga.client.config.policy_folder import starter_policy
+from orga.client.config.sections import OrgaConfig
+starter_policy(OrgaConfig())
+print(*sys.modules, sep="\\n")
+"""
+
+
+def test_the_start_of_a_run_loads_no_policy_engine() -> None:
+    assert not [name for name in modules_of(START) if name.startswith("cedarpy")]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.policy import cedar_files
-from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.cedar_files import PolicyFile, compile_policies
+from orga.activities.adapters.policy import cedar, cedar_files
+from orga.activities.adapters.policy.cedar import CedarPolicies, compile_policies
+from orga.activities.adapters.policy.cedar_files import PolicyFile
 from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, PolicyStatement, nesting_depth, parse_policy
 from orga.activities.adapters.policy.cedar_types import operands
 from orga.activities.adapters.policy.opa import OpaWasm
@@ -144,7 +144,7 @@ def test_large_files_are_refused_together(tmp_path: Path) -> None:
 
 
 def test_reading_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cedar_files, "MAX_READ_S", 0.02)
+    monkeypatch.setattr(cedar, "MAX_READ_S", 0.02)
     text = "\n".join(when("context.arguments has a" + ".a" * 40) for _ in range(1_000))
     assert "reading the policies up to here took 0.02 s" in refusal(a_folder(tmp_path, a=text))
 

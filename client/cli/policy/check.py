@@ -119,7 +119,8 @@ def _surfaces(folder: Path) -> list[str]:
 
 def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
     """Return the policies of all surfaces (each once), their problems, and the version of the first set."""
-    from orga.activities.adapters.policy.cedar_files import files_version, policy_files, read_policies
+    from orga.activities.adapters.policy.cedar import read_policies
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.problem import BrokenPolicies
 
     policies: dict[str, CedarPolicy] = {}

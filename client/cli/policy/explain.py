@@ -77,7 +77,8 @@ async def _explain(named: str, place: str | None, config: Path | None, *, as_jso
 
 
 def _policy_sources(loaded: LoadedConfig) -> Sources:
-    from orga.activities.adapters.policy.cedar_files import files_version, policy_files, read_policies
+    from orga.activities.adapters.policy.cedar import read_policies
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.problem import BrokenPolicies
     from orga.client.config.policy_settings import policy_settings
 
