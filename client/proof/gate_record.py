@@ -81,7 +81,7 @@ class GateRecord:
         if result.HasField("completed"):
             try:
                 answer = Verdicts.model_validate(_first_value(self._converter, [result.completed.result]))
-                verdicts = answer.for_activity_ids(request.places)
+                verdicts = answer.for_places(request.places)
             except ValidationError:
                 verdicts = None
         self.facts.append(AnsweredRequest(request, verdicts))

@@ -64,7 +64,7 @@ async def test_verdicts_name_the_places_that_were_asked_about() -> None:
     given = await Beats().run(gate.gate, request)
     assert given.places == ("3.0", "3.1")
     one = await Beats().run(gate.gate, asked_for(answer="done", places=("3",)))
-    assert (one.places, one.for_activity_ids(("3",))) == ((), one.verdicts)
+    assert (one.places, one.for_places(("3",))) == ((), one.verdicts)
 
 
 async def test_what_the_policy_allows_is_allowed_without_a_reason() -> None:

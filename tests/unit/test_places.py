@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orga.workflows.types.status import Happening, JournalEntry
-from orga.workflows.types.tool_calls.gate import Verdict, Verdicts, gate_id, gate_subject, is_activity_id
+from orga.workflows.types.tool_calls.gate import Verdict, Verdicts, gate_id, gate_subject, is_one_place
 from tests.unit.test_journal import ALLOW, called, gated, happened, journal, reasoned, start
 from tests.unit.test_journal_verdicts import (
     ASK,
@@ -143,17 +143,17 @@ def test_verdicts_that_do_not_say_what_they_are_about_are_none() -> None:
 def test_verdicts_are_taken_by_their_places(
     places: tuple[str, ...], asked_for: tuple[str, ...], expected: tuple[Verdict, ...] | None
 ) -> None:
-    assert Verdicts(verdicts=(ALLOW, DENY), places=places).for_activity_ids(asked_for) == expected
+    assert Verdicts(verdicts=(ALLOW, DENY), places=places).for_places(asked_for) == expected
 
 
 def test_a_verdict_on_one_thing_is_on_what_the_id_of_its_activity_says() -> None:
     one = Verdicts(verdicts=(ALLOW,))
-    assert (one.for_activity_ids(("1.0",)), one.by_activity_id("1.0.gate"), one.by_activity_id("1.*.gate")) == (
+    assert (one.for_places(("1.0",)), one.by_place("1.0.gate"), one.by_place("1.*.gate")) == (
         (ALLOW,),
         {"1.0": ALLOW},
         None,
     )
-    assert Verdicts(verdicts=(ALLOW,), places=("1.7",)).for_activity_ids(("1.0",)) is None
+    assert Verdicts(verdicts=(ALLOW,), places=("1.7",)).for_places(("1.0",)) is None
     happenings = [happened("finished", "gate", key=f"{at}.gate", value=one) for at in ("2.0", "1.1")]
     assert evaluated(journal(TWO, happenings)) == [(["2.0"], []), (["1.1"], None)]
 
@@ -168,5 +168,5 @@ def test_a_verdict_on_one_thing_is_on_what_the_id_of_its_activity_says() -> None
     ],
 )
 def test_the_id_of_a_gate_says_what_it_was_asked_about(places: tuple[str, ...], about: str, is_one: bool) -> None:
-    assert (gate_subject(gate_id(places)), is_activity_id(about)) == (about, is_one)
+    assert (gate_subject(gate_id(places)), is_one_place(about)) == (about, is_one)
     assert gate_subject("3.critic.tone.0") == ""

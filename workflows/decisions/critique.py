@@ -217,14 +217,14 @@ def with_critique_note(
     found: Assessment,
     then: Conclusion,
     *,
-    activity_id: str = "",
+    place: str = "",
     call_id: str = "",
 ) -> AgentState:
     """Add a note about a verdict to the journal, with the place of its subject and, for a call, its id."""
     data: dict[str, Any] = {
         "kind": "critic",
         "critic": critic.name,
-        "place": activity_id,
+        "place": place,
         "target": target,
         "score": found.score,
         "approved": found.approved and not found.failure,

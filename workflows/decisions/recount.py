@@ -151,7 +151,7 @@ class ResultRecount:
             case "finished" if happening.name in names.MODEL_CALLS:
                 self._count_event(happening)
             case "finished" if happening.name == "gate":
-                judged = Verdicts.model_validate(happening.value).by_activity_id(happening.key) or {}
+                judged = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
                 self._proposals += sum(map(_is_lookup, judged))
             case "child_finished":
                 ended = cast("dict[str, Any]", happening.value or {})

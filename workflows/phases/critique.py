@@ -73,7 +73,7 @@ def _note_critique(run: Run, subject: ReviewSubject, found: Assessment, then: cr
         subject.journal_target,
         found,
         then,
-        activity_id=subject.place,
+        place=subject.place,
         call_id=subject.call_id,
     )
 
@@ -106,9 +106,9 @@ async def ask_reviewer(run: Run, subject: ReviewSubject, why: str = "") -> Asses
         approval=ApprovalTerms(approvers=terms.approvers, expires_s=terms.expires_s),
         version=f"critic:{critic.name}",
     )
-    place = f"{subject.place}.{critic.name}"
+    request_id = f"{subject.place}.{critic.name}"
     item = approvals.approval_item(
-        run.state, place, subject.call, verdict, run.now, occasion=occasion_id(), stands_at=subject.place
+        run.state, request_id, subject.call, verdict, run.now, occasion=occasion_id(), place=subject.place
     ).with_critic(critic.name)
     question = approvals.approval_question((item,), f"critic-{critic.name}-{subject.place}", run.now)
     answer = (await ask_people(run, question)).items[0].answer

@@ -241,7 +241,7 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
 
 
 def gate_request(
-    run: Run, calls: tuple[ToolCall, ...], activity_ids: tuple[str, ...], purpose: Purpose = "reply"
+    run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
 ) -> GateRequest:
     """Return the request about these calls, or about an answer in the form of a call."""
     is_answer = any(call.name == ANSWER for call in calls)
@@ -251,7 +251,7 @@ def gate_request(
         iteration=0 if purpose == "hydration" else run.state.iteration,
         engine=run.setup.policy,
         calls=() if is_answer else calls,
-        places=activity_ids,
+        places=places,
         answer=calls[0].arguments["answer"] if is_answer else None,
         purpose=purpose,
         depth=run.state.input.lineage.depth,
@@ -269,9 +269,8 @@ def gate_request(
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
     """Return a verdict for each place of the request, in order."""
     try:
-        verdicts = (
-            await run.wait_for_result(asyncio.create_task(_ask_gate(run, request)), is_cut_short)
-        ).for_activity_ids(request.places)
+        answer = await run.wait_for_result(asyncio.create_task(_ask_gate(run, request)), is_cut_short)
+        verdicts = answer.for_places(request.places)
         problem = "the gate did not give one verdict for each proposal"
     except FailureError as error:
         verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"

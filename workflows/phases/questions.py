@@ -34,7 +34,7 @@ async def approve_reply(run: Run, gated: GatedReply) -> GatedReply:
 async def ask_approval(
     run: Run,
     results: tuple[GateResult, ...],
-    activity_id: str,
+    request_id: str,
     purpose: Purpose = "reply",
     *,
     may_continue_as_new: bool = False,
@@ -42,9 +42,9 @@ async def ask_approval(
     """Return the results once no call waits for a person.
 
     An approval is bound to the call, its arguments and the policy set: the call is judged once more, with the
-    approver's
-    name. If the set has changed meanwhile, people are asked again. Allowed calls of the same reply are judged again
-    too.
+    approver's name. If the set has changed meanwhile, people are asked again. Allowed calls of the same reply are
+    judged again too. `request_id` is the iteration or place that is asked about, which the ids of the question and of
+    its items build on.
 
     Raises:
         Interrupted: The run ends first. A run that is ending asks nobody.
@@ -59,7 +59,7 @@ async def ask_approval(
             raise Interrupted
         may_go = may_continue_as_new and not round_number
         items = await _ask_about(
-            run, results, held, f"{activity_id}.{round_number}" if round_number else activity_id, may_go
+            run, results, held, f"{request_id}.{round_number}" if round_number else request_id, may_go
         )
         results = await _judge_decided(run, results, items, purpose)
     if may_continue_as_new:
@@ -68,22 +68,22 @@ async def ask_approval(
 
 
 async def _ask_about(
-    run: Run, results: tuple[GateResult, ...], held: list[int], activity_id: str, may_continue_as_new: bool
+    run: Run, results: tuple[GateResult, ...], held: list[int], request_id: str, may_continue_as_new: bool
 ) -> dict[int, Item]:
     """Ask a person about the calls at these indexes, all in one question."""
     items = [
         approvals.approval_item(
             run.state,
-            f"{activity_id}.{index}",
+            f"{request_id}.{index}",
             results[index].judged_call,
             results[index].verdict,
             run.now,
             occasion=occasion_id(),
-            stands_at=results[index].place,
+            place=results[index].place,
         )
         for index in held
     ]
-    question = approvals.approval_question(items, f"approval-{activity_id}", run.now)
+    question = approvals.approval_question(items, f"approval-{request_id}", run.now)
     if may_continue_as_new:
         withdraw_question(run, "approval", question.question_id)
     asked = await ask_people(run, question, may_continue_as_new=may_continue_as_new)

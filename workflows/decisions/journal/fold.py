@@ -203,7 +203,7 @@ class JournalFold:
         """Apply the gate's verdicts, and add an entry that calls are carried out once no verdict is missing."""
         if happening.kind != "finished":
             return self._on_gate_failed(happening, {"error": happening.text})
-        by_place = Verdicts.model_validate(happening.value).by_activity_id(happening.key)
+        by_place = Verdicts.model_validate(happening.value).by_place(happening.key)
         if by_place is None:
             return self._on_gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
         verdicts = self._run.verdicts_in_call_order(by_place)

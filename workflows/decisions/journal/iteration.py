@@ -13,7 +13,7 @@ from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
-from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_activity_id
+from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_one_place
 
 _ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """The place of a call, or of a part of one. After a `q` it is a call that is sent again later."""
@@ -78,7 +78,7 @@ class JournalIteration:
             self._verdicts, self._expected, self._is_collected = self._new_verdicts(), set(), True
         if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer_activity_id:
             return [f"{self._iteration}.{each}" for each in self._verdicts.take_gate_failure(index)]
-        return [about] if is_activity_id(about) else []
+        return [about] if is_one_place(about) else []
 
     def verdicts_in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
         """Return verdicts on the reply's calls in call order. Others keep their order."""

@@ -20,28 +20,29 @@ ID_CHARS = 24
 
 def approval_item(
     state: AgentState,
-    activity_id: str,
+    request_id: str,
     call: ToolCall,
     verdict: Verdict,
     now: datetime,
     *,
     occasion: str = "",
-    stands_at: str = "",
+    place: str = "",
 ) -> Item:
     """Return the item of a call that the verdict allows only with a person's approval.
 
     Args:
         state: State of the run.
-        activity_id: Activity id of the call. The approval is bound to it.
+        request_id: The place of the call, with the round if people are asked again, or with the critic that asks. The
+            approval is bound to it.
         call: The call as it would be carried out.
         verdict: The gate's, or one in its place.
         now: Workflow time.
         occasion: Unique to this request in this execution, so that an approval from before a reset does not count after
             it.
-        stands_at: Place of the call, or iteration of the answer.
+        place: Place of the call, or iteration of the answer.
     """
     terms = verdict.approval or ApprovalTerms()
-    about, whole = _call_digest(state.origin, activity_id, call, verdict.version), call.model_dump()
+    about, whole = _call_digest(state.origin, request_id, call, verdict.version), call.model_dump()
     before = find_item(state, about)
     if before is not None:  # the previous segment asked already, and may have carried less of it
         same = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
@@ -55,14 +56,14 @@ def approval_item(
         approvers=terms.approvers,
         expires_at=now + timedelta(seconds=terms.expires_s),
         answer=None,
-        place=stands_at,
+        place=place,
     )
 
 
-def _call_digest(origin: str, activity_id: str, call: ToolCall, version: str) -> str:
+def _call_digest(origin: str, request_id: str, call: ToolCall, version: str) -> str:
     """Return the digest of exactly this call under exactly this policy: sha256, so an approval fits nothing else."""
     identity = (
-        f"{origin}/{activity_id}/{call_fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
+        f"{origin}/{request_id}/{call_fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
     )
     return sha256(identity.encode()).hexdigest()[:ID_CHARS]
 

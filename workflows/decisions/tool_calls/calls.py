@@ -43,9 +43,8 @@ KEY_CHARS = 32
 def idempotency_key(origin: str, activity_id: str, call: ToolCall) -> str:
     """Return a key that all attempts of exactly this call share, and no other call has.
 
-    `origin` survives reset and continue-as-new, and `place` is `<iteration>.<index>`. The key covers the arguments, so
-    that
-    a rewound run with another proposal at the same place does not get the old effect.
+    `origin` survives reset and continue-as-new, and `activity_id` is `<iteration>.<index>`. The key covers the
+    arguments, so that a rewound run with another proposal under the same id does not get the old effect.
     """
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
     identity = f"{origin}/{activity_id}/{call.name}/{arguments}"

@@ -160,10 +160,13 @@ class Verdicts(Record):
     gate sets it, never a policy. If the request has only one place, it is in the activity's id.
     """
 
-    def by_activity_id(self, activity_id: str) -> dict[str, Verdict] | None:
-        """Return the verdicts by place. None if the places are unknown, or do not match the verdicts one to one."""
+    def by_place(self, activity_id: str) -> dict[str, Verdict] | None:
+        """Return the verdicts by place. None if the places are unknown, or do not match the verdicts one to one.
+
+        `activity_id` is that of the gate's own activity.
+        """
         about = gate_subject(activity_id)
-        places = self.places or ((about,) if is_activity_id(about) else ())
+        places = self.places or ((about,) if is_one_place(about) else ())
         found = dict(zip(places, self.verdicts, strict=False))
         return found if found and len(found) == len(places) == len(self.verdicts) else None
 
@@ -171,9 +174,9 @@ class Verdicts(Record):
         """Return it with other verdicts on the same places."""
         return replace_fields(self, {"verdicts": verdicts})
 
-    def for_activity_ids(self, places: Sequence[str]) -> tuple[Verdict, ...] | None:
+    def for_places(self, places: Sequence[str]) -> tuple[Verdict, ...] | None:
         """Return the verdicts on exactly these places, in their order. None if they do not match."""
-        found = self.by_activity_id(gate_id(places))
+        found = self.by_place(gate_id(places))
         return tuple(found[place] for place in places) if found is not None and found.keys() == set(places) else None
 
 
@@ -183,10 +186,10 @@ SEVERAL = "{}.*"
 """Pattern for several calls of a reply, or steps of a saga. It begins with the common part of their places."""
 
 
-def gate_id(activity_ids: Sequence[str]) -> str:
+def gate_id(places: Sequence[str]) -> str:
     """Return the id of the activity that judges these places. It names them even if there is no result."""
-    one = activity_ids[0]
-    return f"{one if len(activity_ids) == 1 else SEVERAL.format(one.rpartition('.')[0])}{_GATE}"
+    one = places[0]
+    return f"{one if len(places) == 1 else SEVERAL.format(one.rpartition('.')[0])}{_GATE}"
 
 
 def gate_subject(activity_id: str) -> str:
@@ -194,8 +197,8 @@ def gate_subject(activity_id: str) -> str:
     return activity_id.removesuffix(_GATE) if activity_id.endswith(_GATE) else ""
 
 
-def is_activity_id(about: str) -> bool:
-    """Return True if this is one place."""
+def is_one_place(about: str) -> bool:
+    """Return True if a gate's subject is one place, and not `SEVERAL`."""
     return bool(about) and not about.endswith(SEVERAL.format(""))
 
 
@@ -222,9 +225,9 @@ def call_activity_id(activity_id: str) -> str:
     return _RETRY_SUFFIX.sub("", activity_id)
 
 
-def policy_text(engine: str, activity_id: str, version: str) -> str:
+def policy_text(engine: str, location: str, version: str) -> str:
     """Return a policy as memos and workers name it: its engine, a digest of its location, and its version."""
-    return f"{engine}:{activity_id}:{version}"
+    return f"{engine}:{location}:{version}"
 
 
 def is_same_policy(worker: str, run: str) -> bool:
