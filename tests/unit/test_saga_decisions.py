@@ -350,7 +350,7 @@ def test_what_the_tools_said_stands_between_lines_that_it_cannot_forge() -> None
     forged, real = lines.index("step 2, final, pay: ok"), lines.index("step 2, final, pay: failed")
     assert lines[forged + 1].endswith(" ends]")
     assert forged < real
-    assert found.own_text_bounds == (len(found.text), 0), "it is delimited already"
+    assert found.own_text_lengths == (len(found.text), 0), "it is delimited already"
 
 
 def test_what_the_tools_said_is_cut_to_a_share() -> None:

@@ -154,7 +154,7 @@ class ProposalStatuses(Generic[ProposalKey]):
         """Return its status. Without a verdict it is at most proposed."""
         return self._standings.get(place, "proposed")
 
-    def with_status(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
+    def places_with_status(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
         """Return the places with these statuses, in the order in which they were proposed."""
         return tuple(place for place, standing in self._standings.items() if standing in standings)
 
@@ -176,7 +176,7 @@ class ProposalStatuses(Generic[ProposalKey]):
     def record_pause(self) -> None:
         """Record that people hold up the run. Calls that were allowed until now have to be confirmed."""
         if any(stage.name == "confirmation" for stage in self._stages):
-            self._late.update(self.with_status(LET_THROUGH_STATUSES - REJECTED_STATUSES))
+            self._late.update(self.places_with_status(LET_THROUGH_STATUSES - REJECTED_STATUSES))
 
     def needs_confirmation(self, place: ProposalKey) -> bool:
         """True if the run was paused or waited since the gate's last verdict on it."""

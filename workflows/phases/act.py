@@ -177,10 +177,10 @@ async def execute_call(
     if by_the_loop := LOOP_TOOL_HANDLERS.get(allowed.call.name):
         return await by_the_loop(run, allowed, activity_id)
     known = key or idempotency_key(run.state.origin, activity_id, allowed.call)
-    place = CallIdentity(activity_id, known, is_cut_short)
-    attempt = await call_executor(run, allowed.call)(run, allowed, place)
+    identity = CallIdentity(activity_id, known, is_cut_short)
+    attempt = await call_executor(run, allowed.call)(run, allowed, identity)
     if isinstance(attempt, FailedCall):
-        return await recover_call(run, allowed, place, attempt)
+        return await recover_call(run, allowed, identity, attempt)
     if attempt.status == "ok":
         run.change_state(with_succeeded_call, allowed.spec, allowed.call, attempt.text, run.now)
     return attempt

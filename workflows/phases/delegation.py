@@ -57,28 +57,28 @@ def call_executor(run: Run, call: ToolCall) -> CallExecutor:
     return execute_delegate if loop_tool(call.name).is_run and run.setup.delegates else execute_attempt
 
 
-async def execute_delegate(run: Run, allowed: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
+async def execute_delegate(run: Run, allowed: AllowedCall, identity: CallIdentity) -> Outcome | FailedCall:
     """Carry out the call in one of the run's slots. A delegate never waits for a slot of its parent."""
     target, task = delegate_arguments(allowed.call.arguments)
     refusal = delegation.delegation_problem(run.state, target)
     if refusal:
         return not_run_outcome(allowed.call, refusal)
-    identity = child_id(workflow.info().workflow_id, place.activity_id)
-    child = Child(workflow_id=identity, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
+    workflow_id = child_id(workflow.info().workflow_id, identity.activity_id)
+    child = Child(workflow_id=workflow_id, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
     run.change_state(delegation.with_waiting_delegate, child)
     since_s = run.paused_seconds()
     try:
         await asyncio.sleep(0)  # now all delegates of the reply are recorded, so that they get equal shares
         await run.slots.acquire()
     except asyncio.CancelledError:
-        run.change_state(delegation.without_delegate, identity)
+        run.change_state(delegation.without_delegate, workflow_id)
         return not_run_outcome(allowed.call)
     try:
-        confirmed = await confirm_if_paused(run, allowed, place.activity_id, since_s)
+        confirmed = await confirm_if_paused(run, allowed, identity.activity_id, since_s)
         if isinstance(confirmed, Outcome):
-            run.change_state(delegation.without_delegate, identity)
+            run.change_state(delegation.without_delegate, workflow_id)
             return confirmed
-        return await _run_uncancelled(_execute_with_ceiling(run, confirmed, place, child))
+        return await _run_uncancelled(_execute_with_ceiling(run, confirmed, identity, child))
     finally:
         run.slots.release()
 
@@ -212,13 +212,13 @@ class _InterventionRelay:
     def __init__(self, run: Run, child: ChildHandle) -> None:
         self._run = run
         self._child = child
-        self._told = 0
+        self._sent_count = 0
         self._is_paused = False
 
     @property
     def has_unsent(self) -> bool:
         state = self._run.state
-        return state.paused != self._is_paused or len(state.inbox) > self._told
+        return state.paused != self._is_paused or len(state.inbox) > self._sent_count
 
     async def send_next(self) -> None:
         """Pass on one intervention. They are sent one after the other, since the server does not keep signals in
@@ -228,9 +228,9 @@ class _InterventionRelay:
         if state.paused != self._is_paused:
             self._is_paused = state.paused
             await _signal_child(self._child, "pause" if state.paused else "resume")
-        elif len(state.inbox) > self._told:
-            item = state.inbox[self._told]
-            self._told += 1
+        elif len(state.inbox) > self._sent_count:
+            item = state.inbox[self._sent_count]
+            self._sent_count += 1
             if not item.is_for_delegates:
                 return
             await _signal_child(self._child, item.kind, item.text)
@@ -259,6 +259,5 @@ async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
             await parent.signal(DELEGATE_HELD_SIGNAL, args=[own_id, held])
         except FailureError:  # the parent has ended
             return
-        run.change_state(
-            with_parent_notified, held
-        )  # afterwards: if continue-as-new cuts this off, the next segment reports it
+        # afterwards: if continue-as-new cuts this off, the next segment reports it
+        run.change_state(with_parent_notified, held)

@@ -45,7 +45,7 @@ class RecoveryCase(NamedTuple):
     """A call whose attempts are used up, and the recovery to apply."""
 
     permitted: AllowedCall
-    place: CallIdentity
+    identity: CallIdentity
     failure: FailedCall
     settings: Recovery
     made: list[Alternative]
@@ -54,12 +54,12 @@ class RecoveryCase(NamedTuple):
 
 async def try_alternatives(run: Run, case: RecoveryCase) -> Outcome | None:
     """Call the alternatives in order, each through the gate, but never after a possible effect."""
-    place, call = case.place, case.permitted.call
+    call, place = case.permitted.call, case.identity.activity_id
     if case.failure.is_unknown:
         return None
-    is_cut_short = place.is_cut_short or run.is_interrupted
+    is_cut_short = case.identity.is_cut_short or run.is_interrupted
     for number, name in enumerate(case.settings.alternatives):
-        identity = CallIdentity(f"{place.activity_id}.f{number}", "", is_cut_short)
+        identity = CallIdentity(f"{place}.f{number}", "", is_cut_short)
         begun = await _gate_fallback(run, call.with_name(name), identity, is_cut_short)
         if isinstance(begun, Outcome):
             _record_alternative(run, case, Alternative(identity.activity_id, begun), is_begun=False)
@@ -176,7 +176,7 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
     call = permitted.call
     try:
         while True:
-            question_id = f"call-{case.place.activity_id}-{retries}"
+            question_id = f"call-{case.identity.activity_id}-{retries}"
             failed_call = EscalatedCall(call, question_id, failure.error, run.now, failure.unknown_effect_text)
             asked = await ask_people(run, escalation_question(run.state, failed_call, case.settings))
             decision = cast("Resolution", asked.resolution)  # a question that is never moot is returned decided
@@ -190,13 +190,13 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
                 run.change_state(recovery.with_end_by_escalation, call, decision)
                 return failure.outcome(call)
             again = await gate.confirm_call(
-                run, GateResult(call, permitted.verdict, permitted, place=case.place.activity_id)
+                run, GateResult(call, permitted.verdict, permitted, place=case.identity.activity_id)
             )
             if again.permitted is None:  # policy has changed while the person decided
                 return failure.outcome(call).with_own_text(after=f"\n{retry_denied_text(again.verdict.reason)}")
             permitted = permitted._replace(verdict=again.permitted.verdict)
             retries += 1
-            identity = CallIdentity(f"{case.place.activity_id}.r{retries}", case.place.key)
+            identity = CallIdentity(f"{case.identity.activity_id}.r{retries}", case.identity.key)
             attempt = await call_executor(run, call)(run, permitted, identity)
             if isinstance(attempt, Outcome):
                 return attempt.without_result()
@@ -207,9 +207,9 @@ async def _escalate_to_person(run: Run, case: RecoveryCase) -> Outcome | None:
 
 async def _dead_letter(run: Run, case: RecoveryCase) -> Outcome | None:
     letter = DeadLetter(
-        letter_id=case.place.activity_id,
+        letter_id=case.identity.activity_id,
         call=case.permitted.call,
-        key=case.place.key,
+        key=case.identity.key,
         error=f"{case.failure.error[: recovery.MAX_ERROR_CHARS]}{case.failure.unknown_effect_text}",
         at=run.now,
     )

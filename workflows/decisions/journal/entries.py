@@ -224,17 +224,17 @@ class JournalVerdicts:
     @property
     def allowed_indexes(self) -> tuple[int, ...]:
         """The calls that the gate has allowed so far."""
-        return self._standings.with_status(LET_THROUGH_STATUSES)
+        return self._standings.places_with_status(LET_THROUGH_STATUSES)
 
     @property
     def passed_indexes(self) -> tuple[int, ...]:
         """The allowed calls that no later stage has rejected."""
-        return self._standings.with_status(PASSED_STATUSES)
+        return self._standings.places_with_status(PASSED_STATUSES)
 
     @property
     def is_final(self) -> bool:
         """True if no verdict is missing before the calls are carried out."""
-        if self._standings.with_status(UNDECIDED_STATUSES):
+        if self._standings.places_with_status(UNDECIDED_STATUSES):
             return False
         return not any(
             index in self._in_question or self._standings.needs_confirmation(index) for index in self.passed_indexes
@@ -248,7 +248,7 @@ class JournalVerdicts:
 
     def take_gate_failure(self, index: int | None) -> list[int]:
         """Record that the gate failed and denied its request. None means a request about several calls."""
-        about = [index] if index is not None else list(self._standings.with_status(WAITING_STATUSES))
+        about = [index] if index is not None else list(self._standings.places_with_status(WAITING_STATUSES))
         for each in about:
             self.take_verdict(each, "deny")
         return about
@@ -265,7 +265,7 @@ class JournalVerdicts:
 
     def record_start(self, index: int) -> None:
         """Record that a call is carried out. So it was allowed, and so were approved ones without a known verdict."""
-        for each in (index, *self._standings.with_status(APPROVED_STATUSES)):
+        for each in (index, *self._standings.places_with_status(APPROVED_STATUSES)):
             self._standings.record_start(each)
 
 

@@ -247,7 +247,7 @@ def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) ->
 
 def _shown_outcome(outcome: Outcome, specs: SpecLookup, share: int) -> str:
     """Return the tool, the status of its call, and its text between lines that it cannot forge."""
-    head, tail = outcome.own_text_bounds
+    head, tail = outcome.own_text_lengths
     end = len(outcome.text) - tail
     data = clip(outcome.text[head:end], share)
     delimited = delimited_tool_text(

@@ -50,7 +50,7 @@ class QuestionAnnouncer:
         self._run = run
         self._is_over = False
         self._watch: asyncio.Task[None] | None = None
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._deliveries: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Begin to watch the questions, if the setup asks for notifications."""
@@ -62,17 +62,17 @@ class QuestionAnnouncer:
         """Cancel running deliveries before the run ends or continues as new. The next segment sends them again."""
         self._is_over = True
         if self._watch is not None:
-            await asyncio.gather(self._watch, *self._telling.values())
+            await asyncio.gather(self._watch, *self._deliveries.values())
 
     async def _announce_new(self) -> None:
         while not self._is_over:
-            self._telling = {question_id: task for question_id, task in self._telling.items() if not task.done()}
+            self._deliveries = {question_id: task for question_id, task in self._deliveries.items() if not task.done()}
             for question in self._unannounced_questions():
-                self._telling[question.question_id] = self._run.start_background_task(self._announce(question))
+                self._deliveries[question.question_id] = self._run.start_background_task(self._announce(question))
             await workflow.wait_condition(lambda: self._is_over or bool(self._unannounced_questions()))
 
     def _unannounced_questions(self) -> list[Question]:
-        return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._telling]
+        return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._deliveries]
 
     async def _announce(self, question: Question) -> None:
         delivery = self._run.start_background_task(_deliver_question(self._run, question))

@@ -84,8 +84,8 @@ S = TypeVar("S", bound=Control)
 P = ParamSpec("P")
 
 
-class DefectBeside(Exception):
-    """An error in work next to the loop."""
+class BackgroundTaskFailed(Exception):
+    """An error in a task of `start_background_task`."""
 
 
 class ContinueAsNew(Exception):
@@ -195,13 +195,12 @@ class ControlledRun(Generic[S]):
         """Wait for the loop.
 
         Raises:
-            DefectBeside: Work next to the loop has failed. This fails the workflow task, which is retried until it is
-                fixed:
-                without its deadline the run would exceed its limits, and nobody would notice.
+            BackgroundTaskFailed: A background task has failed. This fails the workflow task, which is retried until it
+                is fixed: without its deadline the run would exceed its limits, and nobody would notice.
         """
         await workflow.wait_condition(lambda: loop.done() or self._fault is not None)
         if self._fault is not None:
-            raise DefectBeside(f"{type(self._fault).__name__}: {self._fault}") from self._fault
+            raise BackgroundTaskFailed(f"{type(self._fault).__name__}: {self._fault}") from self._fault
         return loop.result()
 
     def record_intervention(self) -> datetime:

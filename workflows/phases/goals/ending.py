@@ -155,10 +155,10 @@ def _with_deliveries(run: GoalRun, ended: GoalResult, delivered: tuple[Delivered
 
 
 def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
-    is_told = task.done() and not task.cancelled()
+    has_result = task.done() and not task.cancelled()
     return (
         task.result()
-        if is_told
+        if has_result
         else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT_TEXT)
     )
 

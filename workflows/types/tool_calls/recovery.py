@@ -37,7 +37,7 @@ class Outcome(Record):
         return self.status in {"ok", "failed", "cancelled"}
 
     @property
-    def own_text_bounds(self) -> tuple[int, int]:
+    def own_text_lengths(self) -> tuple[int, int]:
         """Lengths of our own text: 0 for a result, the marker for a failure, everything for a call that never ran."""
         if self.ours is not None or self.status == "ok":
             return self.ours or (0, 0)
@@ -45,13 +45,13 @@ class Outcome(Record):
 
     def with_own_text(self, before: str = "", after: str = "") -> "Outcome":
         """Return the outcome with our own text around it. The result is then no activity's any more."""
-        head, tail = self.own_text_bounds
+        head, tail = self.own_text_lengths
         ours = (head + len(before), tail + len(after))
         return replace_fields(self, {"text": f"{before}{self.text}{after}", "ours": ours, "result": None})
 
     def with_data(self, data: str) -> Self:
         """Return the outcome with other text of the tool between our own."""
-        head, tail = self.own_text_bounds
+        head, tail = self.own_text_lengths
         end = len(self.text) - tail
         return replace_fields(self, {"text": self.text[:head] + data + self.text[end:], "ours": (head, tail)})
 
@@ -72,7 +72,7 @@ class Outcome(Record):
         return replace_fields(self, {"result": None})
 
     def message(self) -> Message:
-        return tool_message(self.call, self.text, is_error=self.status != "ok", ours=self.own_text_bounds)
+        return tool_message(self.call, self.text, is_error=self.status != "ok", ours=self.own_text_lengths)
 
 
 ERROR_MARKER = "[Error] "
