@@ -75,7 +75,7 @@ class Rules:
 
         Args:
             folder: A folder whose path has no links.
-            present: The result of `present` for the folder, if it is known.
+            present: The result of `present_in` for the folder, if it is known.
 
         Raises:
             TooManyFolders: Not all folders can be searched.
@@ -252,5 +252,5 @@ def _make_readable(here: str, folders: Iterable[str]) -> None:
     """Make folders listable that their owner cannot list: files in them can still be read by name."""
     for path in (os.path.join(here, name) for name in folders):  # noqa: PTH118
         if not os.access(path, os.R_OK | os.X_OK):
-            with suppress(OSError):  # a link that leads nowhere, say
+            with suppress(OSError):  # such as a link that leads nowhere
                 os.close(open_folder(path, None))

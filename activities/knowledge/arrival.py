@@ -39,8 +39,8 @@ def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", 
     if is_fouler and not new.key and not _has_expired(old, new.stored_at):
         return "unchanged"  # the content is the same: only the spelling or the confidence differs
     is_marked = is_fouler and bool(new.key)
-    says_more = _content_fields(old) != _content_fields(replacement_item(old, new))
-    return "updated" if says_more or is_cleaner or is_marked or is_news else "unchanged"
+    has_changed = _content_fields(old) != _content_fields(replacement_item(old, new))
+    return "updated" if has_changed or is_cleaner or is_marked or is_news else "unchanged"
 
 
 def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:

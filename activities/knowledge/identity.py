@@ -1,4 +1,7 @@
-"""Decides which items are the same, which facts have the same claim, and who may recall an item."""
+"""Decides which items are the same, which facts have the same claim, and who may recall an item.
+
+Each scope and owner has a place. Every store filters by place, so that one rule decides in all of them.
+"""
 
 import json
 from collections.abc import Iterable, Sequence

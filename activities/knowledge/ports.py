@@ -1,4 +1,4 @@
-"""The protocols of what knowledge needs from outside: a store and an embedder. Many items pass in batches."""
+"""The protocols of a knowledge store and an embedder, and helpers that pass many items in batches and pages."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ MAX_ERROR_CHARS = 300
 
 
 class RecallActivities:
-    """Recalls through a store, or None if the worker has none. A run continues if its store cannot be read."""
+    """Recalls from the worker's store, if it has one. A run continues even if the store cannot be read."""
 
     def __init__(
         self,

@@ -60,10 +60,11 @@ async def _measure(rounds: int, folder: Path) -> None:
         ]
         for what, unit in each[0]["orga"]:
             rows.append((what, unit, {s.name: median(r[s.name][what, unit] for r in each) for s in SIDES}))
-        _say(_table(rows))
+        _print(_table(rows))
         for side in SIDES:
             for effect in ("irreversible", "idempotent") if side.name == "orga" else ("",):
-                _say(_told(side, effect, await killed(side, address, folder / f"killed-{side.name}{effect}", effect)))
+                found = await killed(side, address, folder / f"killed-{side.name}{effect}", effect)
+                _print(_killed_line(side, effect, found))
 
 
 async def _round(side: Side, client: Client, address: str, folder: Path) -> dict[tuple[str, str], float]:
@@ -115,12 +116,12 @@ def _table(rows: list[tuple[str, str, Row]]) -> str:
     return "\n".join(lines)
 
 
-def _told(side: Side, effect: str, found: Killed) -> str:
+def _killed_line(side: Side, effect: str, found: Killed) -> str:
     name = f"{side.title} ({effect})" if effect else side.title
-    return f"killed: {name}: paid {found.paid}, answer {found.resumed_s:.0f} s after the next start: {found.said!r}"
+    return f"killed: {name}: paid {found.paid}, answer {found.resumed_s:.0f} s after the next start: {found.answer!r}"
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -131,12 +132,12 @@ def main() -> None:
         if not (options.keep and side.python.exists()):
             sys.stderr.write(f"installing {side.name}\n")
             side.install()
-    _say(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    _print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     for side in SIDES:
-        _say(f"{side.title}: {side.versions()}")
+        _print(f"{side.title}: {side.versions()}")
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_measure(options.rounds, Path(folder)))
-    _say(f"load at the end {os.getloadavg()[0]:.1f}")
+    _print(f"load at the end {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

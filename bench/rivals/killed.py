@@ -21,7 +21,7 @@ class Killed:
     """The number of times that each payment was made."""
     resumed_s: float
     """Seconds from the start of the second process to the run's answer."""
-    said: str
+    answer: str
 
 
 async def killed(side: Side, address: str, folder: Path, effect: str) -> Killed:

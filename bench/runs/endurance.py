@@ -1,4 +1,7 @@
-"""(e) One very long run: it completes across continue-as-new, and its worker's memory does not grow."""
+"""(e) One very long run: it completes across continue-as-new, and its worker's memory does not grow.
+
+As a program, this module is the worker process of that run.
+"""
 
 import asyncio
 import json

@@ -65,14 +65,14 @@ class Floor:
 class FloorActivities:
     """A model and a tool that answer at once, and two phases that return their input."""
 
-    def __init__(self, say: Any, result: str) -> None:
+    def __init__(self, next_reply: Any, result: str) -> None:
         """Keep the function that gives the next reply as JSON, and the tool's result."""
-        self._say = say
+        self._next_reply = next_reply
         self._result = result
 
     @activity.defn(name="model")
     async def model(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return self._say()
+        return self._next_reply()
 
     @activity.defn(name="read_file")
     async def read_file(self, request: dict[str, Any]) -> str:

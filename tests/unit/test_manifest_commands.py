@@ -137,7 +137,7 @@ async def test_standard_input_takes_any_value(tmp_path: Path) -> None:
             "the cause",
             id="its output, said otherwise nothing",
         ),
-        pytest.param("raise SystemExit(2)", "CommandFailed", "said nothing", id="silence"),
+        pytest.param("raise SystemExit(2)", "CommandFailed", "without output", id="silence"),
         pytest.param("import os; os.kill(os.getpid(), 9)", "CommandFailed", "SIGKILL", id="a signal"),
         pytest.param("import time; print('begun', flush=True); time.sleep(60)", "TimeLimit", "begun", id="no end"),
     ],

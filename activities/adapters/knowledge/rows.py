@@ -108,19 +108,19 @@ _log = logging.getLogger(__name__)
 
 
 class MissingVectorsNotice:
-    """Logs the warning once, however many recalls find such items."""
+    """Warns once about found items without vectors of the current embedder, however many recalls find some."""
 
     def __init__(self, place: str, embedder: str) -> None:
         """Keep the names of the store and the current embedder for the warning."""
         self._place = place
         self._embedder = embedder
-        self._is_told = False
+        self._is_logged = False
 
     def log_missing(self, found: Sequence[Candidate]) -> None:
         """Log a warning if vectors of the found items are missing."""
         missing = sum(candidate.vector is None for candidate in found)
-        if missing and not self._is_told:
-            self._is_told = True
+        if missing and not self._is_logged:
+            self._is_logged = True
             _log.warning(
                 "the knowledge store %s: %d of %d found items have no vectors of the embedder %s, so they are found by "
                 "their words only; make vectors with: orga knowledge reindex",

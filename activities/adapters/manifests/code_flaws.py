@@ -22,12 +22,12 @@ class CodeInputs:
     long: tuple[str, ...] = ()
     """Long options whose value is code."""
     operands: tuple[int, ...] = ()
-    """Places of operands that are code if no flag has code. `ALL` after a place means all that follow."""
+    """Places of operands that are code if no flag has code. `ALL_OPERANDS` after a place means all that follow."""
     files: str = ""
     """Letters of flags whose value names a code file or a module. Then neither an operand nor the input is code."""
     leading: bool = False
     """True if flags count only before the first operand."""
-    input_beside_operands: bool = False
+    input_with_operands: bool = False
     """True if operands are no code, so that the input is code even with operands."""
     only_with: str = ""
     """Letters of flags that make an operand code: a shell's `-c` takes its first operand, after other flags."""
@@ -64,7 +64,7 @@ _JS = CodeInputs(
     stdin=True,
 )
 _SQL = CodeInputs(
-    input_beside_operands=True,
+    input_with_operands=True,
     flags="ce",
     files="f",
     valued="dhpUuvoPS",
@@ -75,7 +75,7 @@ _SQL = CodeInputs(
 _CALCULATOR = CodeInputs(flags="e", long=("--eval", "--expression"), stdin=True)
 _INTERPRETER = CodeInputs(flags="eE", long=("--eval", "-eval", "-run"), stdin=True)
 _QUERY_CLIENT = CodeInputs(
-    input_beside_operands=True, flags="eqQ", long=("--execute", "--query", "--eval", "--command"), stdin=True
+    input_with_operands=True, flags="eqQ", long=("--execute", "--query", "--eval", "--command"), stdin=True
 )
 _JQ = CodeInputs(
     files="f",
@@ -86,7 +86,7 @@ _JQ = CodeInputs(
 )
 _POWERSHELL = CodeInputs(long=("-c", "-Command", "-EncodedCommand"), operands=(0,), stdin=True)
 _SSH = CodeInputs(
-    flags="o", valued="bcDEeFIiJLlmOpQRSWw", operands=(1, ALL_OPERANDS), input_beside_operands=True, stdin=True
+    flags="o", valued="bcDEeFIiJLlmOpQRSWw", operands=(1, ALL_OPERANDS), input_with_operands=True, stdin=True
 )
 _COPY = CodeInputs(flags="oS", valued="cFiJlPXBbDsR")
 _DEBUGGER = CodeInputs(
@@ -133,16 +133,14 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     **dict.fromkeys(("sed", "gsed"), _SED),
     **dict.fromkeys(("jq", "yq", "gojq"), _JQ),
     **dict.fromkeys(("vi", "vim", "nvim", "ex", "view", "emacs", "emacsclient"), _EDITOR),
-    "ed": CodeInputs(input_beside_operands=True, stdin=True),
+    "ed": CodeInputs(input_with_operands=True, stdin=True),
     **dict.fromkeys(("bc", "dc", "gnuplot", "octave"), _CALCULATOR),
     **dict.fromkeys(("psql", "mysql", "mariadb"), _SQL),
-    "duckdb": CodeInputs(
-        input_beside_operands=True, flags="cs", long=("-cmd",), operands=(1, ALL_OPERANDS), stdin=True
-    ),
+    "duckdb": CodeInputs(input_with_operands=True, flags="cs", long=("-cmd",), operands=(1, ALL_OPERANDS), stdin=True),
     **dict.fromkeys(("mongosh", "mongo", "cqlsh", "sqlcmd", "trino"), _QUERY_CLIENT),
     **dict.fromkeys(("presto", "hive", "beeline", "spark-sql", "snowsql"), _QUERY_CLIENT),
     **dict.fromkeys(("clickhouse", "clickhouse-client", "clickhouse-local"), _QUERY_CLIENT),
-    "sqlite": CodeInputs(input_beside_operands=True, long=("-cmd",), operands=(1, ALL_OPERANDS), stdin=True),
+    "sqlite": CodeInputs(input_with_operands=True, long=("-cmd",), operands=(1, ALL_OPERANDS), stdin=True),
     "osascript": CodeInputs(flags="e", valued="ls", stdin=True),
     **dict.fromkeys(("tclsh", "expect", "wish"), CodeInputs(flags="c", stdin=True)),
     **dict.fromkeys(("R", "Rscript", "julia", "ghc", "ghci"), _INTERPRETER),
@@ -157,7 +155,7 @@ CODE_INPUTS: dict[str, CodeInputs] = {
     **dict.fromkeys(("scp", "sftp"), _COPY),
     "watch": CodeInputs(valued="nd", operands=(0, ALL_OPERANDS)),
     "parallel": CodeInputs(valued="jNnI", operands=(0, ALL_OPERANDS), stdin=True),
-    **dict.fromkeys(("at", "batch"), CodeInputs(input_beside_operands=True, stdin=True)),
+    **dict.fromkeys(("at", "batch"), CodeInputs(input_with_operands=True, stdin=True)),
     "crontab": CodeInputs(stdin=True),
     "git": _GIT,
     "tar": _TAR,
@@ -291,7 +289,7 @@ def _code_texts(rest: Sequence[str], code: CodeInputs, name: str) -> tuple[list[
     texts += code_texts
     if name in VARIABLES_ARE_CODE:
         texts += [operand for operand in operands if "=" in operand]
-    names_file = not code.input_beside_operands and bool(operands) and operands[0] not in _STDIN_NAMES
+    names_file = not code.input_with_operands and bool(operands) and operands[0] not in _STDIN_NAMES
     is_given = has_code or has_file or bool(code_texts) or names_file
     return texts, is_fed or (code.stdin and not is_given)
 

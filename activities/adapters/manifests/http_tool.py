@@ -309,7 +309,7 @@ class HttpTool:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
             if not response.is_success:  # the status is enough
-                raise _status_error(response, acted, f", and what it said cannot be read: {error}") from None
+                raise _status_error(response, acted, f", and its body cannot be read: {error}") from None
             error.acted = acted
             raise
         except HTTPError as error:

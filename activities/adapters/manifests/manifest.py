@@ -28,7 +28,7 @@ class Argument(CheckedInput):
     allowed: tuple[Any, ...] | None = None
     """The only allowed values."""
     pattern: str | None = None
-    """A pattern of RE2 that the whole value has to match."""
+    """An RE2 pattern that the whole value has to match."""
     min: Number | None = None
     """The least number, characters of a text, items of an array, or seconds of a duration."""
     max: Number | None = None
@@ -136,7 +136,7 @@ class Output(CheckedInput):
 
     parser: Literal["text", "json", "lines", "regex"] = "text"
     pattern: str | None = None
-    """A pattern of RE2 for `regex`. Each match is an object of its named groups, or a text without such groups."""
+    """The RE2 pattern for `regex`. Each match is an object of its named groups, or a text without such groups."""
     json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
     """JSON Schema of the parsed output."""
     strict: StrictBool = False

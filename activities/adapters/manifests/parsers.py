@@ -33,10 +33,10 @@ def parsed_output(text: str, output: Output) -> str:
     return f"[Warning] {misfit}\n{shown}"
 
 
-def error_tail(said: str) -> str:
+def error_tail(output: str) -> str:
     """Return the end of the output, as the end of an error's text."""
-    said = said.strip()
-    return f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"
+    output = output.strip()
+    return f". The end of its output:\n{output[-_TAIL_CHARS:]}" if output else ", without output"
 
 
 def output_pattern(pattern: str) -> Any:

@@ -98,8 +98,8 @@ def is_plain_text(text: str) -> bool:
 
 def plain_line(text: str, max_bytes: int) -> str:
     """Return `text` without hidden characters, cut to `max_bytes`."""
-    looked_at = text[: max_bytes * _EXAMINED_FACTOR]
-    shown = _visible_text(looked_at).strip() + ("…" if len(text) > len(looked_at) else "")
+    examined = text[: max_bytes * _EXAMINED_FACTOR]
+    shown = _visible_text(examined).strip() + ("…" if len(text) > len(examined) else "")
     return clip(shown, max_bytes, "the server says more")
 
 

@@ -25,7 +25,7 @@ MAX_MESSAGE_BYTES = 16_000_000
 """Bytes of one line. A server that sends a longer one is given up."""
 
 MAX_UNANSWERED = 1_000
-"""Requests of a server that wait for our answer, because it reads none. A server with more is given up."""
+"""Requests of a server whose answers it has not read yet. A server with more of them is given up."""
 
 CLOSE_S = 1.0
 """Seconds from closing the server's input to SIGTERM, and from SIGTERM to SIGKILL."""

@@ -437,7 +437,7 @@ class ProviderFailures:
 
 
 def _classified(status: int, error: ErrorBody) -> tuple[str, bool]:
-    """Return a failure's kind and whether it is retryable. A too long context and an empty account have own kinds."""
+    """Return a failure's kind and whether to retry it. A too long context and an empty account have their own kinds."""
     if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False
     if status in {400, 403, 429} and error.is_unpaid:

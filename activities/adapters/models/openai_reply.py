@@ -113,7 +113,7 @@ class _CallDelta:
     call_id: str
     name: str
     arguments: str
-    brings_arguments: bool
+    has_arguments: bool
 
 
 def add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_streamed: bool = True) -> OpenCall | None:
@@ -144,7 +144,7 @@ def _call_delta(entry: dict[str, Any]) -> _CallDelta:
         call_id=as_text(entry.get("id")),
         name=as_text(function.get("name")),
         arguments=text,
-        brings_arguments=bool(text.strip()) or isinstance(arguments, dict),
+        has_arguments=bool(text.strip()) or isinstance(arguments, dict),
     )
 
 
@@ -171,9 +171,9 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
     if call.call_id and delta.call_id and call.call_id != delta.call_id:
         return True
     if delta.name != call.name:
-        return any(call.arguments) or (delta.brings_arguments and not call.call_id)
-    has_arguments = "".join(call.arguments).strip() != "{}" and call.is_whole()
-    return delta.brings_arguments and not (call.call_id and delta.call_id) and has_arguments
+        return any(call.arguments) or (delta.has_arguments and not call.call_id)
+    is_complete = "".join(call.arguments).strip() != "{}" and call.is_whole()
+    return delta.has_arguments and not (call.call_id and delta.call_id) and is_complete
 
 
 class ChatReader:

@@ -25,7 +25,7 @@ from orga.workflows.types.usage import ModelPrice
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 
 REACHABILITY_TIMEOUT_S = 5.0
-"""Timeout of `unreachable`."""
+"""Seconds that `unreachable_reason` waits for the provider."""
 
 
 class ModelRegistry:

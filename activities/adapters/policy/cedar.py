@@ -171,7 +171,7 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
 
 def is_liftable(policy: CedarPolicy) -> bool:
     """Return whether a person may lift the policy's prohibition."""
-    return policy.is_forbid and policy.says.approval is not None
+    return policy.is_forbid and policy.annotations.approval is not None
 
 
 def _policy_set(policies: Iterable[CedarPolicy]) -> cedarpy.PolicySet:
@@ -233,8 +233,8 @@ def _denial(policies: CedarSet, proposal: Proposal, deciding: Sequence[CedarPoli
 def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> EngineVerdict:
     """Return the judgement. A person has to lift each forbid, and to approve if every permit requires it."""
     asking = [*lifted]
-    demands = [policy.says.approval for policy in lifted if policy.says.approval]
-    permitted_by = [policy.says.approval for policy in permits if policy.says.approval]
+    demands = [policy.annotations.approval for policy in lifted if policy.annotations.approval]
+    permitted_by = [policy.annotations.approval for policy in permits if policy.annotations.approval]
     if permits and len(permitted_by) == len(permits):
         asking += permits
         demands.append(reduce(_either_terms, permitted_by))
@@ -275,7 +275,7 @@ def _combined_terms(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
 
 
 def _permitted_tools(permits: Iterable[CedarPolicy]) -> tuple[str, ...] | None:
-    lists = [policy.says.tools for policy in permits if policy.says.tools is not None]
+    lists = [policy.annotations.tools for policy in permits if policy.annotations.tools is not None]
     return tuple(name for name in lists[0] if all(name in others for others in lists)) if lists else None
 
 
@@ -285,7 +285,8 @@ def _policy_ids(deciding: Iterable[CedarPolicy]) -> tuple[str, ...]:
 
 def _policy_reasons(deciding: Iterable[CedarPolicy]) -> str:
     reasons = (
-        f"{policy.policy_id}: {policy.says.reason}" if policy.says.reason else policy.policy_id for policy in deciding
+        f"{policy.policy_id}: {policy.annotations.reason}" if policy.annotations.reason else policy.policy_id
+        for policy in deciding
     )
     return "; ".join(reasons)
 

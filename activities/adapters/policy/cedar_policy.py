@@ -317,7 +317,7 @@ class CedarPolicy:
     node: Node
     """Cedar's JSON form."""
     is_forbid: bool
-    says: Annotations
+    annotations: Annotations
     types: Types
 
 
@@ -331,17 +331,17 @@ def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
         raise BrokenPolicies([problem])
     node = _policy_node(statement)
     try:
-        says = parse_annotations(node.get("annotations", {}), node["effect"], _only_action(node))
+        annotations = parse_annotations(node.get("annotations", {}), node["effect"], _only_action(node))
     except BadAnnotation as error:
         place = statement.place_of_text(f"@{error.name}")
         raise BrokenPolicies([Problem(place, str(error), error.remedy)]) from None
-    if says.is_inactive:
+    if annotations.is_inactive:
         return None
     types = inferred_types(node)
     if problems := list(_policy_problems(statement, node, types)):
         raise BrokenPolicies(problems)
-    policy_id = says.policy_id or statement.place
-    return CedarPolicy(policy_id, statement, node, node["effect"] == "forbid", says, types)
+    policy_id = annotations.policy_id or statement.place
+    return CedarPolicy(policy_id, statement, node, node["effect"] == "forbid", annotations, types)
 
 
 def _size_problem(statement: PolicyStatement) -> Problem | None:

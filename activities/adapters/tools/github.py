@@ -277,7 +277,7 @@ class ReadIssue:
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only. Calls differ by `reference`."""
+        """The tool is read-only. Its main argument is `reference`."""
         return _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -302,7 +302,7 @@ class ReadPullRequest:
 
     @property
     def spec(self) -> ToolSpec:
-        """Read-only. Calls differ by `reference`."""
+        """The tool is read-only. Its main argument is `reference`."""
         what = "Read a GitHub pull request: title, state, author, branches, text, changed files and comments."
         return _spec("read_pull_request", what, self._repo)
 

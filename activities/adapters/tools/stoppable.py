@@ -22,7 +22,7 @@ class ThreadStopped(Exception):
 
 
 class StopSignal:
-    """Tells a thread if its call was cancelled."""
+    """Shows a thread whether its call was cancelled."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -84,7 +84,7 @@ class OwnThreads(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._left_behind: list[Future[T]] = []
+        self._abandoned: list[Future[T]] = []
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return what `work` returns. Cancelling ends the wait, never the thread.
@@ -102,14 +102,14 @@ class OwnThreads(Generic[T]):
             return await asyncio.wrap_future(outcome)
         except asyncio.CancelledError:
             if not outcome.done():
-                self._left_behind.append(outcome)
+                self._abandoned.append(outcome)
                 _log.warning(_ABANDONED_WARNING, self._name, self._name)
             raise
 
     def _refuse_too_many(self) -> None:
-        self._left_behind = [outcome for outcome in self._left_behind if not outcome.done()]
-        if len(self._left_behind) >= MAX_ABANDONED_THREADS:
-            text = f"{len(self._left_behind)} earlier calls of {self._name} still block their threads; "
+        self._abandoned = [outcome for outcome in self._abandoned if not outcome.done()]
+        if len(self._abandoned) >= MAX_ABANDONED_THREADS:
+            text = f"{len(self._abandoned)} earlier calls of {self._name} still block their threads; "
             raise ToolError(
                 f"{text}declare it blocking: @tool(blocking=True)", kind="ThreadsLeftBehind", retryable=True, acted="no"
             )

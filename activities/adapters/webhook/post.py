@@ -126,12 +126,15 @@ PREFIX = "whsec_"
 """The prefix of a base64 secret."""
 
 MIN_KEY_BYTES = 24
-"""The convention's minimum. A shorter key could be guessed."""
+"""The minimum of the Standard Webhooks convention. A shorter key could be guessed."""
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A key that only the sender and the receiver know."""
+    """A key that only the sender and the receiver know.
+
+    It signs by the Standard Webhooks convention: HMAC-SHA256 over id, time and body.
+    """
 
     key: bytes = field(repr=False)
 

@@ -140,7 +140,7 @@ def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[
 
 
 def _policy_json(policy: "CedarPolicy") -> dict[str, object]:
-    approval = policy.says.approval
+    approval = policy.annotations.approval
     return {
         "id": policy.policy_id,
         "place": policy.statement.place,
@@ -150,7 +150,7 @@ def _policy_json(policy: "CedarPolicy") -> dict[str, object]:
 
 
 def _policy_line(policy: "CedarPolicy") -> str:
-    approval = policy.says.approval
+    approval = policy.annotations.approval
     asks = f", with the approval of {' or '.join(approval.approvers) or 'anyone'}" if approval else ""
     effect = "unless approved forbid" if policy.is_forbid and approval else "forbid" if policy.is_forbid else "permit"
     return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"

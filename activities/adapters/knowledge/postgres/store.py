@@ -113,7 +113,7 @@ class PostgresStore:
         self._now = now
         self._connections = PostgresConnections(place)
         self._cutter = WordTokenizer()
-        self._left_aside = MissingVectorsNotice(place.place, embedder.name)
+        self._missing_vectors = MissingVectorsNotice(place.place, embedder.name)
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         """Store all items or none, and return what was done with each, in order.
@@ -146,7 +146,7 @@ class PostgresStore:
         async with self._connections.read_transaction() as connection:
             search = PostgresSearch(connection, wish, now=now, embedder=self._embedder.name)
             candidates = await search.candidates(SearchQuery(self._term_words(wish.text), vector))
-        self._left_aside.log_missing(candidates)
+        self._missing_vectors.log_missing(candidates)
         return ranked_items(wish, vector, candidates)
 
     async def get(self, item_id: str) -> StoredItem | None:

@@ -27,7 +27,7 @@ from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, Store
 
 
 class ArrivalBatch:
-    """A batch of arriving items. Afterwards, `written` and `marked` are the changes to the tables."""
+    """A batch of arriving items. Afterwards, `changed_items` and `marked_items` are the changes to the tables."""
 
     def __init__(self, known: Iterable[StoredItem]) -> None:
         """Keep the stored items, in order of arrival: those with the batch's ids, and the newest of its claims."""
@@ -44,7 +44,7 @@ class ArrivalBatch:
         return [self._items[id_] for id_, is_written in self._changed.items() if is_written]
 
     @property
-    def remarked_items(self) -> list[StoredItem]:
+    def marked_items(self) -> list[StoredItem]:
         """Items of which only the contradicting fact has changed."""
         return [self._items[id_] for id_, is_written in self._changed.items() if not is_written]
 
@@ -151,7 +151,7 @@ async def store_items(
     arrivals = ArrivalBatch((await read_stored_items(connection, [item.id for item in items], claims)).values())
     stored = [arrivals.add_item(item) for item in items]
     await _write(connection, arrivals.changed_items, vectors, words)
-    await _mark_contradicted(connection, arrivals.remarked_items)
+    await _mark_contradicted(connection, arrivals.marked_items)
     return stored
 
 

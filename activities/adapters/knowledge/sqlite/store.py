@@ -164,7 +164,7 @@ class SqliteStore:
         self._now = now
         self._connections = SqliteConnections(path)
         self._codes = VectorCodes(embedder.name)
-        self._left_aside = MissingVectorsNotice(str(path), embedder.name)
+        self._missing_vectors = MissingVectorsNotice(str(path), embedder.name)
         self._readers = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="knowledge-reader")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
@@ -196,7 +196,7 @@ class SqliteStore:
         def recalled(connection: sqlite3.Connection) -> list[Recalled]:
             search = SqliteSearch(connection, wish, now=now, embedder=self._embedder.name)
             candidates = search.candidates(self._codes, query)
-            self._left_aside.log_missing(candidates)
+            self._missing_vectors.log_missing(candidates)
             return ranked_items(wish, query, candidates)
 
         return await self._read(recalled)
