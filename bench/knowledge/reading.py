@@ -9,9 +9,9 @@ from typing import Literal
 from bench.figures import Figure
 from bench.sides.rig import Rig
 from orga.activities.adapters.offline.reader import ExtractiveProvider
+from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.search_text import ListFiles, SearchText
 from orga.activities.ports import ModelRequest, Tool, ToolContext, ToolError
 from orga.workflows.types.messages import Message, ToolCall
 

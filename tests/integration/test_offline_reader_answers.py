@@ -7,9 +7,9 @@ from temporalio.client import Client
 
 from bench.knowledge.reading import CALLS, DOCUMENTS, Asked
 from orga.activities.adapters.offline.reader import ExtractiveProvider
+from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.search_text import ListFiles, SearchText
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Reply
 from tests.support.runs.goals import start, wait_for_goal

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from orga.activities.adapters.tools.file_search import SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.calls.tools import _error_message, _without_secrets
 from orga.activities.ports import ToolError
 from orga.activities.text.secrets import REDACTED, KnownSecrets

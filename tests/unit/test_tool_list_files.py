@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.tools import root
+from orga.activities.adapters.tools.file_search import ListFiles
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.search_text import ListFiles
 from tests.support.tools.calls import failure, result
 
 

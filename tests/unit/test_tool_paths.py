@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.search_text import ListFiles, SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
 

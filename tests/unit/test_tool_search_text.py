@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orga.activities.adapters.tools.file_search import SearchText
 from orga.activities.adapters.tools.root import FileRoot
-from orga.activities.adapters.tools.search_text import SearchText
 from tests.support.tools.calls import failure, result
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.fetch_url import FetchUrl
+from orga.activities.adapters.tools.file_search import ListFiles, SearchText
 from orga.activities.adapters.tools.github import GitHubApi, GitHubSettings, ReadIssue, ReadPullRequest
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import files_root
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.activities.adapters.tools.search_text import ListFiles, SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolContext
 from orga.workflows.types.json_text import FINAL_ANSWER

@@ -27,10 +27,10 @@ from pydantic import (
 from pydantic_core import ArgsKwargs, to_json, to_jsonable_python
 from temporalio import activity
 
+from orga.activities.adapters.tools.call_threads import OwnThreads
 from orga.activities.adapters.tools.function_process import FunctionProcess
 from orga.activities.adapters.tools.import_path import import_function, import_path_of
 from orga.activities.adapters.tools.parameters import validation_error_text, without_titles
-from orga.activities.adapters.tools.stoppable import OwnThreads
 from orga.activities.ports import Acted, ToolContext, ToolError
 from orga.activities.tools_api import ToolMarks, marks_of
 from orga.workflows.types.text import clean_text

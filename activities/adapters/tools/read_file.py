@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 
 from pydantic import Field
 
+from orga.activities.adapters.tools.call_threads import StopSignal, run_stoppable
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.root import FILE_THREADS, FileRoot, path_refusal, printable_name
-from orga.activities.adapters.tools.stoppable import StopSignal, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from orga.activities.adapters.tools.call_threads import StopSignal, run_stoppable
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.root import (
     FILE_THREADS,
@@ -18,7 +19,6 @@ from orga.activities.adapters.tools.root import (
     printable_name,
     refuse_irregular,
 )
-from orga.activities.adapters.tools.stoppable import StopSignal, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
