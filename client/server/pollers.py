@@ -1,7 +1,8 @@
-"""The workers that poll a task queue, as the server remembers them."""
+"""The workers that poll a task queue, as the server remembers them, and the event loops of this machine's workers."""
 
 import os
 import socket
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -10,6 +11,8 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import UnreadableTable, read_table, server_home, write_table
 from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.input import Workplace
 
@@ -114,3 +117,21 @@ def may_live(identity: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def remember_blocked_loop(held: object) -> None:
+    """Record what blocked this process. If nothing can be written, its log and the metric still show it."""
+    with suppress(OSError, ServerUnavailable, UnreadableTable):
+        there = {
+            identity: text for identity, text in read_table(server_home().blocked_loops).items() if may_live(identity)
+        }
+        text = f"{held}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        write_table(server_home().blocked_loops, there | {own_identity(os.getpid()): text})
+
+
+def longest_block_text(identity: str) -> str:
+    """Return the longest block of a worker's event loop as a text, or "" if none is recorded."""
+    try:
+        return read_table(server_home().blocked_loops).get(identity.partition(MARK)[0], "")
+    except UnreadableTable:
+        return ""

@@ -1,9 +1,9 @@
-"""Everything a worker registers with Temporal, in one list, and a record of event loops that its tools block."""
+"""Everything a worker registers with Temporal, in one list."""
 
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
-from datetime import UTC, datetime, timedelta
+from contextlib import asynccontextmanager, nullcontext
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from temporalio.client import Client
@@ -24,29 +24,8 @@ from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.fork import RunPasts
 from orga.client.runners.workflows import WORKFLOWS
-from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import UnreadableTable, read_table, server_home, write_table
-from orga.client.server.pollers import MARK, may_live, own_identity
+from orga.client.server.pollers import remember_blocked_loop
 from orga.client.workers.parts import Parts
-
-
-def remember_blocked_loop(held: object) -> None:
-    """Record what blocked this process. If nothing can be written, its log and the metric still show it."""
-    with suppress(OSError, ServerUnavailable, UnreadableTable):
-        there = {
-            identity: text for identity, text in read_table(server_home().blocked_loops).items() if may_live(identity)
-        }
-        text = f"{held}, until {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        write_table(server_home().blocked_loops, there | {own_identity(os.getpid()): text})
-
-
-def longest_block_text(identity: str) -> str:
-    """Return the longest block of a worker's event loop as a text, or "" if none is recorded."""
-    try:
-        return read_table(server_home().blocked_loops).get(identity.partition(MARK)[0], "")
-    except UnreadableTable:
-        return ""
-
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
 """The age that a model's live text may reach, and the delay until an abort takes effect."""

@@ -15,8 +15,7 @@ from temporalio.client import Client
 from orga.activities.watchdog import LoopBlock, Watchdog
 from orga.client.cli.workbench.doctor import blocked_loop_checks, check_lines
 from orga.client.server.home import read_table, server_home, write_table
-from orga.client.server.pollers import own_identity
-from orga.client.workers.registered import longest_block_text, remember_blocked_loop
+from orga.client.server.pollers import longest_block_text, own_identity, remember_blocked_loop
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types import telemetry_names as names
 from tests.support.runs.loop import a_loop

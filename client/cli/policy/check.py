@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orga.activities.adapters.agents.agents import with_default_agent
-from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
-from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
 from orga.activities.adapters.problem import Problem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
@@ -21,15 +18,12 @@ from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_
 from orga.client.cli.shown.text import count_text, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
-from orga.client.policies.cases import case_files, read_cases
-from orga.client.workers.tool_sources import available_tools
 from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
 if TYPE_CHECKING:
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-    from orga.activities.adapters.problem import Problem
 
 
 def check(
@@ -173,15 +167,19 @@ def _summary(
     return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"
 
 
-_LOOP_TOOLS = (delegate_tool(()), *LISTED_TOOLS)
-
-
-async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> PolicyVocabulary:
+async def policy_vocabulary(
+    config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]
+) -> "PolicyVocabulary":
     """Return the names of a configuration. MCP servers are asked for their tools.
 
     Raises:
         ValueError: A tool of the configuration is unavailable.
     """
+    from orga.activities.adapters.agents.agents import with_default_agent
+    from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
+    from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
+    from orga.client.workers.tool_sources import available_tools
+
     root = (config.tools.files.root or Path.cwd()).resolve()
     async with available_tools(config, root, env, say) as tools:
         specs = [each.tool.spec for each in tools]
@@ -190,18 +188,21 @@ async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Cal
     agents = with_default_agent(config.agents)
     decide = [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
     return PolicyVocabulary(
-        tools={spec.name: spec for spec in (*specs, *_LOOP_TOOLS, *decide)},
+        tools={spec.name: spec for spec in (*specs, delegate_tool(()), *LISTED_TOOLS, *decide)},
         agents=frozenset(agents),
         unseen=tuple(glob for glob in unseen if not any(name.startswith(glob[:-1]) for name in names)),
     )
 
 
-def with_tests(known: PolicyVocabulary, folder: Path) -> PolicyVocabulary:
+def with_tests(known: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
     """Return the names together with those in a folder's tests.
 
     Raises:
         ConfigError: A file of tests cannot be used.
     """
+    from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
+    from orga.client.policies.cases import case_files, read_cases
+
     files = [read_cases(path) for path in case_files(folder)] if any(folder.glob("**/*.test.toml")) else []
     tools = {name: tool for file in files for name, tool in file.tools.items()}
     cases = [case for file in files for case in file.test]

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 from uuid import uuid4
 
 import typer
 
-from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.calls.activity import error_text
-from orga.activities.gate.gate import GateActivities
 from orga.activities.ports import PolicyEngine, Tool, ToolContext, ToolError
 from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import KnownSecrets
@@ -25,13 +22,32 @@ from orga.client.cli.shown.text import hanging_lines, on_one_line, write_documen
 from orga.client.cli.tools.listing import LocalTools, open_local_tools
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.text import clean_text, clip
+from orga.workflows.types.text import clean_text, clip, known_names_hint
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-if TYPE_CHECKING:
-    from orga.activities.ports import Tool
-    from orga.workflows.types.tool_calls.gate import Verdict
+MAX_ERROR_BYTES = 4_000
+
+
+@dataclass(frozen=True)
+class LocalCall:
+    """An agent's call."""
+
+    agent: str
+    listed: tuple[str, ...]
+    """The worker's tools that the agent's configuration lists."""
+    spec: ToolSpec
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LocalCallResult:
+    """The outcome of the call."""
+
+    ok: bool
+    text: str
+    kind: str = ""
+    """The kind of failure."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +83,6 @@ def call(
 
 
 async def _call(request: _ToolCallRequest, config: Path | None, *, as_json: bool) -> int:
-    from orga.activities.text.secrets import KnownSecrets
-
     async with open_local_tools(config) as here:
         tool, asked = _prepare_call(request, here)
         engine_name, engine = _build_engine(here)
@@ -88,11 +102,10 @@ async def _call(request: _ToolCallRequest, config: Path | None, *, as_json: bool
     return 0 if called.ok else ExitCode.FAILED
 
 
-def _prepare_call(request: _ToolCallRequest, here: LocalTools) -> "tuple[Tool, LocalCall]":
+def _prepare_call(request: _ToolCallRequest, here: LocalTools) -> tuple[Tool, LocalCall]:
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.named_tools import is_tool_listed
     from orga.activities.adapters.mcp.names import is_server_tool
-    from orga.workflows.types.text import known_names_hint
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
     agents = with_default_agent(here.config.agents)
@@ -113,10 +126,8 @@ def _prepare_call(request: _ToolCallRequest, here: LocalTools) -> "tuple[Tool, L
         raise UsageError(str(error)) from None
 
 
-def _unlisted_verdict(request: _ToolCallRequest) -> "Verdict":
+def _unlisted_verdict(request: _ToolCallRequest) -> Verdict:
     """Return a denial. The policy is not asked, because a run of the agent would not be offered the tool."""
-    from orga.workflows.types.tool_calls.gate import Verdict
-
     remedy = f"list it in [agents.{request.agent}] tools, or name an agent that does with --agent"
     return Verdict(decision="deny", reason=f"agent {request.agent!r} does not list {request.name}; {remedy}")
 
@@ -133,7 +144,7 @@ def _build_engine(here: LocalTools) -> Any:
     return engine_name(settings), build_policy_engine(settings)
 
 
-def _verdict_text(verdict: "Verdict", request: _ToolCallRequest) -> str:
+def _verdict_text(verdict: Verdict, request: _ToolCallRequest) -> str:
     by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
     because = f": {on_one_line(verdict.reason, 600)}" if verdict.reason else ""
     match verdict.decision:
@@ -147,7 +158,7 @@ def _verdict_text(verdict: "Verdict", request: _ToolCallRequest) -> str:
             return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
 
 
-def _show_outcome(name: str, verdict: "Verdict", called: "LocalCallResult", *, as_json: bool) -> None:
+def _show_outcome(name: str, verdict: Verdict, called: LocalCallResult, *, as_json: bool) -> None:
     if as_json:
         outcome = {"content": called.text} if called.ok else {"error": {"kind": called.kind, "text": called.text}}
         write_json({"tool": name, "ok": called.ok, "verdict": _verdict_json(verdict), **outcome})
@@ -157,32 +168,8 @@ def _show_outcome(name: str, verdict: "Verdict", called: "LocalCallResult", *, a
         write_note(*hanging_lines(f"{called.kind}: ", called.text))
 
 
-def _verdict_json(verdict: "Verdict") -> dict[str, Any]:
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     return verdict.model_dump(mode="json", exclude_defaults=True)
-
-
-MAX_ERROR_BYTES = 4_000
-
-
-@dataclass(frozen=True)
-class LocalCall:
-    """An agent's call."""
-
-    agent: str
-    listed: tuple[str, ...]
-    """The worker's tools that the agent's configuration lists."""
-    spec: ToolSpec
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class LocalCallResult:
-    """The outcome of the call."""
-
-    ok: bool
-    text: str
-    kind: str = ""
-    """The kind of failure."""
 
 
 def read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,6 +206,9 @@ def _argument_value(text: str, schema: Mapping[str, Any]) -> Any:
 
 async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "") -> Verdict:
     """Return the gate's verdict. A call that needs approval is judged again if `approver` approves it."""
+    from orga.activities.adapters.schemas.arguments import find_argument_errors
+    from orga.activities.gate.gate import GateActivities
+
     gate = GateActivities(engine, find_argument_errors)
     request = GateRequest(
         agent=asked.agent,
@@ -240,6 +230,8 @@ async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "")
 
 async def call_tool_once(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> LocalCallResult:
     """Return the tool's output or its failure, as a model would read it."""
+    from orga.activities.calls.activity import error_text
+
     context = ToolContext(call_id="local", idempotency_key=uuid4().hex, workflow_id="local")
     limit_s = tool.spec.options.timeout_s or LoopConfig().tool_timeout_s
     try:

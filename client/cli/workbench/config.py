@@ -10,9 +10,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from orga.activities.adapters.agents.agents import with_default_agent
-from orga.activities.adapters.models.settings import default_model
-from orga.activities.adapters.policy.ladder import engine_name
 from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecrets, secret_values
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import run_interruptible
@@ -20,10 +17,8 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import ConfigSources, config_sources, load_config
 from orga.client.config.known_input import RequestedNames, model_problem, models_of, require_agent
-from orga.client.config.policy_settings import policy_settings
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
-from orga.client.server.resolve import standard_address
 from orga.workflows.types.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.record import InvalidInput
 
@@ -266,6 +261,8 @@ def effective_values(sources: ConfigSources, env: Environment) -> list[Effective
     Raises:
         ServerUnavailable: Temporal's own configuration cannot be read.
     """
+    from orga.activities.adapters.agents.agents import with_default_agent
+
     config = sources.config.with_agents(with_default_agent(sources.config.agents))
     known = KnownSecrets.from_environment(env)
     found: list[EffectiveValue] = []
@@ -286,6 +283,11 @@ def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
 
 def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
     """Return the value of a key that nobody has set, and its origin."""
+    from orga.activities.adapters.models.settings import default_model
+    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.client.config.policy_settings import policy_settings
+    from orga.client.server.resolve import standard_address
+
     match key:
         case ("models", "default"):
             model = default_model(env)

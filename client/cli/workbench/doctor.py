@@ -29,7 +29,14 @@ from orga.client.runs.failing_tasks import failing_tasks
 from orga.client.runs.listing import RunFilter
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import prepare_home
-from orga.client.server.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, poller_identities
+from orga.client.server.pollers import (
+    MARK,
+    NO_CONFIG,
+    config_digest,
+    identity_suffix,
+    longest_block_text,
+    poller_identities,
+)
 from orga.client.server.search_attributes import (
     NoSearchAttributes,
     SearchAttributesRefused,
@@ -39,7 +46,6 @@ from orga.client.server.search_attributes import (
 from orga.client.server.server_errors import error_reason, is_unsupported
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.workers.at_hand import keep_worker
-from orga.client.workers.registered import longest_block_text
 from orga.client.workers.routing import Routing, make_current_command, no_workers_text, routing
 from orga.start import module_command
 from orga.workflows.types.input import AgentInput, LoopConfig
