@@ -47,6 +47,3 @@ def _engine(config: OrgaConfig) -> str:
     policy = config.policy
     has_opa = policy.opa.url is not None or policy.opa.wasm is not None
     return policy.engine or ("cedar" if policy.dir else "opa" if has_opa else "default")
-
-
-TOKEN = "OPA_TOKEN"
