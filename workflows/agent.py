@@ -11,12 +11,10 @@ steps:
 - Observe: messages from people are added to the conversation. Results of the last calls are in it already.
 - Recall: a run with knowledge looks up items if the words of the conversation have changed.
 - Reason: one model call. If the conversation exceeds its budget, a call for a summary comes before it. If it is too
-  long
-  for the provider, a second call with less follows. The reply is classified: calls, an answer, or neither. In the last
-  case the model gets feedback and may repair it. A model call may use all the time that is left. If it ends without a
-  reply, and the clock was stopped or extended meanwhile, the next iteration asks again. Any other failure stops the
-  run.
-  Text next to calls is gathered for a run that ends without an answer.
+  long for the provider, a second call with less follows. The reply is classified: calls, an answer, or neither. In the
+  last case the model gets feedback and may repair it. A model call may use all the time that is left. If it ends
+  without a reply, and the clock was stopped or extended meanwhile, the next iteration asks again. Any other failure
+  stops the run. Text next to calls is gathered for a run that ends without an answer.
 - Gate: each call, or the answer, gets a verdict. Then it goes through the stages of `decisions/review_stages.py`, from
   people's approval to a last confirmation. No stage accepts anything that the gate has not allowed: calls that wait for
   a person are judged once more after the approval. The model reads why a call or an answer was refused.

@@ -35,8 +35,7 @@ async def run_agent(
     """Run an agent as a child of the calling workflow, and return its result, however it ended.
 
     If the workflow is cancelled, its child ends as after an abort, and the cancellation continues once the child has
-    ended.
-    If the workflow ends in any other way, so does its child.
+    ended. If the workflow ends in any other way, so does its child.
 
     Args:
         task: The agent's task.
@@ -48,8 +47,7 @@ async def run_agent(
         trusted_context: Facts for policies and decisions. No model and no tool can write them.
         output_schema: JSON Schema of the answer. The result then holds it as `data`.
         messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
-            it
-            says `trusted`.
+            it says `trusted`.
         tenant: The tenant, by which runs are listed.
         workflow_id: Id of the child. By default `agent-<uuid>`.
         task_queue: The queue of workers with that agent. By default the workflow's own.

@@ -81,10 +81,9 @@ def first_state(
     """Return the state to start from.
 
     A `given` state counts only if the run `before` carried it over, whose id no starter can know. The run `before`
-    alone
-    proves nothing: runs of a cron schedule and retried runs also have one, with whatever arguments their starter chose.
-    Otherwise the state is ignored, except one that names a shared past: that was once a fork, and is refused. A lineage
-    counts only if the server says that this `parent` started the run.
+    alone proves nothing: runs of a cron schedule and retried runs also have one, with whatever arguments their starter
+    chose. Otherwise the state is ignored, except one that names a shared past: that was once a fork, and is refused. A
+    lineage counts only if the server says that this `parent` started the run.
 
     Raises:
         InvalidInput: Lists every problem with its key.

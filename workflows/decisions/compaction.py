@@ -50,8 +50,7 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
 
     A call and its results go together. These stay: the task, the beginning of the current turn, pinned messages, and
     everything from the model's last message on. If pinned messages alone exceed the budget or the payload, the oldest
-    of
-    them go too, but never the task. The part that the model saw last goes only if its results need the room.
+    of them go too, but never the task. The part that the model saw last goes only if its results need the room.
 
     Args:
         conversation: All messages and their sizes.

@@ -30,8 +30,7 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     """Return why the run must end now, or None if it may continue. Checked before each reasoning step.
 
     An abort wins over all. Then come a repeated denial, a repeated invalid call, iterations, tokens, cost, calls and
-    time,
-    in this order, each at `>=`.
+    time, in this order, each at `>=`.
     """
     if state.aborted is not None:
         return "aborted", state.aborted

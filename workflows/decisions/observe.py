@@ -152,8 +152,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     """Add an answer that the gate allowed. It continues an answer that was cut.
 
     It ends the run, unless guidance arrived meanwhile or an operator requeued a dead letter. Then the model continues
-    with
-    that.
+    with that.
     """
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     after = state.with_task(output=_joined_answer(state, reply))

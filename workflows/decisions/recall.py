@@ -70,8 +70,7 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the words to search for, each once, newest message first.
 
     Only recent messages of people and tools count, with ten words each, and fifteen words are enough. Words of three
-    bytes
-    or less, stop words, and the loop's own texts are left out. Source: Symbiont's knowledge bridge.
+    bytes or less, stop words, and the loop's own texts are left out. Source: Symbiont's knowledge bridge.
     """
     terms: dict[str, str] = {}
     looked_at = 0

@@ -187,8 +187,7 @@ async def _end_child(run: Run, child: ChildHandle) -> None:
     """Abort the child and wait for its result. If it does not end within the grace, it is cancelled.
 
     In a turn of a session it gets the time of its own calls, and is cancelled once nobody waits for the turn. The call
-    has
-    its outcome by then, and this continues after it: the child's usage is counted whenever it has ended.
+    has its outcome by then, and this continues after it: the child's usage is counted whenever it has ended.
     """
     await _signal_child(child, "abort", delegate_abort_reason(run.state))
     try:

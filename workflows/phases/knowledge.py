@@ -69,8 +69,7 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     """Store the learnings of a run or a turn once, if the config asks for it and the gate allows it.
 
     This is a call of `store_knowledge`, so a run without that tool stores nothing. It also stores nothing if a review
-    stage
-    would have to see the call, because nobody is asked after the end.
+    stage would have to see the call, because nobody is asked after the end.
     """
     call = learnings.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):

@@ -1,8 +1,7 @@
 """Reason: one model call. Its context is passed by reference, and compacted first if it exceeds its budget.
 
 A call sends heartbeats, is retried, and ends if the run is interrupted. If its context was too long for the provider,
-it
-is repeated once with half of it. If a content filter refused it, it is repeated without the possible causes.
+it is repeated once with half of it. If a content filter refused it, it is repeated without the possible causes.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...],
     """Return the messages as a model gets them. All of a tool message that the loop did not write is delimited.
 
     Summaries are delimited too, because a model wrote them from what tools returned. So are recalled knowledge and
-    earlier
-    messages of the user that nobody vouches for. This form is never recorded: the history holds the text itself.
+    earlier messages of the user that nobody vouches for. This form is never recorded: the history holds the text
+    itself.
 
     Args:
         messages: The whole conversation.

@@ -118,8 +118,8 @@ def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> d
     """Return the JSON object that is the text, or one within it.
 
     Words, thinking and fences around it are ignored, and so are extra commas. Without `keys` the first object counts.
-    With
-    `keys`, the result is the object that has the first of them, even if it is nested under a key of another object.
+    With `keys`, the result is the object that has the first of them, even if it is nested under a key of another
+    object.
 
     Args:
         text: The text of a model or a person.

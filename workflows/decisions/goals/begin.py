@@ -58,10 +58,8 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, e
     """Return the past for a fork of a goal, for `with_past`.
 
     Plan, scores and memory are the other goal's. A new task is guidance for the next prompt. Streaks start from zero.
-    An
-    ending is kept only if it was a success and there is no new task. If the fork has another `plan_review`, the rest of
-    the
-    plan is reviewed, because nobody has approved it.
+    An ending is kept only if it was a success and there is no new task. If the fork has another `plan_review`, the rest
+    of the plan is reviewed, because nobody has approved it.
 
     Args:
         state: State of the other goal at the end of the turn.

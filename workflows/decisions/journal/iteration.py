@@ -118,8 +118,7 @@ class JournalIteration:
         """Return True if an activity at this place is the first sign that the reply's calls are carried out.
 
         The place may be that of a part of a call, or of a fallback, which is another call. A call that is sent again
-        does not
-        belong to this reply.
+        does not belong to this reply.
         """
         index = self._call_index(key)
         if index is None:

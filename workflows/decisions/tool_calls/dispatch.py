@@ -24,8 +24,7 @@ def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int
     """Return the outcomes of the calls that are not started, by their index in `calls`.
 
     Nothing is started next to `terminate`. Stopped steps and tools without recoveries left are not started. The others
-    are
-    started in call order as far as `max_tool_calls` allows. A call that makes other calls needs room for those too.
+    are started in call order as far as `max_tool_calls` allows. A call that makes other calls needs room for those too.
     """
     ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:

@@ -68,12 +68,9 @@ def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) 
     """Return the steps to compensate, in order, from the outcomes of the steps that began.
 
     The last step comes first. A step that failed has nothing to undo, unless it may have had its effect: a leftover
-    effect
-    does harm, while a compensation of nothing fails or does nothing. Once a final step has succeeded nothing is undone:
-    its
-    effect remains, and depends on the earlier ones. The same holds if it may have succeeded: undoing the rest on a
-    guess is
-    irreversible, while a person who knows can still do it.
+    effect does harm, while a compensation of nothing fails or does nothing. Once a final step has succeeded nothing is
+    undone: its effect remains, and depends on the earlier ones. The same holds if it may have succeeded: undoing the
+    rest on a guess is irreversible, while a person who knows can still do it.
     """
     if is_saga_done(steps, outcomes):
         return ()

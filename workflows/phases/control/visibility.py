@@ -1,8 +1,7 @@
 """The visible state of a run: search attributes, current details, spans. And the places where it waits for people.
 
 A question is asked, waited for outside the run's clock, and closed on every path. The caller makes the question and
-acts
-on the decision. Spans are opened once, and a replay does not end them.
+acts on the decision. Spans are opened once, and a replay does not end them.
 """
 
 from __future__ import annotations

@@ -465,8 +465,7 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
     """Return the answer of the pipeline, or "" if a model has to write one.
 
     It is the output of the last step, or the best draft, which says so if the goal ends early. If there is guidance
-    that no
-    step has seen, or if people have added steps, the goal's model writes the answer.
+    that no step has seen, or if people have added steps, the goal's model writes the answer.
     """
     pipeline = find_pipeline(state)
     course = state.pursuit.course
