@@ -7,8 +7,7 @@
 - Summarise: every ending reports the findings.
 
 A goal is an agent's run with a pursuit, and its prompts are turns of one conversation. The rules for pauses, aborts,
-the
-deadline and continue-as-new at the top of `workflows/agent.py` apply here too.
+the deadline and continue-as-new at the top of `workflows/agent.py` apply here too.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import first_argument
 from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time, wall_time
 from orga.workflows.phases.control.visibility import show_details, wait_if_paused
-from orga.workflows.phases.goals.ending import bring_best_effort, deliver_answer, write_final_answer
+from orga.workflows.phases.goals.ending import deliver_answer, use_best_effort_answer, write_final_answer
 from orga.workflows.phases.goals.goal_phases import GOAL_PHASES
 from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.knowledge import persist_learnings
@@ -115,7 +114,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     async def set_fallback_output(self, stop: Stop) -> None:
         """Use the findings of the steps if there is no final answer."""
-        await bring_best_effort(self._goal, stop)
+        await use_best_effort_answer(self._goal, stop)
 
     def resume_after_end(self) -> None:
         """Decide again with the new guidance."""

@@ -135,7 +135,7 @@ async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedRepl
 
 def _begin_calls(run: Run, gated: GatedReply) -> dict[int, Outcome]:
     """Count the allowed calls that begin. Return the outcomes of the others, by their indexes in the reply."""
-    run.brought = 0
+    run.result_bytes = 0
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
     down = unstarted_outcomes(run.state, gated.allowed_calls)
     run.change_state(with_begun_calls, [call for nth, call in enumerate(gated.allowed_calls) if nth not in down])

@@ -209,7 +209,7 @@ async def execute_attempt(run: Run, allowed: AllowedCall, identity: CallIdentity
     except asyncio.CancelledError:
         return not_run_outcome(allowed.call)
     try:
-        if allowed.purpose == "reply" and run.brought > MAX_ITERATION_RESULT_BYTES:
+        if allowed.purpose == "reply" and run.result_bytes > MAX_ITERATION_RESULT_BYTES:
             return not_run_outcome(allowed.call, RESULTS_FULL_TEXT)
         confirmed = await confirm_if_paused(run, allowed, identity.activity_id, since_s)
         return confirmed if isinstance(confirmed, Outcome) else await _execute_in_slot(run, confirmed, identity)
@@ -259,7 +259,7 @@ async def _execute_in_slot(run: Run, allowed: AllowedCall, identity: CallIdentit
             return cancelled_outcome(call, spec)
         count_failure(run, spec, error)
         return _failed_call(spec, error)
-    run.brought += len(output.content.encode())
+    run.result_bytes += len(output.content.encode())
     count_success(run, spec)
     if spec.name in KNOWLEDGE_TOOLS:
         run.change_state(with_recalled_taint, knowledge_report_in(spec.name, result).taint)

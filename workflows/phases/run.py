@@ -72,7 +72,7 @@ class Run(ControlledRun[AgentState]):
         """One slot for each tool call that may run at a time."""
         self.starts = asyncio.Semaphore(MAX_STARTS)
         """One slot for each delegate that may be starting at a time."""
-        self.brought = 0
+        self.result_bytes = 0
         """Bytes of this iteration's results in the history so far."""
 
     @property

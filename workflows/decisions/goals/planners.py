@@ -20,15 +20,15 @@ class Planner(NamedTuple):
 
     plan: Callable[[GoalState], GoalState | None]
     """Returns the state with its plan, or None if the model has to make one."""
-    heard: Callable[[GoalState, Sequence[Intervention]], GoalState]
+    keep_guidance: Callable[[GoalState, Sequence[Intervention]], GoalState]
     """Returns the state with guidance from people, in addition to the conversation."""
     round: Callable[[GoalState], GoalState]
     """Returns the state with the steps of the next round."""
     calls: Callable[[GoalState], Sequence[ToolCall | None]]
     """Returns the calls of these steps. None for each that the model has to make."""
-    guided: Callable[[GoalState], GoalState | None]
+    reconsider: Callable[[GoalState], GoalState | None]
     """Returns the state that decides again before these steps because of guidance, or None to carry them out."""
-    brought: Callable[[GoalState, Sequence[Outcome]], GoalState]
+    keep_outputs: Callable[[GoalState, Sequence[Outcome]], GoalState]
     """Returns the state with the outputs of these steps, in their order, after `with_round_outcomes`."""
     next: Callable[[GoalState], GoalState | None]
     """Returns the state with the next action, or None if the model has to decide."""
@@ -50,22 +50,22 @@ def _no_answer(_: GoalState, __: Stop) -> str:
 
 MODEL_PLANNER = Planner(
     plan=_no_calls,
-    heard=_unchanged,
+    keep_guidance=_unchanged,
     round=pursue.with_round,
     calls=plans.due_step_calls,
-    guided=pursue.with_round_postponed,
-    brought=_unchanged,
+    reconsider=pursue.with_round_postponed,
+    keep_outputs=_unchanged,
     next=pursue.with_decision_by_rules,
     answer=_no_answer,
 )
 
 PIPELINE_PLANNER = Planner(
     plan=course.with_pipeline_plan,
-    heard=course.with_pipeline_guidance,
+    keep_guidance=course.with_pipeline_guidance,
     round=course.with_pipeline_round,
     calls=course.due_pipeline_calls,
-    guided=_no_calls,
-    brought=course.with_round_outputs,
+    reconsider=_no_calls,
+    keep_outputs=course.with_round_outputs,
     next=with_next_move,
     answer=course.pipeline_answer,
 )

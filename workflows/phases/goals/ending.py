@@ -102,11 +102,11 @@ def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
     if state.stop is not None and state.stop[0] not in {"completed", ending[0]}:
         return ending if state.stop[0] == "error" and ending[0] != "completed" else state.stop
     if ending[0] == "completed" and not state.output:
-        return "error", "no final answer was written that may be brought"
+        return "error", "no final answer was accepted"
     return ending
 
 
-async def bring_best_effort(run: GoalRun, ending: Stop) -> None:
+async def use_best_effort_answer(run: GoalRun, ending: Stop) -> None:
     """Use the findings of the steps if there is no final answer and the gate allows them."""
     if run.state.output or is_in_question(run.setup):
         return

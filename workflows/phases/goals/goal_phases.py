@@ -50,7 +50,7 @@ async def _run_execute_phase(run: GoalRun) -> None:
     if proposed is None:
         guided = take_interventions(run)
         run.change_goal(planner_for(run.goal).round)
-        if not run.goal.pursuit.due_steps or (guided and _decide_by_rules(run, planner_for(run.goal).guided)):
+        if not run.goal.pursuit.due_steps or (guided and _decide_by_rules(run, planner_for(run.goal).reconsider)):
             return
         proposed = await _prepare_steps(run)
     if proposed is None:
@@ -94,7 +94,7 @@ async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
         return conclude_reply(run, gated)
     acted = await act.execute_reply(run, gated, "executing")
     run.change_goal(pursue.with_round_outcomes, acted.outcomes)
-    run.change_goal(planner_for(run.goal).brought, acted.outcomes)
+    run.change_goal(planner_for(run.goal).keep_outputs, acted.outcomes)
     return await resolve_stuck_steps(run)
 
 
@@ -217,4 +217,4 @@ GOAL_PHASES: Mapping[GoalPhase, Callable[[GoalRun], Awaitable[None]]] = {
     "ask": _run_ask_phase,
     "review": _run_review_phase,
 }
-"""All phases but the summary, which ends the goal: see `phases/goals/summary.py`."""
+"""All phases but the summary, which ends the goal: see `phases/goals/ending.py`."""

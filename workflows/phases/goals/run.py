@@ -48,7 +48,7 @@ class GoalRun(Run):
     def goal(self) -> GoalState:
         """The state as a goal's."""
         if not isinstance(self.state, GoalState):
-            raise TypeError(f"the state of a goal is no {type(self.state).__name__}")
+            raise TypeError(f"a goal needs a GoalState, not {type(self.state).__name__}")
         return self.state
 
     def change_goal(
@@ -66,8 +66,7 @@ class GoalRun(Run):
 
         Raises:
             ApplicationError: `InvalidInput`: the starter named a delivery that the worker does not have, or input that
-                does
-                not fit the pipeline.
+                does not fit the pipeline.
         """
         known = tuple(channel.name for channel in setup.deliveries)
         if problem := unknown_deliveries(self.goal.deliver, known) or pipeline_problem(self.goal, setup):
@@ -94,7 +93,7 @@ def take_interventions(run: GoalRun) -> bool:
     run.change_goal(with_guidance_seen)
     run.change_state(observe.with_inbox_drained)
     applied = waiting[: len(waiting) - len(run.state.inbox)]
-    run.change_goal(planner_for(run.goal).heard, applied)
+    run.change_goal(planner_for(run.goal).keep_guidance, applied)
     return any(each.is_for_delegates for each in applied)
 
 
