@@ -1,6 +1,7 @@
 """A change of the loop's rules: runs from before it go on as they began, runs from after it go by the new ones."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from temporalio import workflow
 from temporalio.client import Client
 
 from orga.workflows.phases import run as phases_run
-from orga.workflows.types import names as versions
+from orga.workflows.types import names
 from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, OPEN_CIRCUITS, PATCHES, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
@@ -48,7 +49,12 @@ def test_a_circuit_that_closed_is_listed_no_more() -> None:
 
 
 def test_every_change_has_a_recorded_history() -> None:
-    """A name that no history holds guards nothing that a test would notice."""
+    """No test would notice a guard whose name is in no history, or that `PATCHES` does not list."""
+    code = Path(phases_run.__file__).parents[1]
+    guards = [
+        name for path in code.rglob("*.py") for name in re.findall(r"workflow\.patched\((\w+)\)", path.read_text())
+    ]
+    assert {getattr(names, name) for name in guards} == set(PATCHES)
     assert {change for path in HISTORIES for change in patches(path.stem)} == set(PATCHES)
 
 
@@ -73,7 +79,7 @@ def test_how_far_a_run_is_stands_there_from_its_first_calls_on() -> None:
 
 @pytest.mark.parametrize(("name", "since"), [(AFTER, 0), ("first-calls-shown", LOOP_VERSION + 1)])
 async def test_neither_replays_without_the_version(monkeypatch: pytest.MonkeyPatch, name: str, since: int) -> None:
-    monkeypatch.setattr(versions, "FIRST_CALLS_SHOWN", since)
+    monkeypatch.setattr(names, "FIRST_CALLS_SHOWN", since)
     monkeypatch.setattr(phases_run, "FIRST_CALLS_SHOWN", since)
     with pytest.raises(workflow.NondeterminismError):
         await check_replay(history_in(path_of(name)))
