@@ -16,7 +16,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, ProposedStep, Pu
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
-"""Tells if a failed call had its effect."""
+"""States if a failed call had its effect."""
 
 ToolChoice = Literal["auto", "any", "none"]
 """`any` requires a call of some tool, `none` forbids calls."""

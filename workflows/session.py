@@ -1,12 +1,11 @@
 """The session as a workflow: a conversation that may last for months. Each message is a turn with budgets of its own.
 
 Between two turns it waits for a message, with its clock stopped and no timer except that of `idle_timeout_s`. A turn
-works
-like an agent's run (`workflows/agent.py`). Its end does not end the session, unless it is aborted. The conversation
-survives continue-as-new, within a turn and between two, like that of a run.
+works like an agent's run (`workflows/agent.py`). Its end does not end the session, unless it is aborted. The
+conversation survives continue-as-new, within a turn and between two, like that of a run.
 
 Whoever awaits a turn holds an update. An unanswered update is lost when the run continues as new, so all of them are
-asked to call again before that (`leave`).
+asked to call again before that (`prepare_continue_as_new`).
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             self._session.change_session(turns.with_bounded_results)
 
     def settle_open_work(self, stop: Stop) -> None:
-        """End the current turn with the session, and give results to waiting messages."""
+        """End the current turn with the session, and give waiting messages results as not begun."""
         run, turn = self._session, self._session.session_state.session.turn
         run.change_state(observe.with_inbox_drained)
         if turn:  # the session could not continue in the middle of it

@@ -85,7 +85,7 @@ def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     Calculated from the server's own times, because this machine's clock may differ.
 
     Args:
-        left_s: Seconds that the run had left when it scheduled this; None if it is unlimited or unknown.
+        left_s: Seconds that the run had left when it scheduled this. None if the request does not give them.
         running_s: Seconds that this attempt has taken.
     """
     if left_s is None:

@@ -3,6 +3,7 @@
 - `null` for an optional parameter that does not accept `null`: the parameter is left out.
 - A list, an object, a number or a truth value as JSON text, for a parameter that accepts no text: it is parsed.
 - `null`, `[]` or an object as JSON text instead of all arguments: no arguments, or those of the object.
+
 The reply is changed before it is recorded, so the gate, people, the journal and the tool see the same arguments.
 Nothing that fits the schema is changed.
 """

@@ -27,7 +27,7 @@ MAX_BYTES = 400_000
 """Bytes of all verdicts on one reply. They are written to history, and their changes to held calls."""
 
 MAX_WAIT_S = 10 * 365 * 86_400.0
-"""The longest that a call can be held. `datetime` has no date in ten thousand years."""
+"""Seconds. The longest that a call can be held, because `datetime` ends with the year 9999."""
 
 UNRECORDABLE = "what the policy answered cannot be recorded"
 
@@ -76,7 +76,7 @@ def narrowed_tools(target: DelegateSpec, judgement: EngineVerdict) -> tuple[str,
 MAX_REASON_CHARS = 1_000
 
 MAX_MODIFICATIONS = 2
-"""Times that a policy may change the arguments of one call. Policies that change their own changes for ever deny it."""
+"""Times that a policy may change the arguments of one call. If it keeps changing its changes, the call is denied."""
 
 MAX_CONCURRENT_QUERIES = 4
 """Concurrent questions to a server: few enough that a server which handles one at a time answers each in time."""

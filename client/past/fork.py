@@ -146,7 +146,7 @@ async def fork(
     Args:
         client: From `connect`.
         workflow_id: The run whose past is shared, live or ended.
-        at_iteration: The last iteration of that past. 0 shares only the setup.
+        at_iteration: The last iteration of that past. 0 shares only what came before the first iteration.
         changes: Keys of the input that differ in the fork (`model`, `instructions`, `tools`, `agent`; for a goal
             `model`, `skills`, `agent`, `deliver`). Keys of `config` are changed one by one.
         task: The fork's task, asked after the conversation so far. At iteration 0 it replaces the old task. A goal

@@ -107,7 +107,7 @@ async def circuit(client: Client) -> Ran:
 
 
 async def circuit_shown(client: Client) -> Ran:
-    """Where the server knows our search attributes, one of them names the tools that are left alone."""
+    """If the server knows our search attributes, one of them names the tools with open circuits."""
     return await _with_a_circuit(client, await _known(client))
 
 

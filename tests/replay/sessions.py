@@ -38,7 +38,7 @@ async def talked(client: Client) -> Ran:
 
 
 async def looked_up(client: Client) -> Ran:
-    """What each message refers to is looked up ahead of its turn."""
+    """The references of each message are looked up before its turn."""
     parameters = {"type": "object", "required": ["url"]}
     fetch = FakeTool("fetch_url", lambda arguments, context: f"page of {arguments['url']}", parameters=parameters)
     async with a_stage(client, [answers("one"), answers("two"), answers("three")], fetch) as loop:
@@ -50,7 +50,7 @@ async def looked_up(client: Client) -> Ran:
 
 
 async def taught(client: Client) -> Ran:
-    """What each turn has taught is stored at its end; the second taught nothing."""
+    """The learnings of each turn are stored at its end. The second turn has none."""
     steps = [calls("look", reply_text="I look."), answers("green"), calls("look"), calls("look"), answers("blue")]
     async with a_stage(client, steps, look(), knowledge=Shelf().as_store) as loop:
         session = await start_session(

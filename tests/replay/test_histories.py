@@ -52,7 +52,7 @@ SHOWS = {
     "delegate-awaited": ("TurnStarted", "DelegationEnded", "interrupted"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
-"""What the journals of these recordings tell of."""
+"""Words in the journals of these recordings."""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

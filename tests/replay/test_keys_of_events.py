@@ -86,7 +86,7 @@ def test_no_key_that_the_code_notes_lacks_in_the_reference() -> None:
 
 
 def test_no_key_of_the_reference_is_one_that_nothing_writes(recorded: dict[str, set[str]]) -> None:
-    """What no recording holds stands in the code that decides, or in the values that it writes."""
+    """A key without a recording is in the code that decides, or in the values that it writes."""
     written = {word for path in CODE.rglob("*.py") for word in _words(path)}
     lacking = {event: keys - recorded.get(event, set()) - written for event, keys in NAMED.items()}
     assert {event: keys for event, keys in lacking.items() if keys} == {}

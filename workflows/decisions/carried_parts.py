@@ -143,7 +143,7 @@ CARRIED_PARTS = (
     CarriedPart(
         ("input", "setup", "taint", "breakers", "failures", "decided", *STAGE_FIELDS),
         BEGIN_BYTES,
-        "refused at the start otherwise; instructions and schema stand in the setup alone, the task here alone",
+        "refused at the start otherwise; only the setup holds instructions and schema, only the input the task",
     ),
     CarriedPart(
         ("pending", "conversation"),
@@ -153,18 +153,18 @@ CARRIED_PARTS = (
     CarriedPart(
         ("recollection",),
         7_000,
-        "as many words as are searched by, none longer than `MAX_TERM_CHARS`, no path than `MAX_PATH_CHARS`",
+        "the words and paths of one search, none longer than `MAX_TERM_CHARS` and `MAX_PATH_CHARS`",
     ),
-    CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
+    CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is then an ordinary failure"),
     CarriedPart(("results",), 100, "kept in case", _without_results),
     CarriedPart(
         ("questions", "announced"),
         130_000,
-        "one for the calls of one reply, which stand in `pending`, or one for each stuck call",
+        "one for the calls of one reply, which are in `pending`, or one for each stuck call",
         _with_light_questions,
     ),
-    CarriedPart(("steps",), 64_000, "the newest `MAX_STEPS`; their texts are cut", _with_light_steps),
-    CarriedPart(("output", "data", "gathered"), 72_000, "no last word; cut", _with_light_drafts),
+    CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
+    CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_drafts),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 76_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
     CarriedPart(

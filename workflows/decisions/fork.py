@@ -103,7 +103,7 @@ def with_past(state: AgentState, past: S) -> S:
     Guidance that it got meanwhile stays. The messages are not changed: all folds take them from the recorded past.
 
     Raises:
-        InvalidInput: The messages do not have their digest.
+        InvalidInput: The messages do not match their digest.
     """
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):

@@ -210,7 +210,7 @@ _MISSING_VERDICT_TEXTS: Mapping[ProposalStatus, str] = {
     "proposed": "a verdict of the gate",
     "held": "a person's answer",
     "approved": "the gate's verdict on what a person approved",
-    "asked": "the word of the person whom a critic asks",
+    "asked": "the verdict of the person whom a critic asks",
     "ended": "a critic's yes: it ended the run",
     "denied": "a yes: it was denied",
     "rejected": "a yes: a critic turned it down",

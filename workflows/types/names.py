@@ -1,4 +1,4 @@
-"""Names that clients rely on: queues, workflows, activities and search attributes."""
+"""Names that clients rely on (queues, workflows, activities, search attributes), and versions of the loop's rules."""
 
 from typing import Any, Literal, get_args
 
@@ -100,7 +100,9 @@ CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
 """A circuit that closes is removed from the search attribute of open circuits. Before, the tool stayed listed."""
 
 STOPPED_STEPS_COUNTED = "stopped-steps-counted"
-"""Replies that hold only calls of stopped steps end the run. Before, it continued until it reached a limit."""
+"""Replies that hold only calls of stopped steps end the run. Before, the run continued until it reached a limit."""
 
 PATCHES = (CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED)
-"""All changes that workflow code asks `workflow.patched` about."""
+"""All changes that workflow code asks `workflow.patched` about: those that give a history other commands. Runs that
+passed the point before the change continue by the old rules. See "How the loop's rules change" in ARCHITECTURE.md.
+"""

@@ -79,7 +79,7 @@ class ThinkingPart(Record):
 
     kind: Literal["thinking"]
     format: str = ""
-    """The provider's name for it, such as `thinking` or `reasoning.text`. It tells an adapter what to send back."""
+    """The provider's name for it, such as `thinking` or `reasoning.text`. An adapter knows by it what to send back."""
     text: str = ""
     data: dict[str, Any] = {}
     """The rest of it, above all its signature."""

@@ -16,7 +16,7 @@ class Fork(CheckedInput):
     run_id: str = Field(default="", max_length=100)
     """Empty: the latest run of that id."""
     iteration: int = Field(strict=True, ge=0, le=1_000_000)
-    """The last iteration of the shared past. 0 shares only the setup."""
+    """The last iteration of the shared past. 0 shares only what came before the first iteration."""
     requeue: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=1_000)
     """Dead letters of the past that the fork sends again first, with their keys."""
 

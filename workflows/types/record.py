@@ -28,8 +28,7 @@ class CheckedInput(BaseModel):
     number.
 
     Calling the class, or `model_validate(..., extra="forbid")`, refuses an unknown key. An unknown key that is read
-    back
-    from a history belongs to another version and is ignored.
+    back from a history belongs to another version and is ignored.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -274,9 +273,8 @@ def _location_text(loc: tuple[int | str, ...]) -> str:
 def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
     if details["type"] != "extra_forbidden":
         message = details["msg"].removeprefix("Value error, ")
-        return message.replace("valid tuple", "list").replace(
-            "Tuple", "List"
-        )  # people who write JSON do not know tuples
+        # people who write JSON do not know tuples
+        return message.replace("valid tuple", "list").replace("Tuple", "List")
     *path, key = map(str, details["loc"])
     hint = meant_key_hint(key, known_keys(kind, tuple(path))).strip(" ;") if kind else ""
     return f"unknown key ({hint})" if hint else "unknown key"

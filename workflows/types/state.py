@@ -200,7 +200,10 @@ _FAMILY = frozenset(Family.model_fields)
 
 
 class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
-    """The whole state of a run. Only its owner's method changes a field. Pydantic writes the last base first."""
+    """The whole state of a run. A field changes only by the method of the base that declares it.
+
+    Pydantic writes the last base first.
+    """
 
     @model_validator(mode="before")
     @classmethod

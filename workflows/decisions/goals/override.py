@@ -28,8 +28,9 @@ MAX_LINE_CHARS = MAX_JSON_GROWTH * MAX_ARGUMENTS_BYTES
 
 
 def with_override(state: GoalState, raw: object) -> GoalState:
-    """Return the state with this as its next step, and guidance that says so. Before a plan exists the step is added to
-    it.
+    """Return the state with this as its next step, and guidance about it.
+
+    Before a plan exists, the step is added to the plan that is made next.
 
     A plan that waits for people is put to them again, because it has changed.
 
@@ -40,8 +41,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
 
     Raises:
         ValueError: The goal is not prepared yet, or is ending at a limit. There is no such skill, no input, or too much
-            of
-            it. Too many such steps are waiting.
+            of it. Too many such steps are waiting.
     """
     setup, pursuit = state.setup, state.pursuit
     if setup is None:

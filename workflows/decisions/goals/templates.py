@@ -184,7 +184,7 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
         "answer_form": Placeholder("the JSON object that the shorter one is", "{}", is_needed=True),
     },
 }
-"""The template of each prompt. No template writes `answer_form` itself, because the run has to read the answer."""
+"""The placeholders of each prompt. No template writes `answer_form` itself, because the run has to read the answer."""
 
 
 def template_problem(name: PromptName, text: str) -> str:

@@ -24,7 +24,7 @@ INTERRUPTED_BY_MESSAGE = "interrupted by a message"
 
 
 class SessionBusy(ValueError):
-    """A turn is running, and the message was not willing to wait."""
+    """A turn is running, and the message asked to be refused in that case."""
 
 
 class QueueFull(ValueError):
@@ -67,7 +67,7 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
     Raises:
         ValueError: Another text was accepted under its id.
         SessionClosed: The session is ending.
-        SessionBusy: A turn is running, and the message is not willing to wait.
+        SessionBusy: A turn is running, and the message asks to be refused in that case.
         QueueFull: There is no room.
     """
     session = state.session

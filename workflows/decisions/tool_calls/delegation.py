@@ -46,9 +46,8 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
     """Return the ceiling of the delegate `workflow_id`, whose turn has come, without its tools.
 
     Tokens, calls and money are divided: the rest, minus the shares of running delegates, among those that wait.
-    Iterations
-    and seconds are not divided: delegates run in parallel, and theirs are not the parent's. The parent keeps one model
-    call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
+    Iterations and seconds are not divided: delegates run in parallel, and theirs are not the parent's. The parent keeps
+    one model call, with tokens and money, to read the answers. Each delegate also counts as a tool call.
     """
     left, children = budgets(state, now), state.children
     begun = max(len(children), state.under_way)
@@ -89,9 +88,8 @@ def _delegate_seconds(left_s: float, step_s: float | None) -> float:
 def reserved_reading_tokens(state: AgentState, left: int) -> int:
     """Return the tokens that a run keeps to read its delegates' answers and to reply.
 
-    They cover a request with the conversation and the answers, and a reply. If a tenth of the rest is more, they are
-    that,
-    since a delegate may overspend by a reply. They are never more than half.
+    They cover a request with the conversation and the answers, and a reply. They are at least a tenth of the rest,
+    since a delegate may overspend by a reply, and never more than half.
     """
     spec = state.setup.tool(RUN_TOOL) if state.setup else None
     answers = len(state.children) * estimated_tokens(spec.max_result_bytes) if spec else 0

@@ -26,8 +26,8 @@ def first_argument(arguments: tuple[Any, ...]) -> Any:
 
 
 class ControlHandlers(Generic[R]):
-    """Signals and updates. Each handler accepts any arguments: one that raised would fail the workflow task for
-    ever.
+    """Signals and updates. Each handler accepts any arguments, because one that cannot be called with those that were
+    sent would fail the workflow task again and again.
     """
 
     _run: R

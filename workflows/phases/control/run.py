@@ -95,7 +95,7 @@ class ContinueAsNew(Exception):
 class ControlledRun(Generic[S]):
     """Holds the state, and changes it only by pure functions. Their notes are written to the history at once.
 
-    Each kind of run overrides its public views.
+    Each kind of run overrides its public views, and when it continues as new.
     """
 
     def __init__(self, state: S) -> None:
@@ -161,8 +161,7 @@ class ControlledRun(Generic[S]):
         """Advance the clock after an event of the run's own, and return the new time.
 
         Call this when a signal or an update is handled, and when an ordinary activity, a timer or a child has ended,
-        but never
-        after a local activity.
+        but never after a local activity.
         """
         if (now := event_time()) > self.now:
             self.before, self.now = self.now, now
@@ -284,7 +283,7 @@ class ControlledRun(Generic[S]):
 
     @property
     def is_history_long(self) -> bool:
-        """True if the history is long enough for continue-as-new."""
+        """True if the history is long enough for continue-as-new, and neither an end nor work elsewhere prevents it."""
         length = self.length
         return interventions.should_continue_as_new(self.state, length.events, length.size, length.is_long)
 

@@ -88,7 +88,7 @@ class PlanStep(Record):
     summary: str = ""
     error: str = ""
     by: str = ""
-    """The person who added the step; "" if the model did."""
+    """`OPERATOR` if a person added the step, else ""."""
     score: float | None = None
     """The score of a draft from 0 to 1, set by the critic of its pipeline."""
 

@@ -124,7 +124,7 @@ class GroundedDecision(CheckedInput):
     """A decision: its fields, its facts, and its rules."""
 
     description: str = Field(default="", max_length=2_000)
-    """Tells the model what is decided, and when."""
+    """The model reads here what is decided, and when."""
     required: bool = False
     """Without it no answer ends the run."""
     revisable: bool = False

@@ -44,7 +44,7 @@ class Outcome(Record):
         return (len(ERROR_MARKER), 0) if self.status == "failed" else (len(self.text), 0)
 
     def with_own_text(self, before: str = "", after: str = "") -> "Outcome":
-        """Return the outcome with our own text around it. The result is then no activity's any more."""
+        """Return the outcome with our own text around it. Its text is then no longer the result of an activity."""
         head, tail = self.own_text_lengths
         ours = (head + len(before), tail + len(after))
         return replace_fields(self, {"text": f"{before}{self.text}{after}", "ours": ours, "result": None})

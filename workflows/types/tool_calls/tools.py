@@ -42,7 +42,7 @@ class ToolOptions(CheckedInput):
     execution: Literal["activity", "local"] = "activity"
     """`local` runs the call inside the workflow task. Use it only for fast read-only tools."""
     isolation: Literal["thread", "process"] | None = None
-    """Runs a Python function there. A `process` can be killed if it ignores its time limit. None: as declared."""
+    """The isolation of a Python function. A `process` can be killed if it ignores its time limit. None: as declared."""
     verified: bool = False
     """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
     tags: tuple[str, ...] = ()
