@@ -143,9 +143,9 @@ class NotTakenYet(NoAnswer):
 class ServerLost(OrgaError):
     """The Temporal server cannot be reached at the moment, or does not give a usable answer."""
 
-    def __init__(self, told: str) -> None:
-        super().__init__(f"{told}; see `orga doctor`")
-        self.told = told
+    def __init__(self, symptom: str) -> None:
+        super().__init__(f"{symptom}; see `orga doctor`")
+        self.symptom = symptom
         """The symptom, without the remedy."""
 
 

@@ -135,6 +135,6 @@ async def run_context(
             meant = await newest(here.client, here.folder_runs_query)
         else:
             meant = await run_by_name(here.client, named)
-        if not meant.is_told:
+        if not meant.is_whole_id:
             write_note(f"run {full_field_text(meant.id)}")
         yield here, meant.id

@@ -256,7 +256,7 @@ def check_length(text: str) -> None:
 
 
 def _unknown_effect_error(lost: ServerLost) -> NotTakenYet:
-    return NotTakenYet(f"{lost.told}, and it may have taken effect", "see `orga doctor`")
+    return NotTakenYet(f"{lost.symptom}, and it may have taken effect", "see `orga doctor`")
 
 
 def user_error(error: RPCError, workflow_id: str) -> OrgaError:

@@ -39,7 +39,7 @@ class NamedRun:
     """A run that was found by name."""
 
     id: str
-    is_told: bool
+    is_whole_id: bool
     """True if the name was the whole id. Otherwise the command shows which run it chose."""
 
 
@@ -51,7 +51,7 @@ async def run_by_name(client: Client, name: str) -> NamedRun:
         AmbiguousRun: Several ids begin with the name.
     """
     if await _run_exists(client, name):
-        return NamedRun(name, is_told=True)
+        return NamedRun(name, is_whole_id=True)
     if not can_be_id_prefix(name):
         raise RunNotFound(name, text=_too_short_text(name))
     query = " OR ".join(f"WorkflowId STARTS_WITH {visibility_literal(each)}" for each in _id_prefixes(name))
@@ -60,7 +60,7 @@ async def run_by_name(client: Client, name: str) -> NamedRun:
         raise RunNotFound(name)
     if len(found) > 1:
         raise AmbiguousRun(name, [run.id for run in found[:SHOWN_MATCHES]], len(found))
-    return NamedRun(found[0].id, is_told=False)
+    return NamedRun(found[0].id, is_whole_id=False)
 
 
 async def newest_run(client: Client, query: str) -> NamedRun:
@@ -92,7 +92,7 @@ async def wait_until_listed(client: Client, workflow_id: str) -> None:
 async def _find_newest(client: Client, query: str, not_found: RunNotFound, *, with_ended: bool = True) -> NamedRun:
     with _listing_errors(not_found):
         for run in await newest_runs(client, query, 1, is_wanted=_has_no_parent, with_ended=with_ended):
-            return NamedRun(run.id, is_told=False)
+            return NamedRun(run.id, is_whole_id=False)
     raise not_found
 
 

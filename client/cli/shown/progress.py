@@ -73,7 +73,7 @@ class PendingCalls:
     """Calls that have ended, until the journal records the outcomes of the iteration."""
     calls: tuple[tuple[str, str], ...] = ()
     """The reply's calls as text, by activity id."""
-    told: int = 0
+    observed_iteration: int = 0
     """The last iteration whose outcomes the journal records. An older look at the server may still show its calls."""
 
     def with_entry(self, entry: JournalEntry) -> "PendingCalls":
@@ -86,12 +86,14 @@ class PendingCalls:
             )
         if isinstance(event, on.ObservationsCollected):
             under_way = tuple(each for each in self.under_way if not _is_call_up_to(each, entry.iteration))
-            return replace(self, under_way=under_way, over=(), told=max(self.told, entry.iteration))
+            return replace(
+                self, under_way=under_way, over=(), observed_iteration=max(self.observed_iteration, entry.iteration)
+            )
         return replace(self, under_way=(), over=()) if isinstance(event, on.Terminated) else self
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
         """Return the calls after a look at the server. A call that is gone has ended since the last look."""
-        current = tuple(each for each in activities if not _is_call_up_to(each, self.told))
+        current = tuple(each for each in activities if not _is_call_up_to(each, self.observed_iteration))
         ids = {each.activity_id for each in current}
         gone = [each for each in self.under_way if each.activity_id not in ids and each.name not in OWN_ACTIVITIES]
         ended = tuple(replace(each, took_s=_elapsed_s(each, now)) for each in gone)
