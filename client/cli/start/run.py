@@ -78,9 +78,8 @@ def run(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """
-    If no worker is running, the command starts one. Ctrl-C detaches: the run goes on, and `orga attach ID` follows it
-    again.
+    """If no worker is running, the command starts one. Ctrl-C detaches: the run goes on, and `orga attach ID` follows
+    it again.
 
     Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied by policy, 5 aborted, 6 failed, 7 no server, 130 detached.
 
@@ -343,9 +342,8 @@ def goal(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """
-    Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal: status,
-    journal, steer, pause, abort, attach. `orga answer` answers its questions.
+    """Steps and their scores go to stderr, the answer to stdout. Every command that takes a run also takes a goal:
+    status, journal, steer, pause, abort, attach. `orga answer` answers its questions.
 
     Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied, 5 aborted, 6 failed or stuck, 7 no server, 130 detached.
 

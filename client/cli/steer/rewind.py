@@ -43,10 +43,9 @@ def rewind(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """
-    It first lists what people sent to the run later, and what its tools did later, which is not undone. On a terminal
-    it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still work for
-    the discarded part are aborted. The run continues after they have ended.
+    """It first lists what people sent to the run later, and what its tools did later, which is not undone. On a
+    terminal it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still
+    work for the discarded part are aborted. The run continues after they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """

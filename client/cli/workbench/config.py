@@ -83,7 +83,7 @@ def agents(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """With a NAME, the command also shows instructions and limits. `orga run --agent NAME` starts an agent.
+    """A NAME also shows its instructions and limits. `orga run --agent NAME` starts an agent.
 
     Example: orga agents
 

@@ -117,9 +117,8 @@ def worker(
     ] = False,
     config: ConfigFile = None,
 ) -> int:
-    """
-    The root of file tools is the working directory unless orga.toml sets another. A --deployment version gets no runs
-    before it is made current; orga doctor shows how. Its runs stay with it until they continue as new.
+    """The root of file tools is the working directory unless orga.toml sets another. A --deployment version gets no
+    runs before it is made current; orga doctor shows how. Its runs stay with it until they continue as new.
 
     Example: orga worker --json-logs 2> worker.log
 

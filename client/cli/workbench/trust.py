@@ -25,9 +25,8 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Do not trust it any more.")] = False,
     json: Json = False,
 ) -> int:
-    """
-    The command shows the settings that need trust. After a change of the file, or of code that it names, you are asked
-    again.
+    """The command shows the settings that need trust. After a change of the file, or of code that it names, you are
+    asked again.
 
     Example: orga trust
     """
