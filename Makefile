@@ -49,7 +49,7 @@ check: setup ## Format, lint and strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 
-fmt: setup ## Format, and mend what lint can mend
+fmt: setup ## Format, and fix what lint can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 

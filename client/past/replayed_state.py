@@ -65,7 +65,7 @@ async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentSt
     if replayed.replay_failure is not None or seen.state is None:
         run_id = history.workflow_id
         raise OrgaError(
-            f"the code of today does not replay {run_id!r}; see: orga verify {quote(run_id)}"
+            f"today's code does not replay {run_id!r}; see: orga verify {quote(run_id)}"
         ) from replayed.replay_failure
     return seen.state
 

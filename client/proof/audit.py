@@ -234,7 +234,7 @@ async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[
     events = read_events(values, _as_async(part.events))
     answered = [h async for h in events if h.name == GATE and h.kind in _ANSWERED]
     count = f"{max(len(answered) - rebuilt, 0)} of {len(answered)}"
-    why = f"run {part.run_id[:13]}: the code of today does not replay it, so {count}"
+    why = f"run {part.run_id[:13]}: today's code does not replay it, so {count}"
     return record, [f"{why} requests to the gate are not judged again: {outcome.failure}"]
 
 

@@ -57,7 +57,7 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
         if not licences.is_allowed(started):
             found.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
     left = (started for there in in_history.values() for started in there)
-    return found + [f"{started.place} {started.name}: the code of today starts no such call" for started in left]
+    return found + [f"{started.place} {started.name}: today's code starts no such call" for started in left]
 
 
 class _AllowedCalls:

@@ -166,9 +166,9 @@ def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> st
     for number, data in enumerate(recorded):
         name = data.get("decision")
         if number >= len(made):
-            return f"decision {number + 1} ({name}): the code of today makes no such decision"
+            return f"decision {number + 1} ({name}): today's code makes no such decision"
         if place := first_difference(data, made[number]) or first_difference(made[number], data):
-            return f"decision {number + 1} ({name}): the code of today decides otherwise, first in {place}"
+            return f"decision {number + 1} ({name}): today's code decides otherwise, first in {place}"
     return ""
 
 

@@ -278,7 +278,7 @@ async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outc
     if recorded is None:
         return []
     place = first_difference(recorded, computed_ending(outcome, run.run_id))
-    fault = f"the code of today ends it otherwise, first in {place}" if place else ""
+    fault = f"today's code ends it otherwise, first in {place}" if place else ""
     return [_named_check("ending", workflow_id, fault, "as recorded", run.run_id)]
 
 

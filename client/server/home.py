@@ -127,9 +127,9 @@ def read_table(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableTable(f"{path}: cannot be read ({error}); mend or remove it") from None
+        raise UnreadableTable(f"{path}: cannot be read ({error}); correct or remove it") from None
     if not isinstance(read, dict):
-        raise UnreadableTable(f"{path}: is no table; mend or remove it")
+        raise UnreadableTable(f"{path}: is no table; correct or remove it")
     return cast("dict[str, str]", read)
 
 

@@ -64,7 +64,7 @@ class LastTask:
 def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception) -> str:
     """Return where today's code differs from the history: the first such event, and the code's commands instead."""
     if last.failure:
-        return f"after event {last.events_before} the code of today fails: {last.failure}"
+        return f"after event {last.events_before} today's code fails: {last.failure}"
     found = _MESSAGE.search(str(failure))
     message = one_line(found.group(1) if found else str(failure), MESSAGE_CHARS)
     event = _first_differing_event(history.events, last, message)
@@ -74,7 +74,7 @@ def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception
         else f"event {event.event_id}, {_event_text(event)}, differs"
     )
     does = ", ".join(last.commands) or "nothing"
-    return f"{there}: the code of today does {does} in this task ({message})"
+    return f"{there}: today's code does {does} in this task ({message})"
 
 
 def _first_differing_event(events: Sequence[HistoryEvent], last: LastTask, message: str) -> HistoryEvent | None:

@@ -186,7 +186,7 @@ async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client,
     (found,) = await audit(client, ran.handle.id, Deny("delete"))
     (why,) = found.not_rebuilt
     assert shown(found.judgements)[:2] == [("look", "same"), ("delete", "same")]
-    assert "the code of today does not replay it, so" in why
+    assert "today's code does not replay it, so" in why
     assert not found.is_same
 
 

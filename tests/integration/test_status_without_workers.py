@@ -69,7 +69,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
 
         await handle.signal("pause")  # the step takes the place of an answer, and would be done at once
         await GoalHandle(client, handle.id).override_step("look", {"at": 7})
-        overridden = await asyncio.wait_for(_with_step(client, handle.id, "by a person's word"), 30)
+        overridden = await asyncio.wait_for(_with_step(client, handle.id, "set by a person"), 30)
         assert overridden["status"] == "open"
         await handle.signal("resume")
         pursued = await wait_for_goal(handle, client)

@@ -179,9 +179,7 @@ async def history(env: Environment) -> WorkflowHistory:
         ),
         pytest.param([first], r"event 11, ActivityTaskScheduled second, differs: .* does complete_workflow", id="less"),
         pytest.param([first, second, first], r"event 17, WorkflowExecutionCompleted, differs: .* first", id="more"),
-        pytest.param(
-            [first, ValueError("bad")], r"after event \d+ the code of today fails: bad \(.*\.py:\d+\)", id="bug"
-        ),
+        pytest.param([first, ValueError("bad")], r"after event \d+ today's code fails: bad \(.*\.py:\d+\)", id="bug"),
     ],
 )
 async def test_a_replay_names_the_first_event_that_differs(

@@ -105,7 +105,7 @@ async def test_a_state_that_another_run_handed_over_is_found(client: Client) -> 
     runs = await histories(client, await run_chain(client, ran.handle.id))
     changed = RunHistory(str(uuid.uuid4()), runs[0].history)
     checks, _ = await check_histories(client, ran.handle.id, [changed, *runs[1:]])
-    assert [check.detail for check in wrong(checks)] == ["the code of today ends it otherwise, first in [1].carried_by"]
+    assert [check.detail for check in wrong(checks)] == ["today's code ends it otherwise, first in [1].carried_by"]
 
 
 async def changed(client: Client, change: Callable[[HistoryEvent], None]) -> list[Check]:

@@ -249,10 +249,8 @@ def test_a_call_that_decided_nothing_is_told_as_not_run() -> None:
     [
         pytest.param(["a"], ["a"], "", id="the same"),
         pytest.param(["a"], ["a", "b"], "", id="one that is not recorded yet"),
-        pytest.param(["a", "b"], ["a"], "decision 2 (b): the code of today makes no such decision", id="one too many"),
-        pytest.param(
-            ["a"], ["b"], "decision 1 (a): the code of today decides otherwise, first in decision", id="other"
-        ),
+        pytest.param(["a", "b"], ["a"], "decision 2 (b): today's code makes no such decision", id="one too many"),
+        pytest.param(["a"], ["b"], "decision 1 (a): today's code decides otherwise, first in decision", id="other"),
     ],
 )
 def test_what_a_replay_says_of_recorded_decisions(recorded: list[str], made: list[str], fault: str) -> None:

@@ -135,11 +135,11 @@ def test_the_history_decides_what_was_carried_out_not_the_replay() -> None:
 def test_what_no_replay_starts_is_named_each_time() -> None:
     facts: list[GateFact] = [judged((WRITE, "allow")), started(WRITE)]
     twice = [started(WRITE), started(WRITE)]
-    assert unlicensed_calls(facts, twice) == ["1.0 write: the code of today starts no such call"]
+    assert unlicensed_calls(facts, twice) == ["1.0 write: today's code starts no such call"]
 
 
 def test_what_no_replay_starts_is_named() -> None:
-    assert unlicensed_calls([], [started(WRITE)]) == ["1.0 write: the code of today starts no such call"]
+    assert unlicensed_calls([], [started(WRITE)]) == ["1.0 write: today's code starts no such call"]
 
 
 def test_what_was_withdrawn_before_it_reached_the_history_was_not_carried_out() -> None:

@@ -92,7 +92,7 @@ def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
         try:
             template = parse_template(use.source)
         except ValueError as error:
-            yield Flaw(use.key, str(error), "mend the placeholder")
+            yield Flaw(use.key, str(error), "correct the placeholder")
             continue
         used |= {slot.name for slot in template_placeholders(template) if not slot.is_secret}
         yield from _template_flaws(use, template, manifest.arguments)
@@ -224,7 +224,7 @@ def _contradiction_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[F
     if argument.type in ("string", "array") and any(
         limit is not None and (limit < 0 or limit != int(limit)) for limit in (argument.min, argument.max)
     ):
-        yield Flaw((*key, "min"), "a length is a whole number from 0", "mend min and max")
+        yield Flaw((*key, "min"), "a length is a whole number from 0", "correct min and max")
 
 
 def _pattern_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
@@ -239,16 +239,16 @@ def _pattern_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
         except ValueError as error:
             yield Flaw((*key, "scope"), f"{entry!r} {error}", "write a network, a host, or *.host")
     if problem := schema_problem(argument_schema(argument.without_default())):
-        yield Flaw(key, problem, "mend pattern, allowed, min or max")
+        yield Flaw(key, problem, "correct pattern, allowed, min or max")
 
 
 def _value_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     bare = argument.without_values()
     for value in argument.allowed or ():
         if problem := _value_problem(bare, value):
-            yield Flaw((*key, "allowed"), f"{value!r} is no {argument.type}: {problem}", "mend the value")
+            yield Flaw((*key, "allowed"), f"{value!r} is no {argument.type}: {problem}", "correct the value")
     if argument.default is not None and (problem := _value_problem(argument, argument.default)):
-        yield Flaw((*key, "default"), f"{argument.default!r} does not fit: {problem}", "mend the default")
+        yield Flaw((*key, "default"), f"{argument.default!r} does not fit: {problem}", "correct the default")
 
 
 def _value_problem(argument: Argument, value: object) -> str:

@@ -400,7 +400,7 @@ class CedarPolicies:
             _log.warning("the policies have changed: %d policies, version %s", len(found.policies), version)
         elif not is_known:
             _log.error(
-                "THE POLICIES ARE BROKEN: calls wait for %g s, then everything is denied until they are mended:\n%s",
+                "THE POLICIES ARE BROKEN: calls wait for %g s, then everything is denied until they are corrected:\n%s",
                 self._hold_s,
                 found,
             )

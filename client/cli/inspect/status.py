@@ -79,7 +79,7 @@ class PlanFold:
             self._scores.setdefault(entry.iteration, []).append(score)
 
     def _record_override(self, entry: JournalEntry) -> None:
-        self._update_step(entry, goal="by a person's word", status="open")
+        self._update_step(entry, goal="set by a person", status="open")
 
     def _update_step(self, entry: JournalEntry, **changes: Any) -> None:
         step_id = str(entry.data.get("step"))

@@ -227,7 +227,7 @@ def check_tasks(history: WorkflowHistory) -> None:
 
 
 async def check_replay(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:
-    """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it.
+    """Replay a history through today's code; all in it had the gate's yes, and no planted secret is in it.
 
     Without a sandbox, as workers run it, unless `inner` is one.
     """
