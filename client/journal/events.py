@@ -319,7 +319,7 @@ class _Watcher:
             self.rewinds.append(entry.sequence)
             del self.kept[-replaced:]
         self.total = entry.sequence + 1
-        if entry.event == "Terminated" and "run" not in entry.data:
+        if entry.event == "Terminated" and not entry.run:
             self._end_all()
         self.kept.append(entry)
         if len(self.kept) >= 2 * KEPT_ENTRIES:

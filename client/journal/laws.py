@@ -30,7 +30,7 @@ def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
     runs: dict[str, _ReplyState] = {}
     faults: list[str] = []
     for entry in entries:
-        run = str(entry.data.get("run", ""))
+        run = entry.run
         if entry.event == "ReasoningComplete":
             runs[run] = _ReplyState(entry)
         elif run in runs:
@@ -159,7 +159,7 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
     Nothing follows an end, no question is decided that was not asked, and nothing is executed before it passed all
     stages.
     """
-    own = [entry for entry in entries if "run" not in entry.data]
+    own = [entry for entry in entries if not entry.run]
     faults = [*_beginning_faults(own), *_end_faults(entries)]
     if not any(entry.event == PAST_MISSING for entry in entries):  # earlier questions are missing here
         faults += [*_approval_faults(entries), *_delegate_faults(entries), *_turn_faults(own), *effect_faults(entries)]
@@ -168,7 +168,7 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
 
 def has_ended(entries: Sequence[JournalEntry]) -> bool:
     """Return whether the journal's own run has ended. Then an earlier export of it is incomplete."""
-    return any(entry.event == "Terminated" and "run" not in entry.data for entry in entries)
+    return any(entry.event == "Terminated" and not entry.run for entry in entries)
 
 
 def _beginning_faults(own: Sequence[JournalEntry]) -> list[str]:
@@ -182,7 +182,7 @@ def _end_faults(entries: Sequence[JournalEntry]) -> list[str]:
     ended: dict[str, int] = {}
     faults: list[str] = []
     for entry in entries:
-        run = str(entry.data.get("run", ""))
+        run = entry.run
         if run in ended:
             faults.append(f"entry {entry.sequence} comes after the end of its run, which is entry {ended[run]}")
         elif entry.event == "Terminated":
@@ -194,7 +194,7 @@ def _approval_faults(entries: Sequence[JournalEntry]) -> list[str]:
     asked: set[tuple[str, str]] = set()
     faults: list[str] = []
     for entry in entries:
-        question = str(entry.data.get("run", "")), str(entry.data.get("id"))
+        question = entry.run, str(entry.data.get("id"))
         if entry.event == "ApprovalRequested":
             asked.add(question)
         elif entry.event == "ApprovalResolved" and question not in asked:

@@ -87,7 +87,7 @@ async def goal_phases(journal: AsyncIterable[JournalEntry]) -> GoalPhases:
     """Return the phases of the goal with this journal."""
     fold = _PhaseFold()
     async for entry in journal:
-        if "run" not in entry.data:  # entries of delegated runs belong to no phase
+        if not entry.run:  # entries of delegated runs belong to no phase
             fold.feed(entry)
     return fold.found
 

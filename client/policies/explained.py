@@ -52,7 +52,7 @@ def _is_at(here: str, place: str) -> bool:
 def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
     reading = _VerdictReader()
     for entry in entries:
-        if "run" not in entry.data:  # entries of delegated runs have it
+        if not entry.run:
             yield from reading.entry_explanations(entry)
 
 

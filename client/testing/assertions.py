@@ -36,20 +36,19 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
     """Return the calls in the journal in order, including those of delegated runs."""
     found, asked = dict[str, JournalCall](), set[str]()
     for entry in journal:
-        run = str(entry.data.get("run", ""))
         match entry.event:
             case "ReasoningComplete":
-                found.update(_proposed_calls(entry, run))
+                found.update(_proposed_calls(entry))
             case "PolicyEvaluated":
-                _apply_verdicts(found, entry, run)
+                _apply_verdicts(found, entry)
             case "ApprovalResolved":
-                _apply_decision(found, entry, run)
+                _apply_decision(found, entry)
             case "ToolsDispatched":
-                _apply_dispatch(found, entry, run)
+                _apply_dispatch(found, entry)
             case "QuestionAsked":
-                asked.add(f"{run} {entry.data.get('place')}")
+                asked.add(f"{entry.run} {entry.data.get('place')}")
             case "ObservationsCollected":
-                _apply_not_started(found, entry, run, asked)
+                _apply_not_started(found, entry, asked)
             case _:
                 pass
     return list(found.values())
@@ -59,11 +58,11 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
     """Return the last refused proposal (a call, an answer or a plan) with the reason, or ""."""
     proposed, last = dict[str, str](), ""
     for entry in journal:
-        run, refusals = entry.data.get("run", ""), list[tuple[str, str, str]]()
+        refusals = list[tuple[str, str, str]]()
         if entry.event == "ReasoningComplete":
             for index, action in enumerate(entry.data.get("actions", ())):
                 place = f"{entry.iteration}.{index}" if "tool" in action else str(entry.iteration)
-                proposed[f"{run} {place}"] = _proposal(action)
+                proposed[f"{entry.run} {place}"] = _proposal(action)
         elif entry.event == "PolicyEvaluated":
             refusals = [
                 (
@@ -77,7 +76,7 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
         elif entry.event == "ApprovalResolved" and not entry.data.get("approved"):
             refusals = [(entry.data.get("place", ""), "denied", entry.data.get("reason", ""))]
         for place, fate, why in refusals:
-            proposal = proposed.get(f"{run} {place}", f"the proposal {place}".strip())
+            proposal = proposed.get(f"{entry.run} {place}", f"the proposal {place}".strip())
             last = f"{entry.iteration}: {proposal} was {fate}" + (f": {why}" if why else "")
     return last
 
@@ -143,23 +142,25 @@ def _has_arguments(call: JournalCall, arguments: Mapping[str, Any] | None) -> bo
     return all(call.arguments.get(name, missing) == value for name, value in (arguments or {}).items())
 
 
-def _proposed_calls(entry: JournalEntry, run: str) -> Iterator[tuple[str, JournalCall]]:
+def _proposed_calls(entry: JournalEntry) -> Iterator[tuple[str, JournalCall]]:
     for index, action in enumerate(entry.data.get("actions", ())):
         if "tool" in action:
             known = {"call_id": action.get("call_id", "")}
             call = JournalCall(action["tool"], action.get("arguments", {}), entry.iteration, "proposed", **known)
-            yield f"{run} {entry.iteration}.{index}", call
+            yield f"{entry.run} {entry.iteration}.{index}", call
 
 
 _REFUSED_FATES = {"deny": "denied", "invalid": "invalid"}
 
 
-def _apply_verdicts(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+def _apply_verdicts(found: dict[str, JournalCall], entry: JournalEntry) -> None:
     """Apply the gate's verdicts."""
     for place, verdict in _verdicts(entry):
         fate = {"approval": "held", **_REFUSED_FATES}.get(verdict["decision"])
         if fate is not None:
-            _set_fate(found, f"{run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", ""))
+            _set_fate(
+                found, f"{entry.run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", "")
+            )
 
 
 def _verdicts(entry: JournalEntry) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -178,34 +179,32 @@ def _value_text(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _apply_decision(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+def _apply_decision(found: dict[str, JournalCall], entry: JournalEntry) -> None:
     """Apply a person's denial."""
     if entry.data.get("kind") == "call" and not entry.data.get("approved"):
-        _set_fate(found, f"{run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
+        _set_fate(found, f"{entry.run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
 
 
-def _apply_dispatch(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
-    for key in _call_keys(found, entry, run, entry.data.get("tools", ())):
+def _apply_dispatch(found: dict[str, JournalCall], entry: JournalEntry) -> None:
+    for key in _call_keys(found, entry, entry.data.get("tools", ())):
         found[key] = replace(found[key], fate="called")
 
 
-def _apply_not_started(found: dict[str, JournalCall], entry: JournalEntry, run: str, asked: Collection[str]) -> None:
+def _apply_not_started(found: dict[str, JournalCall], entry: JournalEntry, asked: Collection[str]) -> None:
     """Apply which calls were not started. A question that was asked did start, however it ended."""
     unrun = [outcome for outcome in entry.data.get("outcomes", ()) if outcome.get("outcome") == "not_run"]
-    for key in _call_keys(found, entry, run, unrun):
+    for key in _call_keys(found, entry, unrun):
         if key not in asked and found[key].fate != "denied":
             found[key] = replace(found[key], fate="not_run")
 
 
-def _call_keys(
-    found: Mapping[str, JournalCall], entry: JournalEntry, run: str, listed: Iterable[Mapping[str, Any]]
-) -> list[str]:
+def _call_keys(found: Mapping[str, JournalCall], entry: JournalEntry, listed: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the keys of the calls that an entry lists. They belong to its iteration."""
     ids = {each.get("call_id") for each in listed}
     return [
         key
         for key, call in found.items()
-        if call.iteration == entry.iteration and key.startswith(f"{run} ") and call.call_id in ids
+        if call.iteration == entry.iteration and key.startswith(f"{entry.run} ") and call.call_id in ids
     ]
 
 

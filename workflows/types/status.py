@@ -179,10 +179,15 @@ class JournalEntry(Record):
     event: str
     """The event's type: `Started`, `ReasoningComplete`, ..., `Terminated`."""
     data: dict[str, Any] = {}
-    """The event's data. `run` is the id of the delegated run that the entry belongs to."""
+    """The event's data, by key."""
     hash: str = ""
     """Sha256, chained over every field of this entry and all before it, so that an exported journal shows tampering."""
     _took_s: dict[str, float] = PrivateAttr(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """The id of the delegated run that wrote the entry, or "" if the journal's own run did."""
+        return str(self.data.get("run", ""))
 
     @property
     def took_s(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id
+from orga.client.cli.shown.progress import INDENT, Nesting
 from orga.client.cli.shown.text import StyledLine, age, hanging_lines, on_one_line
 from orga.client.errors import TurnUnknown
 from orga.client.journal import event_types as on
@@ -62,7 +62,7 @@ class SessionTurns:
 
     def take(self, entry: JournalEntry) -> list[StyledLine]:
         """Add the next entry, and return the lines to show for it: one for each call."""
-        run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
+        run, indent = entry.run, INDENT * self._nesting.depth(entry)
         lines = self._narrators.setdefault(run, Narrator()).render(entry)
         if run:
             return self._add_lines([replace(line, text=indent + line.text) for line in lines if _is_shown(entry, line)])

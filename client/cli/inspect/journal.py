@@ -15,7 +15,7 @@ from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id
+from orga.client.cli.shown.progress import INDENT, Nesting
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.journal.file import JournalFile, export_check, read_journal_file, write_journal
 from orga.client.journal.head import head_mismatches, sealed_head
@@ -40,7 +40,7 @@ class Timeline:
         """Return the lines of the next entry."""
         self._start = self._start or entry.timestamp
         since = (entry.timestamp - self._start).total_seconds()
-        run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
+        run, indent = entry.run, INDENT * self._nesting.depth(entry)
         texts = [line.text for line in self._narrators[run].render(entry)] or [""]
         head = [f"── iteration {entry.iteration}"] if entry.iteration > self._iterations[run] else []
         self._iterations[run] = entry.iteration

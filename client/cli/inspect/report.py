@@ -13,7 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import Nesting, delegated_run_id
+from orga.client.cli.shown.progress import Nesting
 from orga.client.cli.shown.text import StyledLine, harmless_text, write_document
 from orga.client.errors import RunFailed
 from orga.client.journal import event_types as on
@@ -77,7 +77,7 @@ def build_report(
         ended: A text on how it ended without a result.
     """
     known = list(entries)
-    own = [entry for entry in known if not delegated_run_id(entry)]
+    own = [entry for entry in known if not entry.run]
     started = next((event for event in map(read_event, own) if isinstance(event, on.Started)), None)
     return RunReport(
         run_id=run_id,
@@ -125,7 +125,7 @@ def _iterations(entries: list[JournalEntry]) -> Iterable[ReportIteration]:
     steps: list[ReportStep] = []
     number = 0
     for entry in entries:
-        run, depth = delegated_run_id(entry), nesting.depth(entry)
+        run, depth = entry.run, nesting.depth(entry)
         if not run and entry.iteration > number:
             if steps:
                 yield ReportIteration(number, tuple(steps))

@@ -175,7 +175,7 @@ async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
     asked: dict[str, JournalEntry] = {}
     async for entry in entries:
         progress = progress.with_entry(entry)
-        if entry.data.get("run"):
+        if entry.run:
             continue
         last = entry
         plan.feed(entry)

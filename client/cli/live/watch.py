@@ -20,7 +20,7 @@ from orga.client.cli.live.terminal import LiveScreen, is_terminal
 from orga.client.cli.options import login_name
 from orga.client.cli.session import CliContext
 from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting, Progress, delegated_run_id
+from orga.client.cli.shown.progress import INDENT, Nesting, Progress
 from orga.client.cli.shown.status_text import as_goal_result
 from orga.client.cli.shown.text import (
     StyledLine,
@@ -157,7 +157,7 @@ class Watch:
             if isinstance(event, LiveActivity):
                 self.take(event)
                 continue
-            run, indent = delegated_run_id(event), INDENT * nesting.depth(event)
+            run, indent = event.run, INDENT * nesting.depth(event)
             if not run and self._progress.begins_iteration(event):
                 self._screen.show_line(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
             self.take(event)
@@ -231,7 +231,7 @@ def _is_server_away(error: OrgaError) -> bool:
 def _is_final_refusal(entry: JournalEntry) -> bool:
     """Return whether this is the refusal with which the command itself ends."""
     is_refusal = str(entry.data.get("detail", "")).startswith("InvalidInput")
-    return entry.event == "Terminated" and is_refusal and not delegated_run_id(entry)
+    return entry.event == "Terminated" and is_refusal and not entry.run
 
 
 async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:

@@ -26,15 +26,10 @@ class Nesting:
 
     def depth(self, entry: JournalEntry) -> int:
         """Return the number of delegations between the journal's own run and the entry's run."""
-        depth = self._depths.get(delegated_run_id(entry), 0)
+        depth = self._depths.get(entry.run, 0)
         if isinstance(event := read_event(entry), on.DelegationStarted):
             self._depths[event.workflow_id] = depth + 1
         return depth
-
-
-def delegated_run_id(entry: JournalEntry) -> str:
-    """Return the id of the delegated run that wrote an entry, or "" if the journal's own run did."""
-    return str(entry.data.get("run", ""))
 
 
 @dataclass(frozen=True)
@@ -178,7 +173,7 @@ class Progress:
 
     def with_entry(self, entry: JournalEntry) -> "Progress":
         """Return the progress after the next journal entry. Entries of delegated runs do not change it."""
-        if delegated_run_id(entry):
+        if entry.run:
             return self
         if entry.event == TURN_STARTED:  # each turn has its own limits
             begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
