@@ -60,7 +60,6 @@ class _AdmittedCall:
 
 
 def _cause_text(error: BaseException) -> str:
-    """Return the text of a failure that all runs of the worker may read: a provider's error, but only a tool's kind."""
     if isinstance(error, ModelError):
         return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
     return failure_cause(error.type if isinstance(error, ApplicationError) else type(error).__name__)
@@ -73,7 +72,6 @@ class WorkerBreakers:
         self._clock = clock
         self._circuits: OrderedDict[str, Breaker] = OrderedDict()
         self._tried_at: dict[str, datetime] = {}
-        """When a half-open circuit last let a call try."""
         self._lock = Lock()
 
     @contextmanager
@@ -94,7 +92,6 @@ class WorkerBreakers:
         self._record_success(permit)
 
     def circuit(self, name: str) -> Breaker:
-        """Return the state of a circuit."""
         with self._lock:
             return self._circuits.get(name, Breaker())
 
@@ -123,7 +120,6 @@ class WorkerBreakers:
             activity.logger.info("the circuit of %s has closed", permit.name)
 
     def _record_end(self, permit: _AdmittedCall, cause: str | None) -> None:
-        """Record the end of a call. `cause` is None unless it is a failure that counts."""
         with self._lock:
             before = self._circuits.get(permit.name, Breaker())
             if before.state == "half_open" and before.opened_at != permit.opened_at:
@@ -215,11 +211,7 @@ class GuardedModels:
         self._options = options
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return the provider, guarded by its circuit, and the model's name there.
-
-        Raises:
-            ValueError: The model cannot be called as this worker is configured.
-        """
+        """Return the guarded provider and the model's name there. Raise ValueError if the model cannot be called."""
         provider, model = self._models.resolve(name)
         if not self._options.enabled:
             return provider, model

@@ -24,7 +24,6 @@ MAX_TASK_BYTES = 16_000
 """Bytes of everything that the agent was given. Each part of it has its own limit too."""
 
 MAX_VERDICT_BYTES = 20_000
-"""Bytes. A longer text is cut and can then not be parsed as a verdict."""
 
 INSTRUCTIONS = """\
 You are a critic. Another agent has made {what}; you review it before it counts.

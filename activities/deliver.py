@@ -37,11 +37,7 @@ class DeliveryChannel(Protocol):
         ...
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Hand it over.
-
-        Raises:
-            NotifyError: It was not taken.
-        """
+        """Make one attempt. Raise NotifyError if it was not taken."""
         ...
 
 
@@ -54,7 +50,6 @@ class DeliverActivities:
 
     @activity.defn(name=DELIVER)
     async def deliver(self, request: DeliveryRequest) -> int:
-        """Deliver it, and return the number of the attempt."""
         is_unsure = attempt_may_have_acted()
         try:
             with shutdown_as_failure():
@@ -115,7 +110,6 @@ class NotifyActivities:
 
     @activity.defn(name=NOTIFY)
     async def notify(self, notification: Notification) -> None:
-        """Deliver it."""
         try:
             with shutdown_as_failure():
                 async with heartbeats(lambda: None):

@@ -71,7 +71,6 @@ class GoalActivities:
 
     @activity.defn(name="goal_compress")
     async def compress(self, request: GoalRequest) -> GoalReply:
-        """Return a shorter memory as the text of a reply."""
         return await self._goal_reply("goal_compress", request, MAX_JSON_REPLY_BYTES)
 
     @activity.defn(name="goal_summary")

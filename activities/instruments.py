@@ -59,24 +59,20 @@ _histograms = {
 
 
 def count(name: str, about: Attributes = None, *, by: float = 1) -> None:
-    """Add to a counter."""
     _counters[name].add(by, about)
 
 
 def record(name: str, value: float, about: Attributes = None) -> None:
-    """Add a value to a histogram."""
     _histograms[name].record(value, about)
 
 
 def count_opened_circuit(name: str, scope: BreakerScope) -> None:
-    """Count a circuit that opened, by its tool or its provider."""
     is_provider = name.startswith(PROVIDER_PREFIX)
     what = {names.PROVIDER: name.removeprefix(PROVIDER_PREFIX)} if is_provider else {names.TOOL: name}
     count(names.CIRCUITS_OPENED, {**what, names.CIRCUIT_SCOPE: scope})
 
 
 def count_recovery(note: Mapping[str, Any]) -> None:
-    """Count a failed call by its tool and what was done about it."""
     count(names.RECOVERIES, {names.TOOL: note["tool"], names.STRATEGY: note["strategy"]})
 
 
@@ -95,6 +91,5 @@ def count_verdicts(calls: Sequence[ToolCall], verdicts: Iterable[Verdict], known
 
 
 def record_wait(kind: str, since: datetime) -> None:
-    """Record how long a question to a person was open, until now."""
     seconds = (datetime.now(UTC) - since).total_seconds()
     record(names.WAIT_DURATION, max(seconds, 0.0), {names.WAIT_KIND: kind})

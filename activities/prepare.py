@@ -29,8 +29,6 @@ OTHER_PLACE_DELAY = timedelta(seconds=1)
 
 
 class PrepareActivities:
-    """Looks agents up."""
-
     def __init__(self, agents: Agents, conversations: Conversations) -> None:
         self._agents = agents
         self._conversations = conversations
@@ -66,8 +64,6 @@ def _size_problem(setup: Setup, size: int) -> str:
 
 
 class PastActivities:
-    """Reads histories through a port."""
-
     def __init__(self, pasts: PastSource) -> None:
         self._pasts = pasts
 

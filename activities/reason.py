@@ -27,7 +27,6 @@ def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
     """Return all messages, calls and results in order. Each part is between two lines that it cannot forge.
 
     Args:
-        messages: In order.
         salt: A value that the authors of the texts could not know.
     """
     return "\n\n".join(part for message in messages for part in _message_parts(message, salt))
@@ -115,15 +114,12 @@ def _summary_text(reply: Reply, limit: int) -> str:
 
 
 class ReasonActivities:
-    """Reasoning steps."""
-
     def __init__(self, models: Models, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS) -> None:
         self._calls = ModelCalls(models, secrets)
         self._conversations = conversations
 
     @activity.defn(name="reason")
     async def reason(self, request: ReasonRequest) -> Reply:
-        """Return the model's reply."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         setup, asked = context.setup, model_request("reason", context, request)

@@ -42,7 +42,6 @@ def model_span(setup: Setup, request: ModelRequest) -> Generator[ReplyRecorder]:
 
 @contextmanager
 def tool_span(tool: str, call_id: str) -> Generator[None]:
-    """Time one attempt of a tool call."""
     about = {names.OPERATION: "execute_tool", names.TOOL: tool, names.TOOL_CALL: call_id}
 
     def ended(seconds: float, failure: str) -> None:

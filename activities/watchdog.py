@@ -33,7 +33,6 @@ class LoopBlock:
 
     seconds: float = 0.0
     task: str = ""
-    """Its name, for an activity: type, id and run. Empty if the task had ended before the thread looked."""
     place: str = ""
     """The function, its file and its line."""
 
@@ -44,8 +43,6 @@ class LoopBlock:
 
 
 class Watchdog:
-    """Measures one event loop. A thread looks at what the loop is doing while it does not answer."""
-
     def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda held: None) -> None:
         """Prepare.
 
@@ -63,7 +60,6 @@ class Watchdog:
 
     @asynccontextmanager
     async def watch(self) -> AsyncGenerator["Watchdog"]:
-        """Watch the loop that runs this."""
         ticks = asyncio.create_task(self._measure_lag(), name="watchdog")
         watched = asyncio.get_running_loop(), threading.get_ident(), ticks
         threading.Thread(target=self._watch_from_thread, args=watched, daemon=True, name="watchdog").start()
@@ -101,7 +97,6 @@ class NamedTasks(Interceptor):
     """Names the task of each activity after its type, id and run."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Return the interceptor that names the task."""
         return _TaskNamingInbound(next)
 
 

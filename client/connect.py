@@ -43,7 +43,6 @@ class Connection:
     client: Client
     endpoint: Endpoint
     workplace: Workplace
-    """The workplace of this process."""
     task_queue: str
     """The queue of the runs that it starts, and of their workers."""
     folder_queue: str
@@ -92,9 +91,6 @@ async def connection(
     """Yield a connection as `connect` does.
 
     Args:
-        config: The configuration that names the server.
-        report: Called with a line about each step that takes long.
-        plugins: Plugins of the client.
         root: Root of the file tools, if it differs from the configuration's.
         is_worker: True if this process serves runs. On a shared server, others then have to know its policy.
     """
@@ -132,7 +128,6 @@ class UpdateReasons(Interceptor):
     """Adds the reason to the error of a refused update. The SDK's own error only says "Workflow update failed"."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """Wrap the handles of updates."""
         return _WithReasons(next)
 
 

@@ -73,11 +73,7 @@ class AgentLoop(Lifecycle[T]):
     """Iterates. Runs of agents and turns of sessions share it."""
 
     async def iterate_until_stop(self) -> Stop:
-        """Iterate until there is a reason to stop, and return it.
-
-        Raises:
-            ContinueAsNew: The run is to continue as new.
-        """
+        """Iterate to a reason to stop, and return it. Raise ContinueAsNew if the run is to continue as new."""
         run = self._run
         await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)
@@ -212,11 +208,9 @@ class AgentWorkflow(AgentLoop[AgentResult]):
         return await self.run_to_result()
 
     async def run_until_stop(self) -> Stop:
-        """Iterate until the run ends, and return how."""
         return await self.iterate_until_stop()
 
     async def set_fallback_output(self, stop: Stop) -> None:
-        """Use the gathered text."""
         await self.output_gathered_text(stop)
 
     async def finish_run(self, ended: AgentResult) -> AgentResult:

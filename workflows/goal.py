@@ -80,7 +80,6 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         return goal_status(self._goal.goal, self._run.now if is_over else wall_time())
 
     async def run_until_stop(self) -> Stop:
-        """Pursue the goal until it ends, and return how."""
         run = self._goal
         await wait_if_paused(run, may_continue_as_new=True)
         await hydrate(run)

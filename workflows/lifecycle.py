@@ -70,11 +70,7 @@ class RunHandlers(ControlHandlers[Run]):
         self._run.change_state(recovery.with_requeued_letter, recovery.parsed_letter_id(first_argument(letter_id)))
 
     def refuse_requeue(self) -> None:
-        """Refuse to requeue a dead letter if the run could not send it now.
-
-        Raises:
-            ValueError: The text names what to do first.
-        """
+        """Raise ValueError, which names what to do first, if the run could not send a dead letter now."""
 
     @requeue.validator
     def _validate_requeue(self, *letter_id: Any) -> None:
@@ -110,11 +106,7 @@ class Lifecycle(RunHandlers, Generic[T]):
     """A run of the loop. Each workflow overrides some of the first methods."""
 
     async def run_until_stop(self) -> Stop:
-        """Run the loop until the run ends, and return the stop.
-
-        Raises:
-            ContinueAsNew: The next segment has to begin.
-        """
+        """Run the loop until the run ends. Raise ContinueAsNew if the next segment has to begin."""
         raise NotImplementedError
 
     async def set_fallback_output(self, stop: Stop) -> None:
@@ -125,7 +117,6 @@ class Lifecycle(RunHandlers, Generic[T]):
         """Close open work before the end becomes visible. Every ending calls this."""
 
     def result(self, stop: Stop) -> T:
-        """Return the result of the run."""
         raise NotImplementedError
 
     async def finish_run(self, ended: T) -> T:

@@ -20,7 +20,6 @@ class HeadTail:
         self._left_out = 0
 
     def add(self, piece: bytes) -> None:
-        """Add the next piece."""
         fits = self._room - len(self._head)
         self._head += piece[:fits]
         self._tail += piece[fits:]
@@ -40,7 +39,6 @@ class HeadTail:
         return bytes(self._head + (mark if self.is_cut and self._max_tail else b"") + self._tail)
 
     def text(self) -> str:
-        """Return the kept bytes as text."""
         return self.data().decode(errors="replace")
 
 
@@ -60,7 +58,6 @@ class ProcessStreams(asyncio.SubprocessProtocol):
         self._open = {1} if merged else {1, 2}
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep a piece of output."""
         (self.stdout if fd == 1 else self.stderr).add(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -107,8 +104,6 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 @dataclass(frozen=True)
 class ProcessChannel:
-    """The worker's end, and the other end until the process has it."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     theirs: socket.socket

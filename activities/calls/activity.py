@@ -14,7 +14,6 @@ from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
 
 
 def current_run_key() -> RunKey:
-    """Return the key of the run of the current activity."""
     info = activity.info()
     return RunKey(info.workflow_id or "", info.workflow_run_id or "")
 

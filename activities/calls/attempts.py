@@ -33,9 +33,6 @@ def attempt_failure(
     The next attempt learns of this one only through the last heartbeat: the server passes on nothing else.
 
     Args:
-        message: The failure's text.
-        kind: The failure's type.
-        retryable: Whether another attempt may succeed.
         acted: States if this attempt had its effect.
         is_last: No time is left for another attempt. The run gets the failure while it can still continue,
             instead of giving up on a call that waits.

@@ -47,8 +47,6 @@ async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_a
     """Return what `work` returns. Give up on it if it ignores cancellation.
 
     Args:
-        work: The call.
-        spec: The definition of its tool.
         is_awaited: Let a cancelled call use all of its time to end, because it must not act after its report.
 
     Raises:
@@ -102,7 +100,6 @@ async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: floa
 
 
 async def _cancel_call(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
-    """Cancel the call and return whether it has ended."""
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=grace_s)
     if not done:
@@ -139,11 +136,7 @@ def tool_activities(
     secrets: KnownSecrets = NO_SECRETS,
     permits: PermitKeys | None = None,
 ) -> list[Callable[..., Any]]:
-    """Return one activity for each tool. Secrets are hidden in their results.
-
-    Raises:
-        ValueError: A tool has a reserved name.
-    """
+    """Return one activity for each tool, which hides secrets. Raise ValueError if a tool has a reserved name."""
     worker = _CallServices(conversations, secrets, permits)
     return [_tool_activity(tool, worker) for tool in tools]
 
@@ -249,8 +242,6 @@ def _error_message(secrets: KnownSecrets, text: str) -> str:
 
 
 class _Progress:
-    """The last note of a tool."""
-
     def __init__(self, secrets: KnownSecrets) -> None:
         self._note, self._secrets = "", secrets
 

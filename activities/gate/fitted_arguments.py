@@ -24,7 +24,6 @@ Json = dict[str, Any]
 
 
 def with_fitted_arguments(reply: Reply, tools: Sequence[ToolSpec]) -> Reply:
-    """Return the reply with the arguments of its calls fitted to the schemas of their tools."""
     fitting = _ArgumentFitter({tool.name: tool.parameters for tool in tools})
     parts = tuple(fitting.fitted_call(part) if isinstance(part, ToolCall) else part for part in reply.parts)
     return reply.with_differences(parts=parts)

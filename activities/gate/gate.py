@@ -62,7 +62,6 @@ def _recorded_size(verdict: Verdict) -> int | None:
 
 
 def target_delegate(call: ToolCall, delegates: Sequence[DelegateSpec]) -> DelegateSpec | None:
-    """Return the delegate that a call names."""
     return next((delegate for delegate in delegates if delegate.agent == call.arguments.get("agent")), None)
 
 
@@ -113,7 +112,6 @@ class GateActivities:
 
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
-        """Return the verdicts, in call order."""
         log_iteration(request.iteration)
         specs = {spec.name: spec for spec in request.specs}
         if is_weaker_engine(self._engine_name, request.engine):
@@ -154,7 +152,6 @@ class GateActivities:
         return _denial(f"{why}; nothing is decided by less, tell the operator")
 
     async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
-        """Judge all proposals of a request. An engine in this process judges one at a time, until the attempt ends."""
         if self._engine.is_embedded:
             return tuple([await judge() for _, judge in judged])
         return await self._judge_concurrently(judged)
@@ -197,7 +194,6 @@ class GateActivities:
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
 
     async def _judge_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
-        """Return the verdict. Arguments that policy changes are checked and judged again."""
         spec, proposed = specs.get(call.name), call.arguments
         by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
@@ -270,7 +266,6 @@ def _deciding_fields(judgement: EngineVerdict) -> dict[str, Any]:
 
 
 def _with_earlier_policies(earlier: dict[str, Any], judgement: EngineVerdict) -> EngineVerdict:
-    """Return the judgement with the policies that changed the call before it, because they decided, too."""
     policies = dict.fromkeys([*earlier.get("policies", ()), *judgement.policies])
     return dataclasses.replace(judgement, policies=tuple(policies))
 

@@ -32,11 +32,7 @@ class PermitKeys:
     """The keys. The first one signs. Signatures of all are valid, so a key can be replaced while runs go on."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """Check the keys.
-
-        Raises:
-            ValueError: There is no key, or one is short enough to be guessed.
-        """
+        """Raise ValueError if there is no key, or one is short enough to be guessed."""
         if not keys or any(len(key) < MIN_KEY_CHARS for key in keys):
             needs = f"each key needs {MIN_KEY_CHARS} characters or more"
             raise ValueError(f"{PERMIT_KEY}: {needs}; make one with: openssl rand -hex 32")
@@ -75,11 +71,7 @@ def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
 
 
 def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
-    """Refuse a call of the current activity without the gate's permit for exactly this call.
-
-    Raises:
-        ApplicationError: `NotPermitted`, not retryable.
-    """
+    """Raise ApplicationError (NotPermitted) if a call lacks the gate's permit for exactly this call."""
     info = activity.info()
     if keys is None or keys.is_valid(
         request.permit, current_activity_identity(info.activity_id), info.activity_type, request.arguments
@@ -94,7 +86,6 @@ def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
 
 
 def current_activity_identity(activity_id: str) -> ActivityIdentity:
-    """Return the identity of a call in the run of the current activity."""
     info = activity.info()
     return ActivityIdentity(
         info.namespace, info.workflow_id or "", info.workflow_run_id or "", call_activity_id(activity_id)

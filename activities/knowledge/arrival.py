@@ -93,11 +93,7 @@ _NAMES: tuple[Literal["key", "subject", "predicate", "object", "directory", "lan
 
 
 def checked_item(item: KnowledgeItem) -> KnowledgeItem:
-    """Return the item as stores keep it: only the owner that its scope needs, no characters that a database refuses.
-
-    Raises:
-        KnowledgeError: `InvalidItem`. Its text states the error and the remedy.
-    """
+    """Return the item as stores keep it. Raise KnowledgeError (InvalidItem), with the remedy, for a faulty one."""
     flaw = _item_flaw(item)
     if flaw is not None:
         raise KnowledgeError(f"a {item.kind} cannot be stored: {flaw}", kind="InvalidItem")

@@ -22,8 +22,6 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a document."""
-
     number: int
     """Counted from 0."""
     headings: tuple[str, ...]

@@ -128,7 +128,6 @@ class NamedPlaces:
         self._languages = set[str]()
 
     def add(self, path: str, found: Sequence[Recalled]) -> None:
-        """Add a place with its conventions."""
         self._directories.update(directories_above(path))
         self._languages.add(language_of_path(path))
         for each in found:

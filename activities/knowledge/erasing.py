@@ -8,11 +8,7 @@ from orga.workflows.types.knowledge import Erasure, StoredItem
 
 
 def require_named(what: Erasure) -> None:
-    """Refuse an erasure without any condition, because it would erase everything.
-
-    Raises:
-        KnowledgeError: Nothing is named.
-    """
+    """Refuse an erasure without any condition, because it would erase everything."""
     if what == Erasure():
         raise KnowledgeError(
             "nothing says what is to be forgotten; name an id, a subject, a run, a user, a tenant, a source or a time",
@@ -32,7 +28,6 @@ def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
 
 
 def is_erased_by(item: StoredItem, what: Erasure) -> bool:
-    """Return whether an item would be erased."""
     has = {
         "workflow_id": item.provenance.workflow_id,
         "user": item.owner.user,
@@ -48,10 +43,6 @@ def is_erased_by(item: StoredItem, what: Erasure) -> bool:
 
 
 async def forget_ids(store: KnowledgeStore, ids: Iterable[str]) -> None:
-    """Forget any number of items, in their order.
-
-    Raises:
-        KnowledgeError: Some items remain.
-    """
+    """Forget any number of items, in order. If it raises KnowledgeError, some remain."""
     for batch in batches(ids):
         await store.forget(Erasure(ids=tuple(batch)))

@@ -30,16 +30,11 @@ class ImportCounts:
 
     @property
     def total(self) -> int:
-        """All items so far."""
         return self.added + self.updated + self.unchanged
 
 
 async def export_lines(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()) -> AsyncIterator[str]:
-    """Yield the lines without line ends.
-
-    Raises:
-        KnowledgeError: The store cannot be read.
-    """
+    """Yield the lines without line ends. Raise KnowledgeError if the store cannot be read."""
     yield json.dumps({"format": FORMAT, "version": VERSION})
     async for item in store.items(kinds=kinds):
         yield item.model_dump_json(exclude_defaults=True)
@@ -51,8 +46,6 @@ async def import_items(
     """Store items in batches, each in one transaction, and return the counts.
 
     Args:
-        store: The store to import into.
-        items: Read when they are needed.
         progress: Called after each batch.
         total: The number of items, if it is known. Otherwise progress shows the items so far as the total.
 
@@ -76,11 +69,7 @@ async def import_items(
 
 
 def file_lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file, each cut above the limit.
-
-    Raises:
-        KnowledgeError: The file is no text.
-    """
+    """Yield a file's lines, each cut above the limit. Raise KnowledgeError if it is no text."""
     try:
         while line := file.readline(MAX_LINE_CHARS + 1):
             yield line
@@ -91,11 +80,7 @@ def file_lines(file: TextIO) -> Iterator[str]:
 
 
 def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
-    """Yield the items of an export, or of lines that people have written, which need no first line.
-
-    Raises:
-        KnowledgeError: A line is no item. The message names its number.
-    """
+    """Yield items of an export, or of people, without a first line. Raise KnowledgeError with a bad line's number."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

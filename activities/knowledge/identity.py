@@ -40,7 +40,6 @@ def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, .
 
 
 def may_recall(item: KnowledgeItem, reader: Reader, scopes: Sequence[ScopeLevel]) -> bool:
-    """Return whether an item is visible to a reader."""
     return scope_place(item.scope, item.owner) in visible_places(reader, scopes)
 
 
@@ -83,7 +82,6 @@ def _claim_in(place: str, fact: KnowledgeItem) -> str:
 
 
 def is_same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
-    """Return whether two facts of one claim have the same object."""
     return folded_text(one.object) == folded_text(other.object)
 
 

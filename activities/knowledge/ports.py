@@ -20,16 +20,10 @@ class Embedder(Protocol):
         ...
 
     @property
-    def dimensions(self) -> int:
-        """Length of each vector."""
-        ...
+    def dimensions(self) -> int: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of length 1 for each text.
-
-        Raises:
-            KnowledgeError: The vectors cannot be computed.
-        """
+        """Return a vector of length 1 for each text. Raise KnowledgeError if that is impossible."""
         ...
 
 
@@ -66,11 +60,7 @@ class KnowledgeStore(Protocol):
         ...
 
     async def recall(self, wish: Recall) -> list[Recalled]:
-        """Return the matching items, the best first. A contradicted fact comes after the newer one.
-
-        Raises:
-            KnowledgeError: The store cannot be read.
-        """
+        """Return the matching items, the best first. A contradicted fact comes after the newer one."""
         ...
 
     async def get(self, item_id: str) -> StoredItem | None:
@@ -97,17 +87,13 @@ class KnowledgeStore(Protocol):
         """
         ...
 
-    async def facts(self) -> StoreFacts:
-        """Return what the store holds."""
-        ...
+    async def facts(self) -> StoreFacts: ...
 
     async def reindex(self, progress: Progress) -> int:
         """Recompute the text index and vectors of other embedders, and return the number of items. It can resume."""
         ...
 
-    async def close(self) -> None:
-        """Close files and connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class KnowledgeError(Exception):

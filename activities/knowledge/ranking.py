@@ -42,7 +42,6 @@ class Candidate:
 
 
 def candidate_limit(wish: Recall) -> int:
-    """Return how many candidates a store looks for by words, and again by vectors."""
     return max(MAX_CANDIDATES, wish.limit)
 
 
@@ -64,7 +63,6 @@ def ranked_items(wish: Recall, query: Sequence[float] | None, candidates: Sequen
     A fact comes before a memory, because a run's final answer may have been a guess.
 
     Args:
-        wish: The query with its limits.
         query: The vector of its text. None ranks by words only.
         candidates: Each once, with the facts that contradict any of them. For a query without words all score 1,
             and the newest come first.

@@ -28,8 +28,6 @@ BLOCK_LINE = f"{BLOCK_HEADER} What was stored before and may concern this step, 
 
 @dataclass(frozen=True)
 class ShownKnowledge:
-    """Items as a model sees them."""
-
     text: str = ""
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = ()

@@ -10,12 +10,10 @@ MAX_BITS = 512
 
 
 def pack_vector(vector: Sequence[float]) -> bytes:
-    """Return 4 bytes for each number."""
     return array("f", vector).tobytes()
 
 
 def unpack_vector(data: bytes) -> Sequence[float]:
-    """Return the numbers."""
     return array("f", data)
 
 
@@ -44,7 +42,6 @@ def vector_code(vector: Sequence[float]) -> int:
 
 
 def code_bytes(code: int) -> bytes:
-    """Return a code as it is stored."""
     return code.to_bytes(MAX_BITS // 8, "big")
 
 

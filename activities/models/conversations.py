@@ -54,7 +54,6 @@ class ByteCache(Generic[V]):
             self.size -= freed
 
     def drop(self, key: Hashable) -> None:
-        """Forget `key`."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.size -= entry[1]
@@ -115,11 +114,9 @@ class Conversations:
         return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
-        """Remember a setup that this process prepared or found."""
         self._setups.put(short_digest(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
-        """Remember a reply. The next model call refers to it."""
         self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:

@@ -43,7 +43,6 @@ async def first_reply(
     """Return the first reply. It names the model that answered and those that failed before it.
 
     Args:
-        models: `provider:model`, in fallback order.
         ask: Asks one of them.
         hidden: Hides the secrets in a text.
 
@@ -101,11 +100,7 @@ class Models(Protocol):
     """Providers by model name."""
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return the provider of `provider:model` and the model's name there.
-
-        Raises:
-            ValueError: The model cannot be called as this worker is configured.
-        """
+        """Return the provider of `provider:model` and the model's name there. Raise ValueError if that fails."""
         ...
 
 
@@ -119,10 +114,7 @@ class ModelCalls:
         """Return the reply of the first model that can be asked. Heartbeats carry partial text.
 
         Args:
-            setup: The run's setup.
-            request: The request. This function sets its `model`.
             began: Start of the activity, by `time.monotonic()`.
-            models: `provider:model`, in fallback order.
 
         Raises:
             ApplicationError: The failure, with its kind. It is final, or it has the delay that the provider asked for.

@@ -20,7 +20,6 @@ _EMOJI = re.compile(f"[{_SYMBOLS}\U0001f000-\U0001faff]")
 
 
 def is_emoji(character: str) -> bool:
-    """Return whether the character has an emoji's presentation, or is one of the pictographs."""
     return _EMOJI.fullmatch(character) is not None
 
 

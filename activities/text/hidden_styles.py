@@ -48,7 +48,6 @@ def parse_lengths(value: str, within: str = "") -> list[float]:
 
 
 def is_alike(one: Colour, other: Colour) -> bool:
-    """Return whether two colours look the same to people."""
     return one[3] == other[3] and all(abs(a - b) <= _ALIKE_DISTANCE for a, b in zip(one[:3], other[:3], strict=True))
 
 

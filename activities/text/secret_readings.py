@@ -49,8 +49,6 @@ _DUMP_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """A text with some notation decoded."""
-
     text: str
     marks: Callable[[], Sequence[tuple[Span, Span]]]
     """The spans of each decoded part, in order: in `text`, and in the original text."""
@@ -71,8 +69,6 @@ def secret_spans(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> 
     """Return the spans of secrets in these notations, in order and without overlaps.
 
     Args:
-        text: The text to search.
-        secrets: The secrets as text.
         as_bytes: The secrets in UTF-8, with one character for each byte.
     """
     if not secrets:
@@ -196,7 +192,6 @@ def _dump_words(line: re.Match[str]) -> list[str]:
 
 
 def _ordered_bytes(words: list[str]) -> bytes:
-    """Return the bytes of hexadecimal words of equal length. Only the last may be shorter."""
     size = len(words[0])
     count = next((number for number, word in enumerate(words) if len(word) != size), len(words))
     if count < len(words) and len(words[count]) < size:

@@ -161,8 +161,6 @@ def _shifted_forms(encode: Callable[[bytes], bytes], data: bytes, bits: int, shi
     The characters at both ends also depend on the neighbours, so they are left out.
 
     Args:
-        encode: The encoder.
-        data: The value.
         bits: Bits of each character.
         shifts: Offsets in bytes.
     """
@@ -287,7 +285,6 @@ class KnownSecrets:
         return record if fresh == value else type(record).model_validate(fresh)
 
     def redact_error(self, error: ToolError) -> ToolError:
-        """Return the error with its secrets hidden."""
         return ToolError(self.redact(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
 
     def _unwrap(self, found: re.Match[str]) -> str:

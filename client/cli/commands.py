@@ -82,7 +82,6 @@ class CommandEntry(NamedTuple):
     help: str
     """The short help, which the overview shows without loading the command."""
     begins_worker: bool = False
-    """True if a worker process starts before the command is loaded, in case no worker polls."""
 
 
 COMMANDS: dict[str, tuple[CommandEntry, ...]] = {

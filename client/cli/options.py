@@ -123,22 +123,14 @@ _DURATION_PART = re.compile(r"(\d+)([wdhms])")
 
 
 def parse_duration(text: str, option: str) -> timedelta:
-    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`.
-
-    Raises:
-        UsageError: It is not a duration.
-    """
+    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`. Raise UsageError for another text."""
     if not _DURATION.fullmatch(text):
         raise UsageError(f"{option} {escaped_line(text)!r}: not a duration. Write it as 90s, 5m, 1h30m, 2d or 1w")
     return timedelta(seconds=sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text)))
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """Parse a time, which has no zone if the text has none.
-
-    Raises:
-        UsageError: It is not a time.
-    """
+    """Parse a time, which has no zone if the text has none. Raise UsageError for another text."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:

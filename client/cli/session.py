@@ -72,11 +72,7 @@ class CliContext:
         return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE, folder_queue=folder)
 
     def require_usable(self) -> None:
-        """Refuse a configuration with which a worker of this command could not start.
-
-        Raises:
-            ConfigError: It names the place and the remedy.
-        """
+        """Raise ConfigError, with the remedy, if a worker of this command could not start."""
         # most commands start no worker
 
         from orga.client.config.policy_settings import require_usable  # most commands start no worker
@@ -96,7 +92,6 @@ async def cli_context(
 
     Args:
         config_file: The file that the command names, if it names one.
-        root: The root of file tools. It wins over the configuration's.
         check: Called before anything starts, unless a configured server may have workers with other configurations.
 
     Raises:

@@ -29,11 +29,7 @@ REMEDY = "set it to what the receiver checks signatures with, say the output of:
 
 
 def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSettings | None:
-    """Return the settings, or None if `[notify]` names no address.
-
-    Raises:
-        ValueError: There is no usable secret, or messages would be sent unencrypted.
-    """
+    """Return the settings, or None without an address. Raise ValueError without a usable secret or encryption."""
     if config.url is None:
         return None
     url = checked_address("notify.url", config.url, allow_http=config.allow_http)
@@ -47,11 +43,7 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
 
 
 def checked_address(place: str, url: str, *, allow_http: bool) -> str:
-    """Return the address if nobody else on the network can read what is sent there, or if `allow_http` permits it.
-
-    Raises:
-        ValueError: Neither holds. The text names the key, but not the address.
-    """
+    """Return the address. Raise ValueError, without it, if others could read what is sent and `allow_http` is false."""
     if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or allow_http)):
         return url
     table = place.rpartition(".")[0]

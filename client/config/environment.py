@@ -38,8 +38,6 @@ SEPARATOR = "__"
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable."""
-
     variable: str
     path: tuple[str, ...]
     value: Any

@@ -136,11 +136,7 @@ def load_config(
 
 
 def _refuse_misspelt(read: "_ConfigInputs", env: Mapping[str, str]) -> None:
-    """Report misspelt tools before the trust question, since a corrected file would have to be trusted again.
-
-    Raises:
-        ConfigError: Some tool is unknown. The text names each agent and tool.
-    """
+    """Report misspelt tools before the trust question, because a corrected file needs new trust. Raise ConfigError."""
     from orga.client.config.known_input import misspelt_tools  # this import loads the tools
 
     found = misspelt_tools(read.config(env))
@@ -151,8 +147,6 @@ def _refuse_misspelt(read: "_ConfigInputs", env: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class ConfigSources:
-    """A configuration before the trust check, with the place where each of its keys was written."""
-
     config: OrgaConfig
     path: Path | None
     origin: Callable[[tuple[str, ...]], str | None]
@@ -160,11 +154,7 @@ class ConfigSources:
 
 
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
-    """Return what `load_config` would read, for display only. No trust is needed, because nothing of it is used.
-
-    Raises:
-        ConfigError: As `load_config`, except for trust.
-    """
+    """Return what `load_config` would read, for display only. It needs no trust, and raises ConfigError else."""
     read = _read_config(named, folder, env)
     return ConfigSources(with_policy_folder(read.config(env), read.base), read.path, read.origin)
 
@@ -256,11 +246,7 @@ def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:
-    """Return the configuration file, or None if there is none.
-
-    Raises:
-        ConfigError: A named file does not exist, or a folder is called `orga.toml`.
-    """
+    """Return the file, or None. Raise ConfigError if a named one does not exist, or a folder is called `orga.toml`."""
     chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
     if chosen is None:
         folders = (folder.absolute(), *folder.absolute().parents)

@@ -18,11 +18,7 @@ from orga.workflows.types.tool_calls.tools import matches_any_glob
 
 
 def require_model(name: str) -> None:
-    """Refuse a name that belongs to no model of any provider.
-
-    Raises:
-        ConfigError: The text lists the providers.
-    """
+    """Raise ConfigError, which lists the providers, for a model of none of them."""
     if problem := model_name_problem(name):
         raise ConfigError(problem)
 
@@ -55,9 +51,7 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
 class PriceList(Protocol):
     """A source of model prices."""
 
-    def is_priced(self, name: str) -> bool:
-        """Return whether the cost of the model's replies will be known."""
-        ...
+    def is_priced(self, name: str) -> bool: ...
 
 
 def price_check(config: ModelsConfig, models: PriceList) -> Callable[[str], bool]:
@@ -91,11 +85,7 @@ def requested_names(given: AgentInput | GoalInput | SessionInput) -> RequestedNa
 
 
 def refuse_unknown(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Refuse what every worker of this configuration would refuse, whatever its environment.
-
-    Raises:
-        InvalidInput: With the worker's own message.
-    """
+    """Raise InvalidInput for what every worker of this configuration would refuse, whatever its environment."""
     from orga.activities.adapters.agents.agent_problems import agent_tool_names, delegate_tool_names
     from orga.workflows.types.text import known_names_hint
 
@@ -135,11 +125,7 @@ def _refuse_pipeline(wanted: RequestedNames, config: OrgaConfig) -> None:
 
 
 def refuse_in_process(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Refuse what a worker in this process would refuse.
-
-    Raises:
-        InvalidInput: With the worker's own message.
-    """
+    """Raise InvalidInput for what a worker in this process would refuse."""
     refuse_unknown(wanted, config)
     refuse_unready_model(wanted, config, os.environ)
 
@@ -167,22 +153,14 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
 
 
 def refuse_unready_model(wanted: RequestedNames, config: OrgaConfig, env: Environment) -> None:
-    """Refuse a model that a worker with this environment cannot call, such as one without a key.
-
-    Raises:
-        InvalidInput: With the worker's own message.
-    """
+    """Raise InvalidInput for a model that a worker with this environment cannot call, such as one without a key."""
     for model in models_of(wanted, require_agent(wanted, config), config, env):
         if problem := model_problem(model, env, config.models.base_urls):
             raise InvalidInput(f"model: {problem}")
 
 
 def require_agent(wanted: RequestedNames, config: OrgaConfig) -> AgentConfig:
-    """Return the agent that the input names.
-
-    Raises:
-        InvalidInput: There is no such agent. The text lists the agents.
-    """
+    """Return the agent that the input names. Raise InvalidInput, which lists the agents, if there is none."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.workflows.types.text import known_names_hint
 
@@ -193,11 +171,7 @@ def require_agent(wanted: RequestedNames, config: OrgaConfig) -> AgentConfig:
 
 
 def models_of(wanted: RequestedNames, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
-    """Return the models that a run would call, in fallback order.
-
-    Raises:
-        InvalidInput: A tier is unknown or has no models.
-    """
+    """Return the models of a run in fallback order. Raise InvalidInput for an unknown or empty tier."""
     from orga.activities.adapters.agents.tiers import ModelChoice
     from orga.activities.adapters.models.settings import default_model
 

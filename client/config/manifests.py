@@ -37,11 +37,7 @@ class BrokenManifests(ValueError):
 
 
 def configured_manifests(config: OrgaConfig) -> list[ManifestFile]:
-    """Return the manifests that the configuration names.
-
-    Raises:
-        BrokenManifests: At least one cannot be used.
-    """
+    """Return the manifests that the configuration names. Raise BrokenManifests if one cannot be used."""
     files, problems = read_manifests(manifest_paths(config.tools.manifests))
     if problems:
         raise BrokenManifests(problems)
@@ -114,7 +110,6 @@ def _read_manifest(path: Path) -> _ParsedManifest | list[Problem]:
 
 
 def _toml_problem(path: Path, error: ValueError) -> Problem:
-    """Return the TOML error with its line, which the library reports only inside its message."""
     message = str(error)
     _, at, place = message.partition(" (at line ")
     line = place.split(",")[0]

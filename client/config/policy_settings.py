@@ -12,11 +12,7 @@ TOKEN = "OPA_TOKEN"
 
 
 def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySettings:
-    """Return the settings.
-
-    Raises:
-        ValueError: The token would be sent unencrypted.
-    """
+    """Return the settings. Raise ValueError if the token would be sent unencrypted."""
     token, url = env.get(TOKEN) or None, config.opa.url
     if token and url and not url.startswith("https://") and not is_loopback(url):
         raise ValueError(f"policy.opa.url: {TOKEN} is set, so it has to begin with https://")
@@ -33,11 +29,7 @@ def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySetti
 
 
 def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
-    """Refuse a root of the file tools that is not a folder, and policies that do not compile.
-
-    Raises:
-        ConfigError: The text names the place and the remedy.
-    """
+    """Raise ConfigError, with the remedy, if the root is no folder, or policies do not compile."""
     from orga.activities.adapters.tools.root import files_root  # only a command that starts a worker needs this import
 
     try:

@@ -119,11 +119,7 @@ class StarterChoices:
 
 
 def starter_text(choices: StarterChoices) -> str:
-    """Return the text of the file.
-
-    Raises:
-        ConfigError: No `orga.toml` can hold the choices.
-    """
+    """Return the text of the file. Raise ConfigError if no `orga.toml` can hold the choices."""
     default = f"default = {_toml_value(choices.model)}" if choices.model else '#default = "anthropic:claude-sonnet-5-5"'
     parts = [
         _HEAD,
@@ -149,7 +145,6 @@ def _base_url(choices: StarterChoices) -> str:
 
 
 def _toml_value(value: str | bool | list[str] | None) -> str:
-    """Return a value in TOML: JSON with only DEL escaped, because TOML rejects the surrogate escapes of ASCII JSON."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

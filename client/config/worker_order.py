@@ -31,7 +31,6 @@ class WorkerOrder:
         return {ROOT_VARIABLE: str(self.root)} if self.root else {}
 
     def arguments(self) -> list[str]:
-        """Return the command line options."""
         named = (
             ("--address", self.address),
             ("--namespace", self.namespace),

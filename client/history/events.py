@@ -111,8 +111,6 @@ UNRECORDED = "an earlier attempt failed; no history holds how"
 
 
 class _OpenActivity(NamedTuple):
-    """A running activity, and the converter for its values."""
-
     name: str
     key: str
     converter: DataConverter

@@ -83,7 +83,6 @@ class _PromptSearch:
             self._is_planned = reply.get("model") == PLANNED_MODEL
 
     def result(self, chain: RunChain) -> Prompt:
-        """Return the prompt, or raise NoPrompt if no model was called."""
         named = f"run {chain.workflow_id!r}"
         if self._is_planned:
             raise NoPrompt(f"no model was asked in turn {self._iteration} of {named}: its plan already had the reply")

@@ -23,8 +23,6 @@ from orga.workflows.types.tool_calls.tools import ToolOutput
 
 @dataclass(frozen=True)
 class StepResult:
-    """The outcome of a step."""
-
     step: str
     place: str
     """Place of its latest call, `<turn>.<index>`, as in `StepExecuted` of the journal."""
@@ -41,8 +39,6 @@ async def step_output(client: Client, workflow_id: str, step: str) -> StepResult
     """Return the output of a step, of a live or an ended goal. No worker is needed.
 
     Args:
-        client: From `connect`.
-        workflow_id: The id of the goal.
         step: The id of the step in the plan, or the place of its call.
 
     Raises:
@@ -76,11 +72,9 @@ class _StepOutputs:
         """The ids of the calls, by place."""
 
     def begin_run(self) -> None:
-        """Continue with the next run of the chain."""
         self._fold = ContextFold()
 
     def feed(self, happening: Happening) -> None:
-        """Add the next event."""
         self._fold.feed(happening)
         match happening.kind:
             case "started" if len(happening.value or []) > 1 and happening.value[1] is not None:
@@ -119,11 +113,7 @@ class _StepOutputs:
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
     def result_for(self, workflow_id: str, named: str) -> StepResult:
-        """Return the outcome of the step.
-
-        Raises:
-            NoOutput: There is none.
-        """
+        """Return the outcome of the step, or raise NoOutput."""
         executed = {step: data for step, data in self._executed_steps.items() if named in {step, data.get("place")}}
         if not executed:
             known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]

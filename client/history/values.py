@@ -69,11 +69,7 @@ def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str
 
 
 async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
-    """Return payloads without codec and external storage. The arguments are not changed.
-
-    Raises:
-        OrgaError: They are in an external storage, and the converter has none.
-    """
+    """Return payloads without codec and external storage. Raise OrgaError if only the storage has them."""
     copies = Payloads(payloads=payloads)
     try:
         await converter._transform_inbound_payloads(copies)

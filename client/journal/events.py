@@ -153,7 +153,6 @@ class _JournalReader:
                 yield each
 
     def _is_position_known(self) -> bool:
-        """Return whether the next entry is known. A rewind moves it back to an earlier entry."""
         watcher = self._watcher
         self._next = min([self._next, *watcher.rewinds[self._rewinds :]])
         self._rewinds = len(watcher.rewinds)
@@ -278,7 +277,6 @@ class _Watcher:
             raise self._fault
 
     async def stop(self) -> None:
-        """Stop reading."""
         tasks = [*self._tasks, *self._delegate_tasks.values()]
         for task in tasks:
             task.cancel()

@@ -36,11 +36,7 @@ class JournalFile:
 
 
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
-    """Write the file completely or not at all, readable only for its owner.
-
-    Raises:
-        UnwritableJournal: It cannot be written there. The text says why.
-    """
+    """Write the whole file or nothing, readable only for its owner. Raise UnwritableJournal if that is impossible."""
     try:
         write_atomically(path, b"".join(line + b"\n" for line in _lines(entries, head)))
     except OSError as error:

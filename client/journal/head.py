@@ -31,11 +31,7 @@ class KeyProblem(OrgaError):
 
 
 def generate_key(path: Path) -> str:
-    """Write a new private key (PKCS 8, PEM, mode 0600) and next to it its public key. Return the public one.
-
-    Raises:
-        KeyProblem: One of the files exists already, or cannot be written.
-    """
+    """Write a new private key (PKCS 8, PEM, mode 0600) and its public key, and return that. Raise KeyProblem if not."""
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -52,16 +48,11 @@ def generate_key(path: Path) -> str:
 
 
 def public_path(path: Path) -> Path:
-    """Return the path of the public key that belongs to a private key file."""
     return path.with_name(f"{path.name}.pub")
 
 
 def private_key(path: Path) -> Ed25519PrivateKey:
-    """Read a private key.
-
-    Raises:
-        KeyProblem: It cannot be read, is no Ed25519 key, or can also be read by others.
-    """
+    """Raise KeyProblem if it cannot be read, is no Ed25519 key, or can also be read by others."""
     try:
         pem, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
@@ -78,11 +69,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def public_key(text: str) -> Ed25519PublicKey:
-    """Read a public key, as `public_text` writes it.
-
-    Raises:
-        KeyProblem: It is not a public key.
-    """
+    """Read a public key, as `public_text` writes it. Raise KeyProblem if it is none."""
     stripped = text.strip()
     try:
         return Ed25519PublicKey.from_public_bytes(b64decode(stripped.removeprefix(KEY_PREFIX), validate=True))
@@ -91,17 +78,14 @@ def public_key(text: str) -> Ed25519PublicKey:
 
 
 def public_text(key: Ed25519PublicKey) -> str:
-    """Return the text form of a public key."""
     return KEY_PREFIX + b64encode(key.public_bytes_raw()).decode()
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """Return the id by which signatures name their key."""
     return sha256(key.public_bytes_raw()).hexdigest()[:ID_CHARS]
 
 
 def is_signed(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
-    """Return whether the signature is the key's over the message, in canonical base64."""
     try:
         decoded = b64decode(signature, validate=True)
         key.verify(decoded, message)
@@ -121,8 +105,6 @@ PURPOSE = b"orga journal head 1\n"
 
 
 class JournalHead(Record):
-    """The signed values."""
-
     run: str
     length: int
     hash: str
@@ -158,9 +140,6 @@ def head_check(
     """Check that the head fits the entries, and that a trusted key has signed it.
 
     Args:
-        run: The id of the run whose journal it should be.
-        entries: The entries of the export.
-        found: The head of the export, or None.
         trusted: The keys to trust. If there are any, the head must be signed. None skips the check of signatures.
     """
     if found is None:

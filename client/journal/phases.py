@@ -39,8 +39,6 @@ Data = dict[str, Any]
 
 @dataclass
 class Phase:
-    """One turn of the goal and its outcome, or a question and its answer. Later entries add to it."""
-
     turn: int
     phase: str
     """plan, execute, evaluate, decide, ask, compress or summarise."""
@@ -75,8 +73,6 @@ class Phase:
 
 @dataclass
 class GoalPhases:
-    """A goal from its start to its present state."""
-
     goal: str = ""
     phases: list[Phase] = field(default_factory=list[Phase])
     ending: Data | None = None
@@ -105,7 +101,6 @@ class _PhaseFold:
         self._kept = ""
 
     def feed(self, entry: JournalEntry) -> None:
-        """Add the next entry."""
         if entry.event == "Started":
             self.found.goal = str(entry.data.get("task", ""))
         elif entry.event == "InterventionReceived":

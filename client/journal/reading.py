@@ -30,7 +30,6 @@ class SeenEntries:
         self._hashes: list[str] = []
 
     def hash_at(self, sequence: int) -> str:
-        """Return the hash of a known entry."""
         return self._hashes[sequence]
 
     def is_new(self, entry: JournalEntry) -> bool:

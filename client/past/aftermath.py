@@ -29,7 +29,6 @@ from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 TEXT_CHARS = 300
 OUTCOME_UNKNOWN = "not known to have ended"
 ENDING_INTERVENTIONS = frozenset({"abort", "cancel"})
-"""Interventions that are never delivered again: they would end the run where it ended before."""
 
 
 _EVENT_OUTCOMES = {
@@ -48,8 +47,6 @@ _EVENT_OUTCOMES = {
 
 @dataclass(frozen=True)
 class SentIntervention:
-    """A signal, an update or a cancellation."""
-
     kind: str
     at: datetime
     text: str

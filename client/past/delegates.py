@@ -22,8 +22,6 @@ GRACE_S = 75.0
 
 @dataclass(frozen=True)
 class LiveDelegate:
-    """A delegated run that has not ended."""
-
     workflow_id: str
     iteration: int
     """Iteration of the run that delegated to it."""

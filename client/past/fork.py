@@ -110,11 +110,7 @@ async def _iteration_end(
 
 
 async def _check_messages(client: Client, history: WorkflowHistory, state: AgentState) -> None:
-    """Compare the replayed messages with the digests that the history recorded.
-
-    Raises:
-        OrgaError: They differ.
-    """
+    """Raise OrgaError if the replayed messages do not match the recorded digests."""
     try:
         recorded = await folded_context(client, history, state.iteration)
     except DigestMismatch as error:

@@ -47,11 +47,7 @@ def history_until_task(history: WorkflowHistory, event_id: int) -> WorkflowHisto
 
 
 async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentState:
-    """Return the state of the run at the end of `history`.
-
-    Raises:
-        OrgaError: Today's code cannot replay the history.
-    """
+    """Return the run's state at the end of `history`. Raise OrgaError if today's code cannot replay it."""
     seen = _StateObserver()
     replayer = Replayer(
         workflows=WORKFLOWS,

@@ -26,14 +26,11 @@ from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 @dataclass(frozen=True)
 class EndedRun:
-    """The last state of an ended run."""
-
     workflow_id: str
     state: AgentState
 
     @property
     def letters(self) -> tuple[DeadLetter, ...]:
-        """The calls that were given up."""
         return self.state.dead_letters
 
 

@@ -37,8 +37,6 @@ class CaseTool(CheckedInput):
 
 
 class CaseStep(CheckedInput):
-    """One step of `plan`."""
-
     skill: str = Field(min_length=1)
     """The name of a tool or an agent."""
     goal: str = ""
@@ -46,7 +44,6 @@ class CaseStep(CheckedInput):
     depends_on: tuple[str, ...] = ()
 
     def proposed_step(self, step_id: str) -> ProposedStep:
-        """Return the step in the form that the gate judges."""
         return ProposedStep(
             id=step_id, skill=self.skill, goal=self.goal, arguments=self.arguments, depends_on=self.depends_on
         )
@@ -89,8 +86,6 @@ class CaseTables(CheckedInput):
 
 @dataclass(frozen=True)
 class CaseFile:
-    """One file of tests."""
-
     tools: dict[str, CaseTool]
     test: tuple[PolicyCase, ...]
 
@@ -100,11 +95,7 @@ class BadCases(ConfigError):
 
 
 def case_files(path: Path) -> list[Path]:
-    """Return the test files of a folder and its surfaces, or the one file.
-
-    Raises:
-        BadCases: There is no test file.
-    """
+    """Return the test files of a folder and its surfaces, or the one file. Raise BadCases if there is none."""
     if path.is_file():
         return [path]
     found = sorted([*path.glob(f"*{SUFFIX}"), *path.glob(f"*/*{SUFFIX}")])
@@ -114,11 +105,7 @@ def case_files(path: Path) -> list[Path]:
 
 
 def read_cases(path: Path) -> CaseFile:
-    """Return the tests of a file.
-
-    Raises:
-        BadCases: The text has file and line of each problem.
-    """
+    """Return the tests of a file. Raise BadCases with file and line of each problem."""
     try:
         text = path.read_text(encoding="utf-8")
         given = read_toml(text)
@@ -150,11 +137,7 @@ def _read(model: type[Read], given: dict[str, Any], place: Place) -> Read:
 def case_proposal(
     case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
 ) -> Proposal:
-    """Return the proposal of a case.
-
-    Raises:
-        BadCases: The tool is unknown, so its effect and tags are too.
-    """
+    """Return the proposal of a case. Raise BadCases if its tool is unknown, and so the tool's effect and tags."""
     spec = None if case.tool is None else _tool_spec(case.tool, tools, known)
     call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
     return Proposal(
@@ -191,8 +174,6 @@ def _tool_spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSp
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The result of one test. `faults` is empty if the test has passed."""
-
     name: str
     outcome: Outcome
     judgement: EngineVerdict
@@ -200,7 +181,6 @@ class CaseResult:
 
     @property
     def ok(self) -> bool:
-        """True if the test has passed."""
         return not self.faults
 
 

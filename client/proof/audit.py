@@ -38,7 +38,6 @@ class VerdictComparison:
     """`(answer)` for a final answer, `(plan)` for the plan of a goal."""
     call_id: str
     arguments: dict[str, Any]
-    """The proposed arguments."""
     approved_by: str
     """The person whose approval led to this judgement, or ""."""
     recorded: Verdict
@@ -140,8 +139,6 @@ _ANSWERED = {"finished", "failed"}
 
 @dataclass(frozen=True)
 class RunAudit:
-    """The audit of one run."""
-
     run: str
     judgements: tuple[VerdictComparison, ...] = ()
     not_rebuilt: tuple[str, ...] = ()

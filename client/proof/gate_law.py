@@ -26,8 +26,6 @@ async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValu
     """Return the calls that the history shows as executed against the law, one line each.
 
     Args:
-        history: The history of one run.
-        record: What a replay of the same history showed.
         values: Decodes its values.
     """
     return unlicensed_calls(record.facts, await started_calls(history, values))

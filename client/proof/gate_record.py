@@ -24,8 +24,6 @@ GATE = "gate"
 
 @dataclass(frozen=True)
 class AnsweredRequest:
-    """A request that the gate has answered."""
-
     request: GateRequest
     verdicts: tuple[Verdict, ...] | None
     """Verdicts in call order. None if the gate failed or judged other places, which denies every call."""
@@ -105,7 +103,6 @@ class GateRecord:
 
 
 async def started_calls(history: WorkflowHistory, values: RunValues) -> list[StartedCall]:
-    """Return the tool activities and delegated runs in the history, in order."""
     found: list[StartedCall] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):

@@ -30,8 +30,6 @@ MESSAGE_CHARS = 500
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """The outcome of a replay."""
-
     failure: str
     """Why the replay differed from the history, or ""."""
     ending: list[Any] | None
@@ -132,7 +130,6 @@ class _Ending:
 
 
 DecisionData = dict[str, Any]
-"""The data of one `DecisionGrounded`."""
 
 
 class DecisionRecord:
@@ -143,7 +140,6 @@ class DecisionRecord:
         self._converter = converter
 
     def observe(self, _: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Read the decisions of one workflow task."""
         for command in completion.successful.commands:
             if command.HasField("modify_workflow_properties"):
                 fields = command.modify_workflow_properties.upserted_memo.fields
@@ -190,7 +186,6 @@ class PlanRecord:
         self._requests: dict[int, GoalRequest] = {}
 
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Read one workflow task."""
         for job in activation.jobs:
             if job.HasField("resolve_activity"):
                 self._record_answer(job.resolve_activity.seq, job.resolve_activity.result)

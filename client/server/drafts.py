@@ -14,8 +14,6 @@ from typing import BinaryIO
 
 @dataclass(frozen=True)
 class Draft:
-    """A new file."""
-
     file: BinaryIO
     place: Path
 
@@ -28,11 +26,7 @@ class Draft:
 
 @contextmanager
 def draft_next_to(path: Path) -> Generator[Draft]:
-    """Yield a draft in the folder of `path`. It is removed unless it becomes a file.
-
-    Raises:
-        OSError: It cannot be written there.
-    """
+    """Yield a draft in the folder of `path`, removed unless it becomes a file. Raise OSError if that is impossible."""
     descriptor, name = tempfile.mkstemp(prefix=".orga-", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -43,11 +37,7 @@ def draft_next_to(path: Path) -> Generator[Draft]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a whole file.
-
-    Raises:
-        OSError: It cannot be written there. The previous file is unchanged.
-    """
+    """Write a whole file. After an OSError the previous one is unchanged."""
     with draft_next_to(path) as draft:
         draft.file.write(content)
         draft.move_to(path)

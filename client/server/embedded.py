@@ -173,7 +173,6 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
     """Return the running server, or start one. Use it within a `lease`.
 
     Args:
-        report: Called with a line about each step that takes long.
         idle_s: Seconds without a lease after which a server that is started here stops.
 
     Raises:
@@ -196,7 +195,6 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
 
 
 def running() -> Endpoint | None:
-    """Return the embedded server if it is running. Start nothing."""
     home = server_home()
     record = read_record(home.record)
     return record.endpoint if record and record.ready and is_locked(home.server_lock) else None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from orga.client.errors import OrgaError
 
 Report = Callable[[str], None]
-"""Receives one line of progress for people."""
 
 
 @dataclass(frozen=True)

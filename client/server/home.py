@@ -117,11 +117,7 @@ class UnreadableTable(OrgaError):
 
 
 def read_table(path: Path) -> dict[str, str]:
-    """Return the table, or an empty one if the file does not exist.
-
-    Raises:
-        UnreadableTable: The file exists but cannot be read.
-    """
+    """Return the table, empty without a file. Raise UnreadableTable if it cannot be read."""
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -44,11 +44,7 @@ class NoRelease(Exception):
 
 
 async def unpacked_release(folder: Path) -> Path:
-    """Return the command, unpacked from the archive for this machine.
-
-    Raises:
-        NoRelease: The text has the reason. Nothing is unpacked before its checksum is right.
-    """
+    """Return the command, unpacked once its checksum is right. Raise NoRelease with the reason."""
     import httpx  # most commands find an installed server and need no HTTP
 
     machine = platform.system(), platform.machine()

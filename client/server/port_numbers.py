@@ -36,7 +36,6 @@ def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Cla
     """Return the first port from `preferred` on that is free and not claimed by another server of ours.
 
     Args:
-        preferred: The first port to try.
         locks: Folder of the locks on numbers.
         lock: An existing lock on `preferred`, which is passed on to the claim.
 

@@ -26,11 +26,7 @@ async def _try_to_connect(address: str) -> str | None:
 
 
 async def wait_until_ready(address: str, timeout_s: float) -> None:
-    """Return once a server answers at `address`.
-
-    Raises:
-        ServerUnavailable: None answered within `timeout_s`.
-    """
+    """Return once a server answers. Raise ServerUnavailable after `timeout_s`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while reason := await silence_reason(address, max(1.0, min(2.0, deadline - loop.time()))):

@@ -73,11 +73,7 @@ async def are_usable(client: Client, report: Report) -> bool:
 
 
 async def register_missing(client: Client) -> list[str]:
-    """Register what is missing and return its names.
-
-    Raises:
-        SearchAttributesRefused: Registration is not allowed, or a name has another type.
-    """
+    """Register what is missing and return its names. Raise SearchAttributesRefused if that is impossible."""
     names = await missing_names(client)
     keys = [key for key in KEYS if key.name in names]
     if not keys:

@@ -170,7 +170,6 @@ def _read_orders() -> SupervisorOrders:
 
 
 def main() -> None:
-    """Supervise, detached from the launching process."""
     if os.fork():  # the launcher waits only for this process and keeps no child
         os._exit(0)
     try:

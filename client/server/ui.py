@@ -60,15 +60,10 @@ class Api:
         self.host = _unknown_host()
 
     def flags(self) -> list[str]:
-        """Return the flags of `temporal server start-dev`."""
         return ["--http-port", str(self.port), *_closing_flags(self.host)]
 
     def is_closed(self) -> bool:
-        """Return whether the API refuses another `Host`. A server that is too old does not.
-
-        Raises:
-            OSError: It does not answer.
-        """
+        """Return whether the API refuses another `Host`, unlike one too old. Raise OSError if it does not answer."""
         connection = HTTPConnection(HOST, self.port, timeout=ANSWER_TIMEOUT_S)
         try:
             connection.request("GET", f"{API}namespaces")
@@ -118,11 +113,7 @@ class Pages:
         self._rest: threading.Timer | None = None
 
     def port(self) -> int:
-        """Return the port of the pages, after starting their server if necessary.
-
-        Raises:
-            OSError: It does not start.
-        """
+        """Return the port of the pages, after starting their server if necessary. Raise OSError if it fails."""
         with self._lock:
             if self._process is None or not _is_answering(self._port):
                 self._end()
@@ -135,7 +126,6 @@ class Pages:
             return self._port
 
     def stop(self) -> None:
-        """Stop the server of the pages."""
         with self._lock:
             self._end()
 
@@ -169,11 +159,7 @@ def _is_answering(port: int) -> bool:
 
 @contextmanager
 def serve_ui(port: int, api: Api, executable: str) -> Generator[None]:
-    """Serve the UI at `port` until the block ends.
-
-    Raises:
-        OSError: The port is taken.
-    """
+    """Serve the UI at `port` until the block ends. Raise OSError if the port is taken."""
     pages = Pages(executable)
 
     class Guard(_GuardHandler):

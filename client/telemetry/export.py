@@ -51,11 +51,7 @@ class TelemetryInUse(RuntimeError):
 
 
 def export_to(config: TelemetryConfig) -> Callable[[float], None]:
-    """Set the global providers. Return a function that closes them within the given seconds.
-
-    Raises:
-        TelemetryInUse: They are already set.
-    """
+    """Set the global providers, and return what closes them within given seconds. Raise TelemetryInUse if set."""
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         raise TelemetryInUse("OpenTelemetry is already set up in this process: set [telemetry] enabled = false here")
     base = config.endpoint.rstrip("/")

@@ -24,8 +24,6 @@ _CREDENTIAL = re.compile(r"(?i)\b(?:bearer|basic)\s+[\w\-.~+/=]{8,}|(?<=://)[^/\
 
 @dataclass(frozen=True)
 class SecretMask:
-    """The secrets to hide in logs."""
-
     secrets: KnownSecrets
 
     @classmethod
@@ -34,7 +32,6 @@ class SecretMask:
         return cls(KnownSecrets.from_environment(environment, also))
 
     def mask_line(self, line: str) -> str:
-        """Return the line without the secrets."""
         return _CREDENTIAL.sub(REDACTED, self.secrets.redact(line))
 
 

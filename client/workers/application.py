@@ -22,11 +22,7 @@ ON_THE_CLIENT = "Client.connect(..., plugins=[plugin])"
 
 
 def with_our_converter(converter: DataConverter) -> DataConverter:
-    """Return the converter with our way of writing values. Its codec and other parts stay.
-
-    Raises:
-        ConfigError: It has its own way of writing values.
-    """
+    """Return it with our way of writing values, its codec kept. Raise ConfigError if it has a way of its own."""
     own = converter.payload_converter_class
     if issubclass(own, FrugalPayloadConverter):
         return converter
@@ -72,8 +68,6 @@ def refuse_shared_names(
     """Refuse workflows and activities that have one of our names, since one would hide the other.
 
     Args:
-        workflows: The application's.
-        activities: The application's.
         ours: Our registrations for the same worker.
         in_code: Names of tools that the application gave in code.
 

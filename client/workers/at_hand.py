@@ -63,7 +63,6 @@ class WorkerKeeper:
                 await self._replace()
 
     async def stop(self) -> None:
-        """Stop our own worker, if there is one."""
         if self.own is not None:
             await self.own.stop()
             self.own = None

@@ -40,7 +40,6 @@ class _Problems:
     found: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def add(self, place: str, problem: object, remedy: str) -> None:
-        """Add a problem that would stop a run."""
         self.found.append({"place": place, "problem": str(problem), "remedy": remedy})
 
     @contextmanager

@@ -36,7 +36,6 @@ def build_id() -> str:
 
 
 def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> str:
-    """Return the build id of this code with these libraries."""
     found = sha256(repr(sorted(versions.items())).encode())
     for name, source in code:
         found.update(name.encode() + b"/" + sha256(source).digest())
@@ -44,11 +43,7 @@ def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> st
 
 
 def deployment_version(deployment: str) -> WorkerDeploymentVersion:
-    """Return the version of this process in a deployment.
-
-    Raises:
-        ValueError: The name is invalid.
-    """
+    """Raise ValueError if the name is invalid."""
     return WorkerDeploymentVersion(deployment_name(deployment), build_id())
 
 

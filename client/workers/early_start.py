@@ -22,8 +22,6 @@ KEPT_LOGS = 10
 
 @dataclass(frozen=True)
 class EarlyWorker:
-    """A worker that has no order yet."""
-
     process: subprocess.Popen[bytes]
     log: Path | None
 

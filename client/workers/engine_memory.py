@@ -52,7 +52,6 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
     """Refuse a task queue whose runs are judged by another policy, since any of its workers may judge any of them.
 
     Args:
-        client: The worker's client.
         task_queue: The queue that it is about to poll.
         own: The worker's policy, as `policy_text` returns it.
 
@@ -79,7 +78,6 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
 
 
 def worker_policy(config: OrgaConfig, engine: PolicyEngine) -> str:
-    """Return the policy of a worker, as `policy_text` formats it."""
     return policy_text(
         engine_name(policy_settings(config.policy, {})), policy_location_digest(config), policy_version(engine)
     )

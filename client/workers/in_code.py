@@ -55,11 +55,7 @@ class Agent:
     """Settings of its runs. A run's own input overrides them."""
 
     def __post_init__(self) -> None:
-        """Check the settings.
-
-        Raises:
-            ConfigError: The text names each key that cannot be used.
-        """
+        """Raise ConfigError, which names each key that cannot be used."""
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
         for key, given in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
@@ -101,11 +97,7 @@ def _example_text(given: Any) -> str:
 
 
 def as_tool(function: Function) -> Tool:
-    """Return a function as a tool. A tool is returned unchanged.
-
-    Raises:
-        ConfigError: It cannot be offered to a model. The text says what to change.
-    """
+    """Return a function as a tool, a tool unchanged. Raise ConfigError if no model can be offered it."""
     if not callable(function):
         if hasattr(function, "spec"):
             return function
@@ -118,19 +110,13 @@ def as_tool(function: Function) -> Tool:
 
 @dataclass(frozen=True)
 class InCodeParts:
-    """Everything that an application gives in code."""
-
     agents: Sequence[Agent] = ()
     tools: Sequence[Function] = ()
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
     policy: Path | None = None
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: A single agent or function was given instead of a list.
-        """
+        """Raise ConfigError for a single agent or function instead of a list."""
         _require_list("agents", self.agents)
         _require_list("tools", self.tools)
 
@@ -149,11 +135,7 @@ class InCodeParts:
         return [as_tool(each) for each in found]
 
     def refuse_unknown_tools(self, tools: Mapping[str, ToolSpec], servers: Mapping[str, McpServer]) -> None:
-        """Refuse agents that name a tool which the worker does not have.
-
-        Raises:
-            ConfigError: The text has one line per agent.
-        """
+        """Raise ConfigError, with a line per agent, for tools that the worker does not have."""
         for agent in self.agents:
             listed = {agent.name: agent.settings}
             found = agent_problems(listed, tools, partial(is_server_tool, servers=servers))
@@ -163,11 +145,7 @@ class InCodeParts:
                 )
 
     def merged_with(self, config: OrgaConfig) -> OrgaConfig:
-        """Return the configuration together with what is given in code.
-
-        Raises:
-            ConfigError: Two entries have the same name, or there are two policies.
-        """
+        """Return both configurations as one. Raise ConfigError for equal names or two policies."""
         file = str(config.file or "the configuration")
         agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
         servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]

@@ -23,7 +23,6 @@ def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[st
 
     Args:
         name: The value of `[knowledge] embedder`.
-        env: The environment, with the keys of providers.
         base_urls: Addresses by provider. They win over the environment's.
 
     Raises:
@@ -47,7 +46,6 @@ def configured_store(config: OrgaConfig, env: Mapping[str, str], root: Path) -> 
     """Return the store. It opens nothing before its first use, so that a worker without knowledge leaves no file.
 
     Args:
-        config: The configuration as read.
         env: Holds the address of a database and the keys of providers.
         root: The root of the file tools.
 

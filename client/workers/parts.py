@@ -75,11 +75,7 @@ class StandIns:
     tools: Sequence[StandInTool] = ()
 
     def applied_to(self, tools: Mapping[str, Tool]) -> ToolCatalog:
-        """Return the tools. A stand-in replaces the tool of its name, and the other stand-ins are added.
-
-        Raises:
-            ValueError: Two stand-ins have the same name.
-        """
+        """Return the tools with stand-ins added, or in place of namesakes. Raise ValueError if two share a name."""
         by_name = ToolCatalog(self.tools)
         kept = [tool for name, tool in tools.items() if name not in by_name]
         found = [s.in_place_of(tools[s.spec.name].spec) if s.spec.name in tools else s for s in self.tools]
@@ -92,8 +88,6 @@ def configured_deliveries(
     """Return the configured channels by name. The limits of the file tools apply to files that they write.
 
     Args:
-        config: The configuration as read.
-        root: The root of the file tools.
         env: Holds the secrets of channels.
         store: The worker's store. Without it, the configured one is opened.
 
@@ -113,8 +107,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts that a worker is made of."""
-
     agents: Agents
     models: Models
     policy: PolicyEngine
@@ -150,11 +142,7 @@ def configured_tools(
     *,
     stand_ins: Sequence[Tool] = (),
 ) -> ToolCatalog:
-    """Return the worker's tools, as `worker_tools` does.
-
-    Raises:
-        ValueError: A function or manifest cannot be used, two tools have one name, or options name no tool.
-    """
+    """Return the worker's tools, as `worker_tools` does. Raise ValueError if one of them cannot be used."""
     found = worker_tools(config, root, env, store, in_code, stand_ins=stand_ins)
     for each in found:
         if each.digest:
@@ -176,12 +164,8 @@ def configured_parts(
     """Return the parts for a configuration.
 
     Args:
-        config: The configuration as read.
-        env: Holds the secrets.
-        root: The root of the file tools.
         knows_attributes: True if the server has our search attributes.
         link: Returns the page of a run.
-        place: The workplace of the worker.
         in_code: Tools that an application gives in code.
         stand_ins: Models and tools that replace the real ones in a test.
 

@@ -35,7 +35,6 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     @property
@@ -52,11 +51,7 @@ class WorkerProcess:
         return await asyncio.to_thread(self._process.wait)
 
     async def wait_until_polling(self, client: Client, task_queue: str) -> None:
-        """Wait until the server sees the worker poll.
-
-        Raises:
-            WorkerFailed: It ended, or took too long. The text has its last output.
-        """
+        """Wait until the server sees the worker poll. Raise WorkerFailed, with its output, if that fails."""
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
         while not await self._is_polling(client, task_queue):
             if (code := self.exit_code()) is not None:
@@ -73,7 +68,6 @@ class WorkerProcess:
         return any(is_of_process(each, self.pid) for each in there)
 
     async def stop(self) -> None:
-        """Ask it to finish its work, then end it."""
         deadline = asyncio.get_running_loop().time() + STOP_TIMEOUT_S
         if self.exit_code() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -84,7 +78,6 @@ class WorkerProcess:
         self._close()
 
     def kill(self) -> None:
-        """End it at once."""
         self._process.kill()
         self._process.wait()
         self._close()
@@ -122,11 +115,7 @@ def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProc
 
 
 async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
-    """Start a worker and wait until it polls.
-
-    Raises:
-        WorkerFailed: It did not start.
-    """
+    """Start a worker and wait until it polls. Raise WorkerFailed if it does not start."""
     worker = spawn_worker(order)
     try:
         await worker.wait_until_polling(client, order.task_queue)

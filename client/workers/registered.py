@@ -37,19 +37,13 @@ minimum is eight, because a task that waits for a local tool keeps its place."""
 
 
 class Registrations(NamedTuple):
-    """The registrations of a worker."""
-
     workflows: list[type[Any]]
     activities: list[Callable[..., Any]]
     interceptors: list[Interceptor]
 
 
 def registrations(client: Client, parts: Parts) -> Registrations:
-    """Return the registrations for these parts.
-
-    Raises:
-        ValueError: A tool has the name of one of our activities.
-    """
+    """Raise ValueError if a tool has the name of one of our activities."""
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
     return Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
 

@@ -59,11 +59,7 @@ async def is_version_missing(client: Client, task_queue: str, version: Version |
 
 
 def deployment_name(text: str) -> str:
-    """Return the name of a deployment.
-
-    Raises:
-        ValueError: The name is invalid. The server reserves `.` and `:`.
-    """
+    """Raise ValueError for an invalid name. The server reserves `.` and `:`."""
     if not _NAME.fullmatch(text):
         raise ValueError(f"--deployment {text!r}: 1 to 64 letters, digits, - and _, the first a letter or a digit")
     return text

@@ -31,9 +31,7 @@ def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[st
     """Return the servers, not yet connected, or None if there are none.
 
     Args:
-        config: The worker's configuration.
         tools: Names of the worker's other tools.
-        env: The worker's environment.
 
     Raises:
         ValueError: A server needs something that is missing.
@@ -52,8 +50,6 @@ IN_CODE = "given in code"
 
 @dataclass(frozen=True)
 class WorkerTool:
-    """A tool with its options."""
-
     tool: Tool
     source: str
     """`built-in`, an import path, the file of a manifest, or `given in code`."""

@@ -194,7 +194,6 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
 
 
 def _decision_bytes(decision: GroundedDecision) -> int:
-    """Return the bytes that the recorded decision may take."""
     given = sum(len(name) + _max_value_bytes(kind) for name, kind in decision.fields.items())
     facts = sum(len(name) + _max_value_bytes(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())
     outcomes = [decision.default, *(rule.then for rule in decision.rules)]

@@ -111,7 +111,6 @@ def _without_repeats(state: AgentState) -> AgentState:
 
 
 def _bytes_without_messages(state: AgentState) -> int:
-    """Return the bytes of the state without its messages."""
     return state_bytes(state.with_dialogue(conversation=Conversation()))
 
 

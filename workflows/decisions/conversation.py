@@ -209,7 +209,6 @@ def reference_and_sent(
 
 
 def _summary_reference(summary: Summary | None, replacement: Message | None) -> MessageRef | None:
-    """Return the reference to a summary, or None without one."""
     if summary is None or replacement is None:
         return None
     return MessageRef(summary=summary.call) if summary.call else MessageRef(message=replacement)

@@ -62,16 +62,11 @@ class Assessment(NamedTuple):
 
     @property
     def is_by_person(self) -> bool:
-        """True if a person was asked."""
         return self.reviewer.startswith("person")
 
 
 def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
-    """Return the verdict in a model's reply.
-
-    Raises:
-        ValueError: It is no verdict. The text says what is wrong, for the model to correct.
-    """
+    """Raise ValueError, which tells the model what is wrong, if the reply is no verdict."""
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
     verdict = _parsed_review(reply.text)
@@ -99,7 +94,6 @@ def weighted_score(critic: Critic, scores: dict[str, float]) -> float:
 
 
 def summed_usage(before: Usage | None, usage: Usage) -> Usage:
-    """Return the usage of both model calls."""
     if before is None:
         return usage
     return before.with_differences(
@@ -139,7 +133,6 @@ def rounds_left_text(critic: Critic, rounds_used: int) -> str:
 
 
 def escalation_reason(critic: Critic, found: Assessment) -> str:
-    """Return why the rounds that were used were not enough."""
     return f"{_score_text(critic, found)} after {critic.max_rounds} revisions{_one_line(found.feedback)}"
 
 
@@ -240,7 +233,6 @@ def with_critique_note(
 
 
 def with_critique_usage(state: AgentState, reply: Reply) -> AgentState:
-    """Count the usage of a verdict."""
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
@@ -266,7 +258,6 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
 
 
 def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
-    """Return the outcome of a call that a critic rejected. It was not run."""
     hint = f"Call it otherwise, or go on without it. {rounds_left_text(critic, rounds_used(state, critic))}"
     return answered_unrun_outcome(call, f"[Not run] {rejection_text(critic, found, call.call_id)}\n{hint}")
 

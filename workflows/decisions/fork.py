@@ -36,7 +36,6 @@ def fork_state(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at:
 
     Args:
         state: State of the other run at the end of the iteration.
-        source: The run and iteration of that state.
         wish: The differences in the fork. Only the dead letters that it names are taken over.
         ended_at: When that iteration ended. The clock continues from there.
 
@@ -177,7 +176,6 @@ def _fork_input(state: AgentState, wish: ForkInput) -> AgentInput:
 
 
 def _merged_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables merged, key by key."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)

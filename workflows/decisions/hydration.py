@@ -198,9 +198,7 @@ def lookups(
     """Return a lookup for each reference, in order. Only read-only tools that the run is offered resolve references.
 
     Args:
-        references: The references in the task.
         config: Maps types to tools.
-        tools: The tools that the run is offered.
         room: Calls that the run may still make.
     """
     offered = {tool.name: tool for tool in tools}
@@ -246,7 +244,6 @@ def resolved_references(
     """Return the result of each reference, in order.
 
     Args:
-        looked_up: The references and their calls.
         outcomes: By call id. Results arrive in any order, and a failure belongs only to its own reference.
         late: The reason why a call was cut off or has no outcome.
     """

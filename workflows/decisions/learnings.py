@@ -111,8 +111,6 @@ def learning_call(state: AgentState, text: str, confidence: float | None = None)
     """Return the call that stores the run's learnings, or None if there are none or it may not store them.
 
     Args:
-        state: State at the end of the run or of a turn.
-        text: The learnings.
         confidence: Confidence in them. None leaves it to the tool.
     """
     settings, setup = state.config.knowledge, state.setup

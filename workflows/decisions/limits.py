@@ -90,7 +90,6 @@ def output_allowance(state: AgentState, config: LoopConfig) -> int:
 
 
 def budgets(state: AgentState, now: datetime) -> Budgets:
-    """Return the rest of each limit."""
     config = state.config
     cost_left = None if config.max_cost_usd is None else max(config.max_cost_usd - (state.usage.cost_usd or 0.0), 0.0)
     return Budgets(
@@ -179,11 +178,7 @@ def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
-    """Return the limits that an extension raises.
-
-    Raises:
-        ValueError: An unknown key, a bad value, nothing to raise, or a limit that would become lower.
-    """
+    """Raise ValueError for an unknown key, a bad value, nothing to raise, or a limit that would become lower."""
     given = parse_record(BudgetExtension, raw).model_dump(exclude_none=True)
     if not given:
         raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")

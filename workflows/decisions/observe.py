@@ -51,8 +51,6 @@ _DETAIL: dict[ReplyKind, str] = {
 
 
 class ClassifiedReply(NamedTuple):
-    """A reply and its kind."""
-
     reply: Reply
     kind: ReplyKind
 
@@ -63,7 +61,6 @@ class ClassifiedReply(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """Feedback for the model about its unusable reply."""
         return f"{UNUSABLE_MARKER}{_FEEDBACK[self.kind]}"
 
     @property
@@ -117,8 +114,6 @@ def with_outcomes(
     The results share the room that the context budget leaves.
 
     Args:
-        state: State of the run.
-        reply: The reply with the calls.
         outcomes: One for each call, in call order.
         denied: Names of the denials among them, for streaks.
         invalid: Names of the invalid calls among them, for streaks.
@@ -180,7 +175,6 @@ def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
 
 
 def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> AgentState:
-    """Return the state with this ending."""
     return state.with_control(stop=(reason, detail))
 
 

@@ -48,11 +48,7 @@ class ContextFold:
         return self._chain.messages
 
     def feed(self, happening: Happening) -> None:
-        """Apply the next event of the run.
-
-        Raises:
-            DigestMismatch: A model call is about messages that this history does not hold.
-        """
+        """Apply the next event. Raise DigestMismatch if a model call is about messages that are not in this history."""
         match happening.kind:
             case "started":
                 self._on_started(happening)

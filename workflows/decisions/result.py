@@ -49,7 +49,6 @@ LINE_CHARS = 80
 
 
 def argument_summary(call: ToolCall, spec: ToolSpec) -> str | None:
-    """Return the main argument of a call, or None."""
     return call_argument(call, spec) or None
 
 
@@ -120,7 +119,6 @@ def agent_run_details(state: AgentState, waits: Sequence[str] = ()) -> str:
     """Return the current details of a run, in Markdown: its phase, its usage, its latest calls.
 
     Args:
-        state: State of the run.
         waits: Lines about its open questions, and the commands that decide them.
     """
     setup, limit = state.setup, state.config.max_iterations
@@ -159,7 +157,6 @@ def _inline_code(text: str) -> str:
 
 
 def usage_text(usage: UsageTotals) -> str:
-    """Return tokens and cost as people read them."""
     calls = "model call" if usage.model_calls == 1 else "model calls"
     guessed = f" ({usage.estimated_calls} of them estimated)" if usage.estimated_calls else ""
     cost = "" if usage.cost_usd is None else f", {usage.cost_usd:.4f} USD"
@@ -263,11 +260,7 @@ def _unread_guidance_data(item: Intervention) -> dict[str, str]:
 
 
 def parsed_page(raw: object) -> Page:
-    """Return the requested page of messages, by default the first.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """Return the requested page of messages, by default the first. Raise ValueError if it is none."""
     return Page() if raw is None else parse_record(Page, raw)
 
 

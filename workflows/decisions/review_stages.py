@@ -74,8 +74,6 @@ def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
 
 
 class ReviewStage(NamedTuple):
-    """One stage of a review."""
-
     name: StageName
     why: str
     """The reason for its place in the order."""
@@ -155,7 +153,6 @@ class ProposalStatuses(Generic[ProposalKey]):
         return self._standings.get(place, "proposed")
 
     def places_with_status(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
-        """Return the places with these statuses, in the order in which they were proposed."""
         return tuple(place for place, standing in self._standings.items() if standing in standings)
 
     def begin_judging(self, place: ProposalKey) -> None:

@@ -168,8 +168,6 @@ async def execute_call(
     """Return the outcome of the call, whatever happened to it.
 
     Args:
-        run: The run.
-        allowed: The call.
         activity_id: `<iteration>.<index>`. Iteration 0 is before the first reasoning step.
         is_cut_short: True if the call has to end. None: when the run is interrupted.
         key: Idempotency key, if the call has one already.
@@ -187,11 +185,7 @@ async def execute_call(
 
 
 async def send_requeued_letters(run: Run) -> None:
-    """Carry out the requeued letters one after the other. The model reads their outcomes.
-
-    Raises:
-        Interrupted: The run is to end. Letters that were not sent are kept.
-    """
+    """Carry out the requeued letters one by one. If it raises Interrupted, those that were not sent are kept."""
     for letter in run.state.waiting_letters:
         await pause_checkpoint(run, may_continue_as_new=True)
         await _send_letter(run, letter)

@@ -148,7 +148,6 @@ class FailedCall(NamedTuple):
         return effect_text(took_effect=self.took_effect) if self.is_unknown else ""
 
     def outcome(self, call: ToolCall) -> Outcome:
-        """Return the outcome of the failed call if no recovery follows."""
         if not self.was_run:
             outcome = answered_unrun_outcome(call, self.error)
         else:
@@ -184,9 +183,6 @@ async def confirm_if_paused(run: Run, allowed: AllowedCall, activity_id: str, si
     """Return the call as it may be carried out now, or why not. If people held up the run, it is judged once more.
 
     Args:
-        run: The run.
-        allowed: The call.
-        activity_id: Activity id of the call.
         since_s: Seconds that people had held up the run when the call began to wait.
     """
     if not run.was_paused_since(since_s) or run.is_interrupted() or allowed.purpose in UNCONFIRMED_PURPOSES:

@@ -44,8 +44,6 @@ MAX_VERDICTS = 2
 
 
 class ReviewSubject(NamedTuple):
-    """The subject of a review."""
-
     critic: Critic
     call: ToolCall
     """The call that a person sees. For an answer it is a placeholder."""
@@ -193,7 +191,6 @@ async def review_answer(run: Run, gated: GatedReply) -> GatedReply:
 
 
 async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> AnswerConclusion:
-    """Return how the answer is added."""
     remarks: list[str] = []
     for critic in critics:
         concluded = await _conclude_review(run, _answer_subject(run, critic, reply))
@@ -289,7 +286,6 @@ async def _conclude_reviews(
 
 
 async def _conclude_review(run: Run, subject: ReviewSubject) -> _ReviewResult:
-    """Return the consequence of one review."""
     critic, found = subject.critic, await assess_subject(run, subject)
     then = critique.review_conclusion(run.state, critic, found)
     _note_critique(run, subject, found, then)

@@ -115,11 +115,7 @@ class GatedReply(NamedTuple):
 
 
 async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
-    """Ask the policy engine. Any failure is a denial.
-
-    Raises:
-        Interrupted: The run ends before there is a decision.
-    """
+    """Ask the policy engine. Any failure is a denial. Raise Interrupted if the run ends before there is a decision."""
     reply = classified.reply
     if reply.calls:
         places = tuple(f"{run.state.iteration}.{index}" for index in range(len(reply.calls)))
@@ -159,10 +155,6 @@ async def judge_calls(
     """Return a result for each call, in call order.
 
     Args:
-        run: The run.
-        calls: The calls to judge.
-        activity_ids: The activity ids of the calls.
-        purpose: The purpose of the calls.
         is_cut_short: True if judging has to end. None: when the run is interrupted.
 
     Raises:
@@ -198,11 +190,7 @@ async def judge_approved(run: Run, result: GateResult, approver: str, purpose: P
 
 
 async def confirm_call(run: Run, result: GateResult) -> GateResult:
-    """Judge a permitted call once more, unchanged.
-
-    Raises:
-        Interrupted: The run ends first. No earlier permission is valid then.
-    """
+    """Judge a permitted call once more, unchanged. If it raises Interrupted, no earlier permission is valid."""
     permitted = result.permitted
     if permitted is None:
         return result
@@ -230,7 +218,6 @@ def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
 
 
 def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpose, approver: str = "") -> GateResult:
-    """Return the result of this verdict."""
     call, spec = judged.call, run.setup.tool(judged.call.name)
     if spec is None and verdict.decision == "allow" and call.name != ANSWER:
         verdict = Verdict(decision="invalid", reason=f"no tool {call.name!r} is offered")

@@ -121,11 +121,7 @@ async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpos
 
 
 async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
-    """Return the result that applies once the run is no longer paused.
-
-    Raises:
-        Interrupted: The run ends first.
-    """
+    """Return the result that applies once the run is no longer paused. Raise Interrupted if the run ends first."""
     if not run.state.paused:
         return result
     await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())

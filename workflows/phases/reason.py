@@ -60,11 +60,7 @@ class ModelCall(NamedTuple):
 
 
 async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError:
-    """Return the model's reply, or the error if there is none.
-
-    Raises:
-        Interrupted: The run was interrupted first.
-    """
+    """Return the model's reply, or the error if there is none. Raise Interrupted if the run was interrupted first."""
     task = asyncio.create_task(run.wait_for_event(_call_model(call)))
     try:
         return await run.wait_for_result(task, run.is_interrupted)

@@ -124,7 +124,6 @@ def _alternative_outcome(case: RecoveryCase, name: str, attempt: Outcome | Faile
 
 
 async def recover_call(run: Run, allowed: AllowedCall, identity: CallIdentity, failure: FailedCall) -> Outcome:
-    """Return the outcome of a call that failed."""
     settings = recovery.tool_recovery(allowed.spec, run.config)
     strategy = _STRATEGIES.get(settings.strategy)
     if identity.is_before_reasoning and settings.strategy in _PERSON_STRATEGIES:

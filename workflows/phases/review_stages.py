@@ -111,11 +111,7 @@ def _is_stage_idle(run: Run, stage: ReviewStage, gated: GatedReply) -> bool:
 
 
 async def pass_review_stages(run: Run, gated: GatedReply) -> GatedReply:
-    """Pass a reply through its stages, one after the other.
-
-    Raises:
-        Interrupted: The run is to end. No call of the reply may be carried out.
-    """
+    """Pass a reply through its stages in order. If it raises Interrupted, no call of the reply may be carried out."""
     stages, passes = (CALL_STAGES, CALL_STAGE_PASSES) if gated.reply.calls else (ANSWER_STAGES, ANSWER_STAGE_PASSES)
     for number, stage in enumerate(stages):
         if number:

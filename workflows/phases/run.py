@@ -140,7 +140,6 @@ class Run(ControlledRun[AgentState]):
         return agent_run_details(self.state, self.waiting_lines())
 
     def usage_totals(self) -> UsageTotals:
-        """Return the usage so far."""
         return self.state.usage
 
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
@@ -153,7 +152,6 @@ class Run(ControlledRun[AgentState]):
         return limits.budget_commands(run_id, wait)
 
     def observe_notes(self, notes: tuple[Note, ...]) -> None:
-        """Count circuits and recoveries."""
         count_notes(notes)
 
     @property

@@ -173,8 +173,6 @@ def _with_unique_names(critics: tuple[Critic, ...]) -> tuple[Critic, ...]:
 
 
 class AgentConfig(CheckedInput):
-    """One agent."""
-
     description: str = Field(default="", max_length=2_000)
     """The agent's strengths. Agents that may delegate to it read this."""
     model: Name | None = None
@@ -194,12 +192,10 @@ class AgentConfig(CheckedInput):
 
     @property
     def reviewers(self) -> tuple[str, ...]:
-        """The names of its critics, in order."""
         return tuple(critic.name for critic in self.critics)
 
     @property
     def askers(self) -> tuple[ModelAsker, ...]:
-        """Everyone who asks a model during a run, in addition to the run itself."""
         found = (critic for critic in self.critics if critic.rubric)
         return tuple(ModelAsker(f"critics.{critic.name}", critic.tier_key, critic.model) for critic in found)
 

@@ -74,7 +74,6 @@ class MessageRef(Record):
     """Bytes of the text that the model sees, if the history holds more than there is room for."""
 
     def with_cut(self, cut: int) -> Self:
-        """Return the reference with this many bytes visible to the model."""
         return replace_fields(self, {"cut": cut})
 
     @model_serializer
@@ -111,11 +110,9 @@ class HashedMessages:
     digest: str = EMPTY_DIGEST
 
     def plus(self, messages: tuple[Message, ...]) -> "HashedMessages":
-        """Return the chain with these messages appended."""
         return HashedMessages((*self.messages, *messages), messages_digest(messages, self.digest))
 
     def without_knowledge(self) -> "HashedMessages":
-        """Return the chain without the block of recalled knowledge."""
         kept = tuple(message for message in self.messages if not message.knowledge)
         return self if len(kept) == len(self.messages) else HashedMessages().plus(kept)
 
@@ -155,7 +152,6 @@ class ContextRef(Record):
         return replace_fields(self, {name: value for name, value in given.items() if value})
 
     def with_forget(self) -> Self:
-        """Return the reference without the recalled block of the previous call."""
         return replace_fields(self, {"forget": True})
 
     def apply_to(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
@@ -182,8 +178,6 @@ class DigestMismatch(ValueError):
 
 
 class ReasonRequest(Record):
-    """Input of `reason`."""
-
     iteration: int
     setup: str = ""
     """Reference of the `Setup`. Only the first call has it, since the setup never changes."""

@@ -38,7 +38,6 @@ class Intervention(Record):
     """True if delegates that are running receive it too. Otherwise only this run's model reads it."""
 
     def with_cut(self, text: str, size: int) -> Self:
-        """Return it with the kept part of its text, which had `size` bytes."""
         return replace_fields(self, {"text": text, "size": size})
 
 
@@ -50,12 +49,10 @@ class Clock(Record):
     stopped_s: float = 0.0
 
     def elapsed_seconds(self, now: datetime) -> float:
-        """Return the seconds that count."""
         end = self.stopped_at or now
         return max((end - self.started_at).total_seconds() - self.stopped_s, 0.0)
 
     def paused_seconds(self, now: datetime) -> float:
-        """Return the seconds until now that do not count."""
         return self.stopped_s + (0.0 if self.stopped_at is None else (now - self.stopped_at).total_seconds())
 
     def with_started_at(self, started_at: datetime) -> Self:
@@ -65,7 +62,6 @@ class Clock(Record):
         return replace_fields(self, {"stopped_at": now})
 
     def with_resumed_at(self, now: datetime) -> Self:
-        """Return the clock running again. The time that it was stopped does not count."""
         return replace_fields(self, {"stopped_at": None, "stopped_s": self.paused_seconds(now)})
 
     def with_left_out(self, seconds: float) -> Self:
@@ -96,8 +92,6 @@ MAX_LINES = 50
 
 
 class Rewind(Record):
-    """Argument of the signal to a run that was rewound."""
-
     to_iteration: int
     boundary_at: AwareDatetime
     """The time when that iteration ended. The time from then until now does not count."""

@@ -61,11 +61,7 @@ def _from_shown_messages(given: Any) -> Any:
 
 
 def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
-    """Return the messages with the tool of each result named.
-
-    Raises:
-        ValueError: A provider would refuse the messages. Names the first message that does not fit, and the remedy.
-    """
+    """Name the tool of each result. Raise ValueError, with the remedy, at the first message that does not fit."""
     if len(messages) > MAX_MESSAGES:
         raise ValueError(f"must not be more than {MAX_MESSAGES}, there are {len(messages)}; sum up the oldest")
     if any(is_deeper(call.arguments, MAX_DEPTH) for message in messages for call in message.calls):

@@ -59,11 +59,7 @@ def workplace_of(value: Any) -> Workplace | None:
 
 
 def workplace_in_memo(memo: Callable[[str, Any], Any]) -> Workplace | None:
-    """Return the workplace in the run's memo, or None if there is no readable one.
-
-    Args:
-        memo: `workflow.memo_value`.
-    """
+    """Return the workplace in the run's memo, or None if none is readable. `memo` is `workflow.memo_value`."""
     try:
         return workplace_of(memo(WORKPLACE_MEMO, None))
     except Exception:  # a payload of any kind is possible, and an error here would block the run for ever
@@ -82,11 +78,7 @@ def run_memo(place: Workplace | None, policy: str) -> dict[str, Any]:
 
 
 def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
-    """Return the policy in the run's memo, or "" if there is no readable one.
-
-    Args:
-        memo: `workflow.memo_value`.
-    """
+    """Return the policy in the run's memo, or "" if none is readable. `memo` is `workflow.memo_value`."""
     try:
         named = memo(POLICY_MEMO, "")
     except Exception:  # as in `workplace_in_memo`
@@ -315,11 +307,7 @@ class AgentInput(CheckedInput):
 
 
 def parse_input(raw: object) -> AgentInput:
-    """Return the checked input of a client.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-    """
+    """Raise InvalidInput, which lists every problem with its key."""
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
     return check_input(AgentInput, cast("object", raw))

@@ -13,11 +13,7 @@ _SHOWN_CHARS = 40
 
 
 def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object. This is an `object_pairs_hook` for `json.loads`.
-
-    Raises:
-        ValueError: A key is there twice.
-    """
+    """This is an `object_pairs_hook` for `json.loads`. Raise ValueError if a key is there twice."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -151,11 +147,7 @@ def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> d
 
 
 def _only_object_with_value(having: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
-    """Return the object. If there are several, return the one with a value.
-
-    Raises:
-        ValueError: They have different values.
-    """
+    """Return the object, or the one with a value if there are several. Raise ValueError if their values differ."""
     full = [each for each in having if each[key]] or having
     if any(each != full[0] for each in full):
         raise ValueError(f"it holds {len(full)} different objects with {key!r}")

@@ -37,8 +37,6 @@ class StepOutput(Record):
 
 
 class Provenance(Record):
-    """The origin of an item."""
-
     source: str = ""
     """A path, an address, or a person."""
     workflow_id: str = ""
@@ -51,11 +49,9 @@ class Provenance(Record):
         return replace_fields(self, {"source": source})
 
     def with_taint(self, names: tuple[str, ...]) -> Self:
-        """Return it with these names added to its taint."""
         return replace_fields(self, {"taint": tuple(dict.fromkeys((*self.taint, *names)))})
 
     def with_texts(self, change: Callable[[str], str]) -> Self:
-        """Return it with each of its texts changed."""
         return replace_fields(
             self,
             {
@@ -84,7 +80,6 @@ class Behalf(Record):
     """Step outputs of a goal, stored as evidence with its learnings. No run recalls them by itself."""
 
     def provenance(self, source: str, workflow_id: str) -> Provenance:
-        """Return the origin of an item that this run stores."""
         return Provenance(
             source=source,
             workflow_id=workflow_id,
@@ -101,8 +96,6 @@ class Behalf(Record):
 
 
 class KnowledgeItem(Record):
-    """An item to store."""
-
     kind: KnowledgeKind
     text: str
     """The text that is searched and shown. A fact has its subject, predicate and object."""
@@ -145,7 +138,6 @@ class KnowledgeItem(Record):
         )
 
     def with_taint(self, names: tuple[str, ...]) -> Self:
-        """Return it with these names added to its taint."""
         return replace_fields(self, {"provenance": self.provenance.with_taint(names)})
 
     def with_expiry(self, time: datetime) -> Self:
@@ -156,8 +148,6 @@ class KnowledgeItem(Record):
 
 
 class StoredItem(KnowledgeItem):
-    """An item in a store."""
-
     id: str
     """The store's own id. It is the same for the same key, scope and owner."""
     stored_at: datetime
@@ -191,15 +181,11 @@ class Recall(Record):
 
 
 class Recalled(Record):
-    """An item that a recall found."""
-
     item: StoredItem
     score: float = Field(ge=0, le=1)
 
 
 class Stored(Record):
-    """The result of storing one item."""
-
     id: str
     change: Literal["added", "updated", "unchanged"]
     contradicts: tuple[str, ...] = ()

@@ -30,12 +30,10 @@ class HasParts:
 
     @property
     def text(self) -> str:
-        """All texts as one."""
         return of_parts.text_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls, in order."""
         return of_parts.calls_of(self.parts)
 
     @property
@@ -106,23 +104,19 @@ class Message(HasParts, Record):
 
     @property
     def result(self) -> ResultPart | None:
-        """The result part, if this message answers a call."""
         first = self.parts[0] if self.parts else None
         return first if isinstance(first, ResultPart) else None
 
     @property
     def call_id(self) -> str | None:
-        """The id of the call that is answered."""
         return self.result.call_id if self.result else None
 
     @property
     def tool(self) -> str | None:
-        """The tool whose call is answered."""
         return self.result.tool if self.result else None
 
     @property
     def is_error(self) -> bool:
-        """True if the message reports that a call failed."""
         return self.result.is_error if self.result else False
 
     @property
@@ -152,7 +146,6 @@ class Message(HasParts, Record):
         return self if parts is self.parts else replace_fields(self, {"parts": parts})
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
-        """Return a result's message with other lengths of the loop's own parts."""
         return replace_fields(self, {"parts": (self.result.with_ours(ours), *self.parts[1:])}) if self.result else self
 
     def with_own_text(self, text: str) -> Self:
@@ -299,7 +292,6 @@ def ranges_of(found: Iterable[int]) -> Ranges:
 
 
 def ranges_length(ranges: Ranges) -> int:
-    """Return the number of messages in the ranges."""
     return sum(stop - start for start, stop in ranges)
 
 

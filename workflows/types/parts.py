@@ -24,8 +24,6 @@ class CallChanges(TypedDict, total=False):
 
 
 class TextPart(Record):
-    """Text."""
-
     kind: Literal["text"]
     text: str
 
@@ -70,7 +68,6 @@ class ResultPart(Record):
         return replace_fields(self, {"text": text})
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
-        """Return the result with other lengths of the loop's own parts."""
         return replace_fields(self, {"ours": ours})
 
 
@@ -117,7 +114,6 @@ class MediaPart(Record):
     base64: str = ""
     url: str = ""
     name: str = ""
-    """Name of the file."""
 
 
 class ImagePart(MediaPart):

@@ -71,18 +71,10 @@ class ForkedFrom(Record):
 
 
 def parse_fork(raw: object) -> ForkInput:
-    """Return the checked input of a fork of an agent's run.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-    """
+    """Raise InvalidInput, which lists every problem with its key."""
     return check_input(ForkInput, raw)
 
 
 def parse_goal_fork(raw: object) -> GoalForkInput:
-    """Return the checked input of a fork of a goal.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-    """
+    """Raise InvalidInput, which lists every problem with its key."""
     return check_input(GoalForkInput, raw)

@@ -29,7 +29,6 @@ class Resolution(Record):
     result: str = ""
     """The result to continue with, for the choice `result`."""
     by: str = ""
-    """The person who decided."""
     reason: str = ""
 
     def with_texts(self, by: str, reason: str, result: str) -> Self:
@@ -95,7 +94,6 @@ class Item(Record):
         return {"critic": self.critic} if self.critic else {}
 
     def with_critic(self, critic: str) -> Self:
-        """Return the item as asked by this critic."""
         return replace_fields(self, {"critic": critic})
 
 
@@ -130,7 +128,6 @@ class Question(Record):
 
     @property
     def is_open(self) -> bool:
-        """True if somebody still has to decide something."""
         return self.resolution is None and (not self.items or any(item.answer is None for item in self.items))
 
     def with_since(self, since: datetime) -> Self:
@@ -175,8 +172,6 @@ NotifyEvent = Literal["approval", "answer", "escalation", "budget", "ended"]
 
 
 class NotifiedCall(Record):
-    """A call that a question is about."""
-
     tool: str
     arguments: str = ""
     """The whole JSON. Left out if it does not fit."""
@@ -197,7 +192,6 @@ class Notification(Record):
     event: Literal["waiting", "ended", "test"]
     agent: str
     kind: str = ""
-    """Kind of the question."""
     wait_id: str = ""
     question: str = ""
     queue: str = ""

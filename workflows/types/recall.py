@@ -83,7 +83,6 @@ class RecalledContext(Record):
     same: bool = False
     """True if the existing block stays: it has the same content, or the recall failed."""
     error: str = ""
-    """The reason why the recall failed."""
 
     def with_terms(self, terms: tuple[str, ...]) -> Self:
         return replace_fields(self, {"terms": terms})
@@ -104,14 +103,10 @@ class Recollection(Record):
     content: str = ""
     """The same as in `RecalledContext`, for the block."""
     items: int = 0
-    """The number of items in the block."""
     error: str = ""
-    """The reason why the latest recall failed."""
 
 
 class StoredRef(Record):
-    """The result of storing an item."""
-
     id: str
     kind: str = "fact"
     change: Literal["added", "updated", "unchanged"] = "added"

@@ -59,7 +59,6 @@ def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | 
     """Return the record with these changes. Only a record's own typed methods call it: nothing checks types here.
 
     Args:
-        record: Not changed.
         changes: New values by field.
         fields: The fields that may change. None for all.
 
@@ -160,7 +159,6 @@ def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYT
     """Return the first value that no run can hold, as `place: what is wrong`, or "".
 
     Args:
-        given: Input of any kind.
         long: Top-level keys whose values may be longer. Their limits are in bytes.
     """
     if flaw := _value_flaw(given, is_long=False):
@@ -246,11 +244,7 @@ class InvalidInput(ValueError):
 
 
 def check_input(kind: type[B], raw: object) -> B:
-    """Return the checked input. The size is checked first.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-    """
+    """Return the input, after its size is checked. Raise InvalidInput, which lists every problem with its key."""
     try:
         return parse_record(kind, raw, long=_BOUNDED_BY_BYTES)
     except ValueError as error:

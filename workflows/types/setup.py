@@ -63,11 +63,8 @@ class Setup(Record):
     config: LoopConfig = LoopConfig()
     """The effective config: the input's keys override the agent's, and those override the defaults."""
     delegates: tuple[DelegateSpec, ...] = ()
-    """Agents that it may delegate to."""
     decisions: dict[str, GroundedDecision] = {}
-    """Decisions that it may or must make."""
     critics: tuple[Critic, ...] = ()
-    """Critics of its answers and calls."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema of the final answer."""
     policy: str = "default"
@@ -94,7 +91,6 @@ class Setup(Record):
     workplace: Workplace | None = None
     """Workplace of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
-    """Channels for the answers of goals."""
     prompts: PromptTemplates | None = None
     """The templates that replace a goal's default ones."""
     tiers: dict[str, Tier] = {}

@@ -32,8 +32,6 @@ class TaskChanges(TypedDict, total=False):
 
 
 class Task(Record):
-    """The run's task and setup, and its results so far."""
-
     input: AgentInput
     setup: Setup | None = None
     hydrated: bool = False
@@ -99,7 +97,6 @@ class Dialogue(Record):
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation, in order."""
     recollection: Recollection = Recollection()
-    """The latest recall."""
 
     def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
         return replace_fields(self, changes, _DIALOGUE)
@@ -119,8 +116,6 @@ class BudgetChanges(TypedDict, total=False):
 
 
 class Budget(Record):
-    """Usage so far, and raised limits."""
-
     usage: UsageTotals = UsageTotals()
     tool_calls: ToolCallCounts = ToolCallCounts()
     under_way: int = 0
@@ -221,7 +216,6 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def name(self) -> str:
-        """The agent."""
         return self.input.agent
 
     @property
@@ -265,7 +259,6 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def not_continued_reason(self) -> str:
-        """The reason why a waiting run could not continue as new."""
         return self.work_elsewhere_text or "it waited in the middle of its calls"
 
     def unavailable_choice_text(self, kind: QuestionKind) -> str:
@@ -280,6 +273,5 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def config(self) -> LoopConfig:
-        """The settings that apply now."""
         config = self.setup.config if self.setup else self.input.config
         return config.with_raised(self.extended) if self.extended else config

@@ -202,13 +202,11 @@ class JournalEntry(Record):
         return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
 
     def with_took(self, took_s: dict[str, float]) -> Self:
-        """Return the entry with the durations of its calls."""
         timed = replace_fields(self, {})
         timed._took_s = took_s
         return timed
 
     def with_place(self, sequence: int, data: dict[str, Any]) -> Self:
-        """Return the entry at another place of a journal."""
         return replace_fields(self, {"sequence": sequence, "data": data})
 
     def with_hash(self, digest: str) -> Self:

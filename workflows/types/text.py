@@ -179,11 +179,7 @@ _MAX_MEMORY = 1 << 16
 
 
 def compiled_pattern(pattern: str | bytes, **options: bool | int) -> Any:
-    """Return a pattern of RE2 with the library's options, by their names.
-
-    Raises:
-        ValueError: The pattern is invalid or too large.
-    """
+    """Return a pattern of RE2 with the library's `options`. Raise ValueError if it is invalid or too large."""
     wanted = _RE2.Options()
     wanted.log_errors = False
     for name, value in options.items():
@@ -211,11 +207,7 @@ class LinearPattern:
     """A pattern of RE2: no look-around, no back-references. A match lies within one line."""
 
     def __init__(self, pattern: str) -> None:
-        """Compile the pattern.
-
-        Raises:
-            ValueError: It is no pattern of RE2, or too large.
-        """
+        """Raise ValueError if it is no pattern of RE2, or too large."""
         self._regex = compiled_pattern(pattern, never_capture=True, max_mem=_MAX_MEMORY)
         self._size: int = self._regex.programsize
 
@@ -244,7 +236,6 @@ def delimited_text(text: str, source: str, salt: str = "") -> str:
     """Return the text between two lines with a mark that the text does not contain.
 
     Args:
-        text: Text from outside.
         source: Its source, in one line.
         salt: A value that the text's author could not know when writing it, such as the call's id.
     """

@@ -67,7 +67,6 @@ class ModelTiers(CheckedInput):
 
     @property
     def configured(self) -> tuple[TierName, ...]:
-        """The tiers that have models."""
         return tuple(tier for tier in TIERS if self.models(tier))
 
 
@@ -103,7 +102,6 @@ class FailedOver(Record):
     """The kind of failure and the provider's text, on one line."""
 
     def describe(self) -> dict[str, str]:
-        """Return it as the journal records it."""
         return {"from": self.before, "to": self.after, "why": self.why}
 
 

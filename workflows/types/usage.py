@@ -44,7 +44,6 @@ class UsageTotals(Record):
     """Model calls whose tokens and cost are estimates, because the provider reported none. Written only if not 0."""
 
     def plus(self, usage: Usage, cost_usd: float | None) -> "UsageTotals":
-        """Return the totals after one more model call."""
         return UsageTotals(
             input_tokens=self.input_tokens + usage.input_tokens,
             output_tokens=self.output_tokens + usage.output_tokens,
@@ -122,7 +121,6 @@ class ToolCallCounts(Record):
     """Dead letters that were sent again, in addition to their original calls. Written only if not 0."""
 
     def plus(self, **more: Unpack[MoreCalls]) -> Self:
-        """Return the sum of these counts and `more`."""
         return replace_fields(self, {name: getattr(self, name) + count for name, count in more.items()})
 
     def plus_counts(self, other: "ToolCallCounts") -> Self:
@@ -153,7 +151,6 @@ class ModelPrice(CheckedInput):
     """USD for a million tokens of input in the provider's cache. Null: the price of other input."""
 
     def call_cost_usd(self, usage: Usage) -> float:
-        """Return the cost of one call."""
         cached = min(usage.cached_input_tokens, usage.input_tokens)
         cached_price = self.input if self.cached_input is None else self.cached_input
         fresh = usage.input_tokens - cached

@@ -113,13 +113,10 @@ def _string_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def with_default_agent(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
-    """Return the agents, with `default` added if it is missing."""
     return {"default": AgentConfig(), **agents}
 
 
 class ConfiguredAgents:
-    """The agents of `orga.toml`. An agent named `default` always exists."""
-
     def __init__(
         self,
         agents: Mapping[str, AgentConfig],

@@ -12,8 +12,6 @@ from orga.workflows.types.tool_calls.tools import ToolSpec, is_glob, matches_any
 
 @dataclass(frozen=True)
 class NamedTool:
-    """A tool and the key that names it."""
-
     key: str
     tool: str
 
@@ -44,13 +42,11 @@ def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> I
 
 
 def config_tools(config: LoopConfig) -> Iterator[NamedTool]:
-    """Yield the tools that a config names."""
     yield from _alternative_tools("config.recovery", config.recovery)
     yield from _resolver_tools(config)
 
 
 def option_tools(tools: Iterable[ToolSpec]) -> Iterator[NamedTool]:
-    """Yield the tools that options of tools name."""
     for spec in tools:
         if spec.options.recovery is not None:
             yield from _alternative_tools(f"tools.options.{spec.name}.recovery", spec.options.recovery)

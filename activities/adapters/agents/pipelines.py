@@ -24,11 +24,7 @@ def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, Ag
 
 
 def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -> Pipeline:
-    """Return the pipeline of that name, for a goal of that agent.
-
-    Raises:
-        InvalidInput: There is no such pipeline, or one of its steps is the goal's own agent.
-    """
+    """Return the pipeline. Raise InvalidInput if there is none, or if one of its steps is the goal's own agent."""
     pipeline = pipelines.get(name)
     if pipeline is None:
         known = known_names_hint(name, pipelines) if pipelines else "there are none: [pipelines]"
@@ -43,17 +39,11 @@ def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -
 
 
 class ConfiguredPipelines:
-    """The pipelines of `orga.toml`."""
-
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         self._pipelines = pipelines
 
     def requested_pipeline(self, request: PrepareRequest) -> Pipeline | None:
-        """Return the pipeline that a goal names, or None.
-
-        Raises:
-            InvalidInput: See `require_pipeline`.
-        """
+        """Return the pipeline that a goal names, or None. Raise InvalidInput as `require_pipeline` does."""
         return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
 
     def require_delegation(self, pipeline: Pipeline | None, offered: OfferedTools) -> None:

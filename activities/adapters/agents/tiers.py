@@ -25,19 +25,15 @@ NO_GOAL_TIERS = GoalTiers()
 
 @dataclass(frozen=True)
 class ChosenModels:
-    """The models of one run."""
-
     models: tuple[str, ...]
     """The run's own models, in fallback order. Without a tier there is only one."""
     askers: tuple[ModelAsker, ...] = ()
     """Other parts of the run that ask a model, such as critics."""
     tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
-    """The tiers that the setup records."""
     local: tuple[str, ...] = ()
     """The models of the local tier, if the run is bound to it."""
 
     def models_for_asker(self, asker: ModelAsker) -> tuple[str, ...]:
-        """Return the models that another part of the run asks, in fallback order."""
         tier = self.tiers.get(asker.tier_key)
         return tier.models if tier else (asker.model,) if asker.model else self.models
 
@@ -53,7 +49,6 @@ class ChosenModels:
 
     @property
     def unfit_model_problem(self) -> str:
-        """Return why one of the models cannot do its work, or ""."""
         for asker in self.askers:
             if EMBEDDED_MODEL in self.models_for_asker(asker):
                 return f"{asker.key}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
@@ -72,8 +67,6 @@ class ChosenModels:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The settings of models in a worker's config."""
-
     default: str
     """Model of agents that name none. A tier is the default only if it has models."""
     tiers: ModelTiers = NO_TIERS
@@ -117,7 +110,6 @@ class ModelChoice:
         return tier
 
     def _resolve_name(self, key: str, name: str) -> tuple[tuple[str, ...], Tier | None]:
-        """Return the models that a name means, and the tier if it names one."""
         wanted = tier_in_model_name(name)
         if wanted is None:
             return (name,), None

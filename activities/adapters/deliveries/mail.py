@@ -32,8 +32,6 @@ Security = Literal["starttls", "tls", "none"]
 
 @dataclass(frozen=True)
 class MailSettings:
-    """The server, the sender and the recipients."""
-
     host: str
     port: int
     security: Security
@@ -98,11 +96,7 @@ class _Handover:
         self._is_prevented = self._has_begun = False
 
     def begin(self) -> None:
-        """Record that the message is about to be sent. After this it may have arrived.
-
-        Raises:
-            _ExchangeAbandoned: The exchange was abandoned.
-        """
+        """Record that the message is about to be sent. Raise _ExchangeAbandoned if the exchange was abandoned."""
         with self._lock:
             if self._is_prevented:
                 raise _ExchangeAbandoned
@@ -121,7 +115,6 @@ class _TrackedSmtp(smtplib.SMTP):
     handover: _Handover
 
     def data(self, msg: Any) -> Any:
-        """Send the message to the server."""
         self.handover.begin()
         return super().data(msg)
 

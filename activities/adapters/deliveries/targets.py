@@ -70,7 +70,6 @@ class FileDelivery:
         return True
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Write it."""
         path = self.path.replace(GOAL_ID, file_name_part(run.workflow_id))
         text = request.text if request.text.endswith("\n") else f"{request.text}\n"
         try:
@@ -102,7 +101,6 @@ class MemoryDelivery:
         return True
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Store it."""
         behalf = request.behalf or Behalf()
         text = shortened_text(visible_answer(request), MAX_MEMORY_CHARS, request.size, run)
         item = KnowledgeItem(
@@ -153,7 +151,6 @@ class PostedDelivery:
         self.post.raise_for_status(_with_retry_after(await self.post.send(content, headers)))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.post.close()
 
 

@@ -56,11 +56,7 @@ def checked_scope_target(value: str, scope: Iterable[str]) -> str:
 
 
 def checked_scope_entry(entry: str) -> str:
-    """Return an entry of a scope, which can be a wildcard for all names below a host.
-
-    Raises:
-        ValueError: The entry is invalid.
-    """
+    """Return an entry of a scope, possibly a wildcard for all names below a host. Raise ValueError for others."""
     return _checked_target(entry.removeprefix("*.")) if entry.startswith("*.") else _checked_target(entry)
 
 
@@ -135,14 +131,12 @@ def checked_integer(value: float) -> int:
 
 
 def checked_number(value: float) -> float:
-    """Return a finite number."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("is no number")
     return value
 
 
 def checked_duration(value: str, argument: Argument) -> int:
-    """Return the duration in seconds."""
     found = _DURATION.fullmatch(value)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = hours * 3_600 + minutes * 60 + seconds
@@ -186,16 +180,12 @@ Value = str | int | float | bool | tuple[str | int | float | bool, ...]
 
 @dataclass(frozen=True)
 class PathContext:
-    """The root for the check of paths, and the command's folder relative to it."""
-
     root: FileRoot
     cwd: PurePosixPath = field(default_factory=PurePosixPath)
 
 
 @dataclass(frozen=True)
 class TypeRules:
-    """The rules of one type."""
-
     schema: Callable[[Argument], dict[str, Any]]
     """Returns the JSON Schema without the parts that every type has."""
     read: Callable[[Any, Argument, PathContext], Value]
@@ -369,7 +359,6 @@ def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], g
 
 
 def value_text(value: Value) -> str:
-    """Return the text of a value within another text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

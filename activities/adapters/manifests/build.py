@@ -22,11 +22,7 @@ ENDING_GRACE_S = 5.0
 def manifest_tool(
     manifest: Manifest, root: Path, env: Mapping[str, str], allow_hosts: Collection[str] = (), rules: Rules = NO_RULES
 ) -> Tool:
-    """Return the tool.
-
-    Raises:
-        ValueError: Something that it needs is missing: a variable, a folder, or isolation.
-    """
+    """Return the tool. Raise ValueError if it lacks a variable, a folder or isolation."""
     spec = manifest_spec(manifest)
     if manifest.command is not None:
         return CommandTool(

@@ -37,11 +37,7 @@ from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOutput, ToolSp
 
 
 def build_argv(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> list[str]:
-    """Return the program and its arguments.
-
-    Raises:
-        ToolError: Kind InvalidArguments. A value could become a flag, or the arguments are too long for a program.
-    """
+    """Return the program and its arguments. Raise ToolError (InvalidArguments) for a possible flag, or if too long."""
     _refuse_flags(command, declared, values)
     argv = [element for part in command.argv if _is_included(part, values) for element in _part_elements(part, values)]
     if exceeds_argv_limit(argv):
@@ -89,14 +85,8 @@ def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], val
 
 
 class CommandTool:
-    """Runs the program of a manifest with the arguments of a call."""
-
     def __init__(self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets) -> None:
-        """Prepare calls of a manifest with a command.
-
-        Raises:
-            ValueError: A folder is outside the root, or isolation is not possible here.
-        """
+        """Prepare its calls. Raise ValueError if a folder is outside the root, or isolation is not possible here."""
         assert manifest.command is not None
         check_isolation(manifest.command.sandbox.isolation)
         self._manifest = manifest
@@ -110,7 +100,6 @@ class CommandTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The definition in the manifest."""
         return self._spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

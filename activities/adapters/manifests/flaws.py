@@ -44,8 +44,6 @@ OPTIONAL_PLACES: frozenset[TemplatePlace] = frozenset({"query", "header", "json"
 
 @dataclass(frozen=True)
 class TemplateUse:
-    """One text that may contain placeholders."""
-
     key: tuple[str, ...]
     """The text's key in the file."""
     where: TemplatePlace
@@ -55,7 +53,6 @@ class TemplateUse:
 
 
 def template_uses(manifest: Manifest) -> Iterator[TemplateUse]:
-    """Yield every text that can contain a placeholder."""
     if manifest.command:
         for part in manifest.command.argv:
             yield from (TemplateUse(("command", "argv"), "argv", source, part.when) for source in part.argv)
@@ -85,7 +82,6 @@ def _body_texts(part: Any) -> Iterator[str]:
 
 
 def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
-    """Yield every one of them."""
     used = {part.when for part in manifest.command.argv} if manifest.command else set[str]()
     yield from _condition_flaws(used - {""}, manifest)
     for use in template_uses(manifest):
@@ -136,7 +132,6 @@ _AUTHORITY = re.compile(r"https?://[^/?#\\]+")
 
 
 def http_flaws(http: Http) -> Iterator[Flaw]:
-    """Yield every one of them."""
     try:
         yield from _url_flaws(http)
         yield from _header_flaws(http)
@@ -190,7 +185,6 @@ COMMON_KEYS = frozenset({"type", "description", "required", "default"})
 
 
 def argument_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    """Yield every one of them."""
     found = [*_key_flaws(key, argument), *_contradiction_flaws(key, argument), *_pattern_flaws(key, argument)]
     yield from found or _value_flaws(key, argument)
 
@@ -266,7 +260,6 @@ TOP_LEVEL_OPTIONS = ("effect", "timeout_s", "approval", "verified", "tags")
 
 
 def manifest_flaws(manifest: Manifest) -> Iterator[Flaw]:
-    """Yield every one of them."""
     if manifest.name in RESERVED_NAMES | OWN_ACTIVITIES:
         yield Flaw(("name",), f"{manifest.name!r} is a name of the loop itself", "choose another")
     if (manifest.command is None) == (manifest.http is None):

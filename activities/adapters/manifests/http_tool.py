@@ -74,11 +74,7 @@ class HttpRequest:
 
 
 def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> HttpRequest:
-    """Return the request.
-
-    Raises:
-        ToolError: Kind InvalidArguments. A value could lead elsewhere.
-    """
+    """Return the request. Raise ToolError (InvalidArguments) if a value could lead elsewhere."""
     content_type, content = _request_body(http, values)
     plain, secret = _request_headers(http, values, secrets)
     if content_type and not any(name.lower() == "content-type" for name in (*plain, *secret)):
@@ -113,7 +109,6 @@ def _url_text(template: Template, values: Values) -> str:
 
 
 def _split_at_query(template: Template) -> tuple[Template, str, Template]:
-    """Return the parts before and after the manifest's own first question mark."""
     for index, part in enumerate(template):
         if isinstance(part, str) and "?" in part:
             before, _, after = part.partition("?")
@@ -223,7 +218,6 @@ class HttpTool:
     def __init__(
         self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets, network: PublicBackend
     ) -> None:
-        """Prepare calls of a manifest with a request."""
         assert manifest.http is not None
         self._manifest = manifest
         self._http = manifest.http
@@ -234,7 +228,6 @@ class HttpTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The definition in the manifest."""
         return self._spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -339,7 +332,6 @@ class _RequestProgress:
         """The beginning of an answer."""
 
     async def note(self, event: str, info: Mapping[str, Any]) -> None:
-        """Record a step of the network."""
         self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
 
 

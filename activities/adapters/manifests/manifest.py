@@ -43,7 +43,6 @@ class Argument(CheckedInput):
     items: "Argument | None" = Field(default=None)
 
     def without_default(self) -> Self:
-        """Return the argument without a default."""
         return replace_fields(self, {"default": None})
 
     def without_values(self) -> Self:
@@ -56,7 +55,6 @@ class Argument(CheckedInput):
 
     @property
     def is_required(self) -> bool:
-        """True if a call has to give it."""
         return self.default is None if self.required is None else self.required
 
     @property

@@ -40,11 +40,7 @@ def error_tail(output: str) -> str:
 
 
 def output_pattern(pattern: str) -> Any:
-    """Return a pattern that matches in linear time, because anybody can have written the output.
-
-    Raises:
-        ValueError: It is no pattern of RE2.
-    """
+    """Return a pattern of RE2, because anybody can have written the output. Raise ValueError if it is none."""
     return compiled_pattern(f"(?m){pattern}")
 
 

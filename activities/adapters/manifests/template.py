@@ -14,8 +14,6 @@ _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)")
 
 @dataclass(frozen=True)
 class TemplatePlaceholder:
-    """A placeholder for a value."""
-
     name: str
     is_secret: bool = False
     """True if the name is a variable of the worker's environment."""
@@ -26,11 +24,7 @@ Template = tuple[str | TemplatePlaceholder, ...]
 
 @lru_cache(maxsize=1_000)
 def parse_template(source: str) -> Template:
-    """Return literal texts and placeholders in order.
-
-    Raises:
-        ValueError: A brace has no partner, or a name is invalid.
-    """
+    """Return literal texts and placeholders in order. Raise ValueError for a broken brace or an invalid name."""
     parts: list[str | TemplatePlaceholder] = []
     at = 0
     for found in _PART.finditer(source):
@@ -41,7 +35,6 @@ def parse_template(source: str) -> Template:
 
 
 def template_placeholders(template: Template) -> Iterator[TemplatePlaceholder]:
-    """Yield the placeholders."""
     return (part for part in template if isinstance(part, TemplatePlaceholder))
 
 
@@ -76,11 +69,7 @@ def _joined_parts(parts: list[str | TemplatePlaceholder]) -> Template:
 
 
 def header_variables(http: Http) -> set[str]:
-    """Return the variables that a request's headers name.
-
-    Raises:
-        ValueError: A placeholder is broken.
-    """
+    """Return the variables that a request's headers name. Raise ValueError if a placeholder is broken."""
     return {
         slot.name
         for source in http.headers.values()
@@ -97,11 +86,7 @@ class ManifestSecrets:
 
     @classmethod
     def from_environment(cls, variables: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
-        """Read the variables.
-
-        Raises:
-            ValueError: One is not set.
-        """
+        """Read the variables. Raise ValueError if one is not set."""
         wanted = list(variables)
         if missing := [name for name in wanted if not env.get(name)]:
             raise ValueError(f"the environment has no {' and no '.join(missing)}; set it where the worker starts")

@@ -74,11 +74,7 @@ class McpConnection:
         """How often the server has notified us of a changed list."""
 
     async def current(self) -> ToolDefinitions:
-        """Return the server's list of tools, at most `FRESH_S` old.
-
-        Raises:
-            ToolError: There is no connection.
-        """
+        """Return the server's list of tools, at most `FRESH_S` old. Raise ToolError if there is no connection."""
         session = await self.keeper.ready_session()
         async with self._listing:
             if self.known is None or time.monotonic() - self._listed_at > FRESH_S:

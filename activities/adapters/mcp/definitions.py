@@ -145,8 +145,6 @@ def usable_definitions(
     """Return the usable tools of a listing, in the server's order. If two tools have the same name, the first counts.
 
     Args:
-        settings: The server's settings.
-        listed: The listed tools.
         taken: Names that belong to others.
         faulty: Reasons for tools that are missing in `listed`, by the server's own names.
     """

@@ -29,29 +29,24 @@ a redirect, a 202, and an answer that is neither JSON nor an event stream.
 
 
 def unavailable_error(server: str, why: str) -> ToolError:
-    """Return the failure for a call that was not made."""
     text = f"the MCP server {server!r} is unavailable ({why}); use another tool, or go on without it"
     return ToolError(text, kind=UNAVAILABLE, retryable=True, acted="no")
 
 
 def changed_tool_error(tool: str) -> ToolError:
-    """Return the failure for a call of a tool with a changed definition."""
     text = f"the definition of {tool} changed since this run began: start a new run or `orga rewind`"
     return ToolError(text, kind=CHANGED)
 
 
 def missing_tool_error(tool: str, why: str) -> ToolError:
-    """Return the failure for a call of a tool that no longer exists."""
     return ToolError(f"{tool} cannot be called: {why}", kind=CHANGED)
 
 
 def reported_error(text: str) -> ToolError:
-    """Return the failure for an error that a server reports as a tool's result."""
     return ToolError(text, kind=REPORTED, acted="maybe")
 
 
 def bad_result_error(server: str, why: str) -> ToolError:
-    """Return the failure for an answer that is no result."""
     return ToolError(f"the MCP server {server!r} {why}", kind=BAD_RESULT, acted="maybe")
 
 
@@ -59,9 +54,6 @@ def protocol_error(server: str, error: MCPError, why: str, *, is_refusal: bool =
     """Return the failure for an error of the protocol.
 
     Args:
-        server: The server's name.
-        error: The call's error.
-        why: The error as text.
         is_refusal: The HTTP status shows that nothing was done.
     """
     cause = plain_line(why, MAX_ERROR_BYTES)

@@ -103,7 +103,6 @@ def was_not_sent(error: MCPError) -> bool:
 
 
 def was_refused(error: MCPError) -> bool:
-    """Return whether an HTTP status refused the call."""
     return error.data == _REFUSED_MARK
 
 
@@ -162,11 +161,7 @@ _END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
 def _split_events(held: bytes, piece: bytes) -> list[bytes]:
-    """Return the events that a piece completes, and last the rest.
-
-    Raises:
-        ByteBudgetExceeded: An event is larger than any message.
-    """
+    """Return the events that a piece completes, and last the rest. Raise ByteBudgetExceeded if one is too large."""
     if len(held) > MAX_BODY_BYTES:
         raise ByteBudgetExceeded(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
     data, begins, looked = held + piece, 0, max(len(held) - 3, 0)

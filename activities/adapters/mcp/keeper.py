@@ -59,7 +59,6 @@ class SessionKeeper:
         """Prepare the keeper.
 
         Args:
-            settings: The server's settings.
             check: Called with a new session before anybody gets it, and with a doubtful one. It raises an error if the
                 session is useless.
             hear: Called with the server's notifications.
@@ -80,7 +79,6 @@ class SessionKeeper:
         self._in_flight = 0
 
     def start(self) -> None:
-        """Begin to connect."""
         self._task = asyncio.create_task(self._keep_connected(), name=f"mcp-{self._settings.name}")
 
     async def stop(self) -> None:
@@ -102,11 +100,7 @@ class SessionKeeper:
             return
 
     async def ready_session(self) -> ClientSession:
-        """Return the session.
-
-        Raises:
-            ToolError: There is none.
-        """
+        """Raise ToolError if there is none."""
         await self.wait_until_settled(WAIT_S)
         if self._session is None or self._is_lost:
             raise unavailable_error(self._settings.name, self.why)

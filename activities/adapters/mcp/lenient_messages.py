@@ -66,15 +66,10 @@ class ByteBudget:
         self._at = time.monotonic()
 
     def grant(self) -> None:
-        """Add the bytes for an answer."""
         self._left = min(self._left + ANSWER_BYTES, MAX_BYTES)
 
     def spend(self, size: int) -> None:
-        """Subtract received bytes.
-
-        Raises:
-            ByteBudgetExceeded: The server sent too much.
-        """
+        """Subtract received bytes. Raise ByteBudgetExceeded if the server sent too much."""
         now = time.monotonic()
         if self._left < UNSOLICITED_BYTES:
             self._left = min(self._left + (now - self._at) * UNSOLICITED_BYTES_PER_S, UNSOLICITED_BYTES)
@@ -84,11 +79,7 @@ class ByteBudget:
             raise ByteBudgetExceeded("it sends far more than it is asked for")
 
     def spend_unsolicited(self, size: int) -> None:
-        """Subtract a message that answers nothing from the separate budget for these.
-
-        Raises:
-            ByteBudgetExceeded: The server sent too much.
-        """
+        """Subtract an unsolicited message from its own budget. Raise ByteBudgetExceeded if the server sent too much."""
         self.spend(max(size, UNSOLICITED_OVERHEAD_BYTES))
 
 
@@ -116,7 +107,6 @@ class _LenientDispatcher:
         self._session, self._inner = session, inner
 
     def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the dispatcher."""
         return getattr(self._inner, name)
 
     async def send_raw_request(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> Json:
@@ -272,7 +262,6 @@ async def read_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
 
 
 def is_answer(message: JSONRPCMessage | None) -> bool:
-    """Return whether a message answers a request of ours."""
     return isinstance(message, (JSONRPCResponse, JSONRPCError))
 
 

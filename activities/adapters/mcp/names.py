@@ -18,7 +18,6 @@ def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> di
     A changed or cut name ends in a hash of the original, so it does not depend on other tools or their order.
 
     Args:
-        server: Name of the server, without a separator.
         tools: The server's own names. A repeated one counts once.
         taken: Names that belong to others.
     """

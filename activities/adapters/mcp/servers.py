@@ -98,7 +98,6 @@ class McpServers:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close all connections."""
         await asyncio.gather(*(each.keeper.stop() for each in self._connections.values()))
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:

@@ -55,11 +55,7 @@ class StdioServer:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[StdioStreams]:
-        """Start the server, and end its whole process group afterwards.
-
-        Raises:
-            OSError: The server cannot be started.
-        """
+        """Start the server, and end its whole process group afterwards. Raise OSError if it cannot be started."""
         process = await self._start()
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)

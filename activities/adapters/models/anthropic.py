@@ -166,7 +166,6 @@ class MessageReader:
         self._usage: dict[str, Any] = {}
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Read one event; see `StreamReader`."""
         kind = frame.get("type")
         if kind == "error" or frame.get("error"):
             raise self._failures.from_stream_error(frame)
@@ -185,7 +184,6 @@ class MessageReader:
         return self._assembly.full or frame is END_FRAME
 
     def reply(self) -> Reply:
-        """Return the reply; see `StreamReader`."""
         if not (self._finish or self._ended or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         for (index, field), pieces in self._pieces.items():
@@ -257,13 +255,11 @@ class AnthropicMessages:
         return Dialect(sure_schema=True, strict_schema=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the JSON to send."""
         return messages_body(request, dialect)
 
     def reader(
         self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
     ) -> MessageReader:
-        """Return a reader for the answer to `request`."""
         return MessageReader(self.provider, request, on_text, failures)
 
 

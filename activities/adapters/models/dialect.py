@@ -108,7 +108,6 @@ class Dialect:
     """Tokens per sent byte, as the model counted them when it stated its window."""
 
     def tool_choice(self, request: ModelRequest) -> ToolChoice:
-        """Return the tool choice to send."""
         return request.tool_choice if self.forced_tools or request.tool_choice != "any" else "auto"
 
     def output_tokens(self, request: ModelRequest) -> int:

@@ -417,7 +417,6 @@ class ProviderFailures:
         """Return the failure for an exception of the HTTP library.
 
         Args:
-            error: The exception.
             reading: True if the answer had begun.
         """
         cause = f"{type(error).__name__} {error}".strip()

@@ -21,8 +21,6 @@ from orga.workflows.types.text import clean_json
 
 @dataclass(frozen=True)
 class ProviderEndpoint:
-    """One provider's address. Its `repr` does not contain the key."""
-
     provider: str
     base_url: str
     """The address without a trailing slash. The protocol's path is appended."""
@@ -86,11 +84,7 @@ class SseDecoder:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Return the data of the events that `chunk` completes.
-
-        Raises:
-            SseTooLarge: A limit is exceeded.
-        """
+        """Return the data of the events that `chunk` completes. Raise SseTooLarge if a limit is exceeded."""
         self._stream_bytes += len(chunk)
         if self._stream_bytes > self._max_stream:
             raise SseTooLarge(f"more than {self._max_stream} bytes")
@@ -156,7 +150,6 @@ class ProviderHttp:
         self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._client.aclose()
 
     async def frames(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
@@ -178,11 +171,7 @@ class ProviderHttp:
                                 return
 
     async def check_reachable(self, path: str) -> None:
-        """Send a request that costs nothing.
-
-        Raises:
-            ModelError: The server does not answer, refuses the key, or answers 5xx. Other answers are accepted.
-        """
+        """Send a free request. Raise ModelError if there is no answer, a 5xx, or the key is refused."""
         with self._as_model_errors(reading=False):
             request = self._client.build_request("GET", self._base_url + path)
             response = await self._client.send(request, stream=True)
@@ -268,11 +257,6 @@ async def _event_data(response: http.Response) -> AsyncGenerator[str]:
 
 
 async def _read_rest(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"", *, cut: bool = False) -> bytes:
-    """Return the rest of a body. `cut` drops everything above the limit.
-
-    Raises:
-        SseTooLarge: The body is above the limit and `cut` is not set.
-    """
     body = bytearray(start)
     while len(body) <= limit and (chunk := await anext(chunks, None)) is not None:
         body += chunk

@@ -9,7 +9,6 @@ def as_object(value: object) -> dict[str, Any]:
 
 
 def as_objects(value: object) -> list[dict[str, Any]]:
-    """Return the objects of a list."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
 

@@ -175,9 +175,7 @@ class OpenAIChat:
         )
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the JSON to send."""
         return chat_body(request, dialect, openrouter=self.provider == "openrouter")
 
     def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures) -> ChatReader:
-        """Return a reader for the answer to `request`."""
         return ChatReader(self.provider, request, on_text, failures)

@@ -107,8 +107,6 @@ def reply_ending(reason: str) -> ReplyEnding:
 
 @dataclass(frozen=True)
 class _CallDelta:
-    """One entry of `tool_calls`."""
-
     index: int | None
     call_id: str
     name: str
@@ -177,8 +175,6 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
 
 
 class ChatReader:
-    """Reads the chunks of one chat completion."""
-
     def __init__(
         self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
     ) -> None:
@@ -196,7 +192,6 @@ class ChatReader:
         self._usage: dict[str, Any] = {}
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Read one chunk; see `StreamReader`."""
         if frame is END_FRAME:
             self._ended = True
             return False
@@ -213,7 +208,6 @@ class ChatReader:
         return self._assembly.full
 
     def reply(self) -> Reply:
-        """Return the reply; see `StreamReader`."""
         if not (self._finish or (self._ended and self._answered) or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         finish = self._finish_reason()

@@ -43,7 +43,6 @@ class OpenAIResponses:
     may_be_missing: bool = True
 
     def dialect(self, model: str) -> Dialect:
-        """Return one dialect for all models."""
         return Dialect(sure_schema=True)
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
@@ -78,7 +77,6 @@ class OpenAIResponses:
     def reader(
         self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
     ) -> "ResponseReader":
-        """Return a reader for the answer to `request`."""
         return ResponseReader(self.provider, request, on_text, failures)
 
 
@@ -140,7 +138,6 @@ class ResponseReader:
         self._refused = False
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Read one event; see `StreamReader`."""
         if frame is END_FRAME:
             self._ended = True
             return False
@@ -170,7 +167,6 @@ class ResponseReader:
         return self._assembly.full
 
     def reply(self) -> Reply:
-        """Return the reply; see `StreamReader`."""
         if not (self._status or (self._ended and self._items) or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
         usage = as_object(self._response.get("usage"))

@@ -145,7 +145,6 @@ def stated_tokens(message: str, output_limit: int) -> StatedTokens:
     """Return the numbers of a refusal.
 
     Args:
-        message: Text of the refusal.
         output_limit: The requested output limit, which a total may include.
     """
     found = next((match for pattern in _PATTERNS if (match := pattern.search(message))), None)

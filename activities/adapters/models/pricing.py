@@ -67,5 +67,4 @@ def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int
 
 
 def _provider(name: str) -> Provider:
-    """Return the facts about a provider. A scripted one has no prices."""
     return PROVIDERS.get(name) or Provider(name)

@@ -42,9 +42,7 @@ class ModelRegistry:
         """Keep the environment and the config.
 
         Args:
-            env: The environment, with keys, base URLs and default models.
             base_urls: Addresses by provider. They win over the environment's.
-            transport: Replaces the network, for tests.
             prices: Prices by `provider:model`.
         """
         self._env = env
@@ -55,11 +53,7 @@ class ModelRegistry:
         self._embedded: dict[str, ModelProvider] = {}
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Return the provider and the model's name there.
-
-        Raises:
-            ModelNotConfigured: The provider is unknown, or lacks its key or address.
-        """
+        """Return the provider and the model's name there. Raise ModelNotConfigured if key or address is missing."""
         if problem := model_name_problem(name):
             raise ModelNotConfigured(problem)
         provider, _, model = map(str.strip, name.partition(":"))
@@ -72,11 +66,9 @@ class ModelRegistry:
         return PricedProvider(found, price) if price else found, model
 
     def check(self, name: str) -> None:
-        """Raise the error of `resolve`, if any."""
         self.resolve(name)
 
     def is_priced(self, name: str) -> bool:
-        """Return whether the price of the model is known."""
         provider, _, model = name.strip().partition(":")
         return f"{provider}:{model.strip()}" in self._prices or is_priced(name)
 
@@ -100,7 +92,6 @@ class ModelRegistry:
         return ""
 
     async def close(self) -> None:
-        """Close all connections. A provider that is needed later is created again."""
         remote, self._remote = self._remote, {}
         for provider in remote.values():
             await provider.close()

@@ -65,7 +65,6 @@ class ObjectText:
         return self._began and not self._depth
 
     def add(self, pieces: Iterable[str]) -> None:
-        """Add pieces of text."""
         for piece in pieces:
             for char in piece:
                 if self._in_string:
@@ -133,7 +132,6 @@ def finished_calls(calls: Iterable[OpenCall], earlier: Iterable[Message]) -> tup
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    """Return the call with its arguments parsed. An empty text means no arguments."""
     fields: dict[str, Any] = {"call_id": call_id, "name": clean_text(name)[:MAX_NAME_CHARS]}
     text = clean_text(arguments)
     parsed = _parsed_object(text) if text.strip() else {}
@@ -246,7 +244,6 @@ class ReplyAssembly:
         self._parts.append(part)
 
     def add_arguments(self, call: OpenCall, piece: str) -> None:
-        """Add to the argument text of `call`."""
         call.arguments.append(self.take_fitting(piece))
 
     def _fitting_block(self, block: dict[str, Any]) -> Iterator[Part]:
@@ -311,7 +308,6 @@ class ReplyAssembly:
 
 
 def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int) -> Usage:
-    """Return the usage without setting zeros."""
     counts: dict[str, Any] = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,

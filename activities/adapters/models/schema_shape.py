@@ -114,8 +114,6 @@ def portable_names(schema: dict[str, Any]) -> dict[str, str]:
 
 
 def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the schema with renamed properties."""
-
     def renamed_list(listed: object) -> list[str]:
         return [names.get(name, name) for name in _texts(listed)]
 
@@ -141,9 +139,6 @@ def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, b
     """Return a value with renamed keys, wherever `schema` has a property of that name.
 
     Args:
-        value: The arguments of a call.
-        schema: The tool's own schema.
-        names: The new names by the tool's own names.
         back: Rename from the new names to the tool's own.
     """
     changes = {new: own for own, new in names.items()} if back else names

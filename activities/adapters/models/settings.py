@@ -53,11 +53,7 @@ def idle_addresses(env: Mapping[str, str]) -> list[str]:
 
 
 def provider_endpoint(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> ProviderEndpoint:
-    """Return the endpoint of a remote provider. A base URL of the configuration overrides the environment's.
-
-    Raises:
-        ModelNotConfigured: The text names the variable that is missing or wrong.
-    """
+    """Return a provider's endpoint; the config's base URL wins. Raise ModelNotConfigured for a faulty variable."""
     provider = PROVIDERS[name]
     key = _provider_key(provider, env)
     return ProviderEndpoint(

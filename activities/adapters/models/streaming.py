@@ -167,9 +167,6 @@ class StreamingProvider:
         """Keep the endpoint.
 
         Args:
-            endpoint: The provider's address.
-            wire: The first protocol.
-            transport: Replaces the network, for tests.
             other: The protocol to change to if the endpoint points to it, or lacks the first one.
         """
         self._usual = wire
@@ -207,15 +204,10 @@ class StreamingProvider:
         return reply
 
     async def check_reachable(self) -> None:
-        """Check that the provider answers and accepts the key. It generates nothing.
-
-        Raises:
-            ModelError: The check failed.
-        """
+        """Check that the provider answers and accepts the key, without generating anything. Raise ModelError if not."""
         await self._http.check_reachable("/models")
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.close()
 
     async def _complete(self, wire: Wire, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:

@@ -16,19 +16,11 @@ class StreamReader(Protocol):
     """Reads the frames of one reply."""
 
     def feed(self, frame: dict[str, Any]) -> bool:
-        """Read one frame, and return whether the reply needs no more frames.
-
-        Raises:
-            ModelError: The frame is the provider's own report of a failure.
-        """
+        """Read one frame, and return whether it was the last one needed. Raise ModelError if it reports a failure."""
         ...
 
     def reply(self) -> Reply:
-        """Return the reply.
-
-        Raises:
-            ModelError: BadStream if the end was never marked.
-        """
+        """Return the reply. Raise ModelError (BadStream) if the end was never marked."""
         ...
 
 

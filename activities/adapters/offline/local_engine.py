@@ -31,11 +31,7 @@ class EngineServer(Protocol):
 
 
 def weights_path() -> Path:
-    """Return the path of the weights. Their package is not imported, because it needs another engine.
-
-    Raises:
-        ModelError: ModelNotFound, if the optional extra is not installed.
-    """
+    """Return the path of the weights, without importing their package. Raise ModelError if the extra is missing."""
     package = find_spec(_WEIGHTS)
     if package is None or package.origin is None or missing_extra():
         raise ModelError("ModelNotFound", missing_extra(), retryable=False)

@@ -41,8 +41,6 @@ STOPPED_MARK = "; it got nowhere with its tools and was stopped"
 
 @dataclass(frozen=True)
 class ChatLine:
-    """One chat message for the engine."""
-
     role: str
     content: str
     is_tool_result: bool = False
@@ -136,8 +134,6 @@ def _line(message: Message) -> ChatLine:
 
 
 class _StreamedReply:
-    """The received part of a reply."""
-
     def __init__(self, on_text: Callable[[str], None], *, is_action: bool) -> None:
         self._on_text = on_text
         self._is_action = is_action
@@ -149,7 +145,6 @@ class _StreamedReply:
         """Tokens of the request, if it was refused as too long."""
 
     def add_chunk(self, chunk: engine.CompletionChunk) -> None:
-        """Add one chunk, and pass on its visible text."""
         if error := chunk.get("error"):
             self.overflow = _refused_tokens(error)
         if usage := chunk.get("usage"):

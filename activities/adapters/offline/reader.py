@@ -219,7 +219,6 @@ class ExtractiveProvider:
     """A model provider that reads and quotes: the same request gives the same reply."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the next tool calls, or the answer."""
         reply = await asyncio.to_thread(_reply, request)
         for piece in reply.text.splitlines(keepends=True):
             on_text(piece)

@@ -35,11 +35,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
 
 def cedar_request(proposal: Proposal, want: WantedValue, version: str) -> dict[str, Any]:
-    """Return principal, action, resource and context.
-
-    Raises:
-        UnrepresentableValue: Cedar has no form for something that a policy names.
-    """
+    """Return the request's parts. Raise UnrepresentableValue if Cedar has no form for something that a policy names."""
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
         "action": {"type": "Action", "id": proposal_action(proposal)},
@@ -128,11 +124,7 @@ class CedarSet:
 
 
 def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:
-    """Return the compiled set.
-
-    Raises:
-        BrokenPolicies: The error has all problems of all files.
-    """
+    """Return the compiled set. Raise BrokenPolicies, with all problems of all files."""
     policies, problems = read_policies(files)
     if problems:
         raise BrokenPolicies(problems)
@@ -170,7 +162,6 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
 
 
 def is_liftable(policy: CedarPolicy) -> bool:
-    """Return whether a person may lift the policy's prohibition."""
     return policy.is_forbid and policy.annotations.approval is not None
 
 
@@ -335,11 +326,7 @@ class CedarPolicies:
         clock: Callable[[], float] = time.monotonic,
         hold_s: float = HOLD_S,
     ) -> None:
-        """Read and compile the folder.
-
-        Raises:
-            BrokenPolicies: At least one policy cannot be used.
-        """
+        """Read and compile the folder. Raise BrokenPolicies if a policy cannot be used."""
         self._folder, self._surface, self._clock = folder, surface, clock
         self._threads = Threads("cedar", 2)
         self._current: CedarSet | BrokenPolicies = compile_policies(policy_files(folder, surface))

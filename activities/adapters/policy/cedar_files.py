@@ -50,7 +50,6 @@ def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, 
 
 
 def files_version(files: tuple[PolicyFile, ...]) -> str:
-    """Return a short digest of all names and contents."""
     digest = sha256()
     for file in files:
         digest.update(f"{file.name}\0{len(file.content)}\0".encode(errors="surrogateescape"))

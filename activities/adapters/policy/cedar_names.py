@@ -66,7 +66,6 @@ class PolicyVocabulary:
 
     @property
     def tags(self) -> set[str]:
-        """Return the tags of all tools."""
         return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 

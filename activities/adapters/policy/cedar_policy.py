@@ -55,7 +55,6 @@ class ConditionFinding:
 
 
 def condition_findings(policy: Node) -> Iterator[ConditionFinding]:
-    """Yield the errors in the conditions of a policy."""
     for condition in policy["conditions"]:
         yield from _node_findings(condition["body"])
 
@@ -141,15 +140,12 @@ class PolicyStatement:
 
 
 class _BracketGroup:
-    """The content between two brackets, as far as it was read."""
-
     def __init__(self, opening: str = "") -> None:
         self.opening = opening
         self.depth = 0
         self._joined = self._deepest = self._operators = self._below = 0
 
     def add(self, token: str) -> None:
-        """Count a token other than a bracket."""
         if token in _OPERATORS:
             self._operators += 1
         elif token in _JOINING_TOKENS:
@@ -322,11 +318,7 @@ class CedarPolicy:
 
 
 def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
-    """Return the policy. An inactive one is only parsed, and returns None.
-
-    Raises:
-        BrokenPolicies: It cannot be parsed or does not fit the schema. The error has all reasons.
-    """
+    """Return the policy, or None for an inactive one. Raise BrokenPolicies, with all reasons, if it is invalid."""
     if problem := _size_problem(statement):
         raise BrokenPolicies([problem])
     node = _policy_node(statement)

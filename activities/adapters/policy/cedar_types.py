@@ -121,7 +121,6 @@ def _collect_types(node: Any, wanted: str, found: Types) -> None:
 
 
 def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
-    """Return the types that an operator requires of its operands."""
     kinds = [_expression_type(part) for part in inner]
     match operator:
         case "==" | "!=":
@@ -143,7 +142,6 @@ def _common_type(operator: str, kinds: list[str]) -> str:
 
 
 def _expression_type(node: Any) -> str:
-    """Return the type of an expression without its context."""
     operator, inner = operands(node)
     match operator:
         case "Value":

@@ -28,7 +28,6 @@ class WantedValue:
     """True if a policy uses the whole value. If it is False and there are no parts, policies only test if it exists."""
 
     def attribute(self, name: str) -> "WantedValue":
-        """Return the wanted parts of an attribute."""
         return self.parts.get(name, _NOTHING)
 
 
@@ -97,11 +96,7 @@ def cedar_value(value: Any, schema: Any = None, place: str = "value", depth: int
 
 
 def cedar_decimal(value: float, place: str, *, is_rounded: bool = False) -> dict[str, Any]:
-    """Return a Cedar decimal, which has four places. `is_rounded` rounds further places towards zero.
-
-    Raises:
-        UnrepresentableValue: It is too large, or has more places.
-    """
+    """Return a decimal of four places; `is_rounded` cuts others off. Raise UnrepresentableValue if it does not fit."""
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(DECIMAL_STEP, rounding=ROUND_DOWN)

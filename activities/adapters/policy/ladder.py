@@ -24,7 +24,6 @@ class AllowAll:
         )
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
-        """Return the decision."""
         return EngineVerdict(allowed=True)
 
 
@@ -37,7 +36,6 @@ class ListedTools:
     is_embedded = True
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
-        """Return the decision."""
         if proposal.call is None:
             return EngineVerdict(allowed=True)
         if proposal.call.name in proposal.listed:
@@ -55,8 +53,6 @@ EngineName = Literal["cedar", "opa", "default", "allow"]
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """The settings of policies in the configuration."""
-
     engine: EngineName | None = None
     folder: Path | None = None
     surface: str | None = None
@@ -68,7 +64,6 @@ class PolicySettings:
 
 
 def engine_name(settings: PolicySettings) -> EngineName:
-    """Return the name of the engine that decides."""
     if settings.engine is not None:
         return settings.engine
     if settings.folder is not None:
@@ -77,11 +72,7 @@ def engine_name(settings: PolicySettings) -> EngineName:
 
 
 def policy_engine(settings: PolicySettings) -> PolicyEngine:
-    """Create the engine.
-
-    Raises:
-        ValueError: It cannot be created. The text states the reason. No other engine replaces it.
-    """
+    """Create the engine. Raise ValueError with the reason if it cannot be created: no other engine replaces it."""
     match engine_name(settings):
         case "cedar":
             return _cedar_engine(settings)

@@ -165,7 +165,6 @@ class OpaServer:
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
-        """Return the server's decision."""
         try:
             body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
             async with asyncio.timeout(self._timeout_s):
@@ -185,7 +184,6 @@ class OpaServer:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def _answer(self, body: bytes) -> Any:
@@ -277,7 +275,6 @@ class OpaWasm:
             raise ValueError(f"{file} has no entrypoint {self._path!r}; it has {known}: opa build -e {self._path}")
 
     async def judge(self, proposal: Proposal) -> EngineVerdict:
-        """Return the decision."""
         from opapywasm import UNDEFINED
 
         found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)

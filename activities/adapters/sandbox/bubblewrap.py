@@ -28,11 +28,7 @@ _NO_ISOLATION_HINT = 'or set isolation = "none", which limits commands but hides
 def bubblewrap_argv(
     argv: Sequence[str], *, writable: Path, folder: Path, network: bool, kept: Sequence[Path] = ()
 ) -> list[str]:
-    """Return the command line that runs `argv` in `folder`. It can write only to `writable`, without `kept` in it.
-
-    Raises:
-        ValueError: Bubblewrap is not installed.
-    """
+    """Return the command that can write only to `writable` without `kept`. Raise ValueError without bubblewrap."""
     private = [part for path in _HIDDEN_FOLDERS if Path(path).is_dir() for part in ("--tmpfs", path)]
     files = [*_READ_ONLY_MOUNTS, *private, *_visible_file_mounts(argv[0])]
     online = ["--share-net", *_visible_file_mounts(str(_RESOLVER_FILE.resolve()))] if network else []
@@ -41,11 +37,7 @@ def bubblewrap_argv(
 
 
 def check_writable(writable: Path) -> None:
-    """Refuse the whole file system as the writable folder, because its folders cannot be searched for rules.
-
-    Raises:
-        ValueError: The folder is the root of the file system.
-    """
+    """Raise ValueError for the root of the file system, because its folders cannot be searched for rules."""
     if writable == Path(writable.root):
         raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
 
@@ -60,11 +52,7 @@ def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
 
 
 def check_bubblewrap() -> None:
-    """Try bubblewrap.
-
-    Raises:
-        ValueError: It cannot be used here. The text states the remedy.
-    """
+    """Try bubblewrap. Raise ValueError with the remedy if it cannot be used here."""
     if sys.platform != "linux":
         raise ValueError(f"bubblewrap needs Linux; run the worker there, {_NO_ISOLATION_HINT}")
     tried = [_bubblewrap_path(), *_ISOLATION_FLAGS, *_READ_ONLY_MOUNTS, "--", "/bin/true"]
@@ -103,11 +91,7 @@ _NOT_LINUX_WARNING = (
 
 
 def check_isolation(isolation: Isolation) -> None:
-    """Check the isolation before the first call, and log a warning if this system can do less than Linux.
-
-    Raises:
-        ValueError: It is not possible here. The text states the remedy.
-    """
+    """Check the isolation, and log a warning if it can do less than on Linux. Raise ValueError if it is impossible."""
     if isolation == "bubblewrap":
         check_bubblewrap()
     elif not IS_LINUX:

@@ -42,24 +42,17 @@ def _empty_folder(path: Path, ends: float) -> None:
 
 
 class _FolderCursor:
-    """A folder at any depth, held by one descriptor that moves down and up."""
-
     def __init__(self, top: Path) -> None:
         self.folder = open_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
 
     def enter(self, name: str) -> None:
-        """Move down into a folder."""
         inner, here = open_folder(name, self.folder), os.fstat(self.folder)
         self._move_to(inner)
         self._above.append((name, here))
 
     def leave_and_remove(self) -> None:
-        """Move up, and remove the folder if it is empty.
-
-        Raises:
-            OSError: The folder above is not the one that this came from.
-        """
+        """Move up, and remove the folder if it is empty. Raise OSError if the one above is not where this came from."""
         name, above = self._above.pop()
         self._move_to(os.open("..", _FOLDER_FLAGS, dir_fd=self.folder))
         if not os.path.samestat(os.fstat(self.folder), above):

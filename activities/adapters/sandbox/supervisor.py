@@ -102,8 +102,6 @@ _COUNT_SHARE = 20
 
 
 class ProcessCensus:
-    """Counts processes now and then, and whenever the machine has so many more that the limit may be exceeded."""
-
     def __init__(self, tree: ProcessTree, most: int) -> None:
         self._tree = tree
         self._most = most

@@ -47,7 +47,6 @@ class ProcessTree:
                 self.status, self.cpu_s = status, usage.ru_utime + usage.ru_stime
 
     def running_count(self) -> int:
-        """Return the number of running processes."""
         return len(_descendants())
 
     def end(self, grace_s: float, spared: int | None) -> None:

@@ -139,11 +139,7 @@ class SchemaSize:
     """The size of a schema, measured before it is compiled."""
 
     def __init__(self, schema: Any) -> None:
-        """Measure the schema.
-
-        Raises:
-            SchemaTooLarge: It has more than `MAX_PARTS` parts, or is deeper than `MAX_DEPTH`.
-        """
+        """Measure the schema. Raise SchemaTooLarge above `MAX_PARTS` or `MAX_DEPTH`."""
         self._root = schema
         self._referred: dict[str, tuple[int, int]] = {}
         self._open: set[str] = set()

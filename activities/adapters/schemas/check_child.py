@@ -35,7 +35,6 @@ def schema_validator(schema: str) -> Validator:
 
 
 def schema_errors(schema: str, value: Any) -> list[str]:
-    """Return the errors of a value, each with its JSON path."""
     errors: list[str] = []
     for error in schema_validator(schema).iter_errors(value):
         if len(errors) == MAX_ERRORS:
@@ -45,7 +44,6 @@ def schema_errors(schema: str, value: Any) -> list[str]:
 
 
 def bounded_problem_line(text: str) -> str:
-    """Return a problem on one line of bounded length."""
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 

@@ -29,16 +29,11 @@ class StopSignal:
         self._is_stopped = self._is_acting = False
 
     def check(self) -> None:
-        """Raise `ThreadStopped` if the call was cancelled."""
         if self._is_stopped:
             raise ThreadStopped
 
     def begin_effect(self) -> None:
-        """Announce the step that others can see. From now on, cancellation waits for its end.
-
-        Raises:
-            ThreadStopped: The call was cancelled.
-        """
+        """Announce the step that others can see, whose end a cancellation awaits. Raise ThreadStopped after one."""
         with self._lock:
             self.check()
             self._is_acting = True
@@ -80,18 +75,12 @@ _log = logging.getLogger(__name__)
 
 
 class OwnThreads(Generic[T]):
-    """The threads of one function."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._abandoned: list[Future[T]] = []
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns. Cancelling ends the wait, never the thread.
-
-        Raises:
-            ToolError: Kind ThreadsLeftBehind. Too many threads run on already.
-        """
+        """Return its result. Cancelling ends the wait, never the thread. Raise ToolError if too many threads run on."""
         self._refuse_too_many()
         outcome: Future[T] = Future()
         outcome.set_running_or_notify_cancel()

@@ -50,11 +50,7 @@ class _ConfiguredTool:
     """A tool with options from the config."""
 
     def __init__(self, tool: Tool, options: ToolOptions) -> None:
-        """Merge the options into the tool's own.
-
-        Raises:
-            ValueError: They contradict the tool's effect.
-        """
+        """Merge the options into the tool's own. Raise ValueError if they contradict the tool's effect."""
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
         self._spec = spec.with_effect(options.effect or spec.effect)

@@ -108,11 +108,7 @@ def _guessed_text(body: bytes) -> str:
 
 
 async def parse_page(url: str, html: str) -> tuple[str, str]:
-    """Return title and text. A process with an empty environment parses the page, and ends with this call.
-
-    Raises:
-        ToolError: Kind PageTooComplex.
-    """
+    """Return title and text, parsed in a process with an empty environment. Raise ToolError (PageTooComplex)."""
     program = held_program(page_text.__name__)
     parser = await asyncio.create_subprocess_exec(
         *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
@@ -206,7 +202,6 @@ class FetchUrl:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is read-only. Its main argument is `url`."""
         return ToolSpec(
             name="fetch_url",
             description="Fetch a public web page or text file; a page is returned as its readable text.",

@@ -131,7 +131,6 @@ class SearchText:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is read-only. Its main argument is `query`."""
         return ToolSpec(
             name="search_text",
             description=f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}.",
@@ -213,7 +212,6 @@ class ListFiles:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is read-only. Its main argument is `path`."""
         return ToolSpec(
             name="list_files",
             description=f"List files, one path per line, sorted; {OMISSIONS_TEXT}.",

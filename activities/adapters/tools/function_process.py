@@ -22,11 +22,7 @@ _LENGTH = struct.Struct("!I")
 
 
 def pack_message(message: dict[str, Any]) -> bytes:
-    """Return a message as bytes to send.
-
-    Raises:
-        ValueError: It is longer than `MAX_BYTES`.
-    """
+    """Raise ValueError if it is longer than `MAX_BYTES`."""
     body = json.dumps(message).encode()
     if len(body) > MAX_BYTES:
         raise ValueError(f"{len(body):,} bytes are over the limit of {MAX_BYTES:,}")
@@ -34,11 +30,7 @@ def pack_message(message: dict[str, Any]) -> bytes:
 
 
 async def read_child_message(stream: asyncio.StreamReader) -> dict[str, Any]:
-    """Return the next message.
-
-    Raises:
-        EOFError: The stream has ended.
-    """
+    """Raise EOFError if the stream has ended."""
     (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
     if length > MAX_BYTES:
         raise EOFError("what comes is no message")
@@ -46,7 +38,6 @@ async def read_child_message(stream: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def receive_message(channel: socket.socket) -> dict[str, Any]:
-    """Wait for the only message and return it."""
     with channel.makefile("rb") as stream:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
         return json.loads(stream.read(length))
@@ -74,11 +65,7 @@ class FunctionProcess:
     path: str
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the function's result.
-
-        Raises:
-            ToolError: The function's own error. Kind ProcessCrashed if the process ended without a result.
-        """
+        """Return the function's result. Raise its ToolError, or ProcessCrashed if it ended without a result."""
         call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _context_fields(context)}
         request = pack_message(call)
         answer: dict[str, Any] | None = None

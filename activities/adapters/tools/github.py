@@ -51,11 +51,7 @@ class NumberedItem:
 
 
 def parse_reference(reference: str, default_repo: str | None) -> NumberedItem:
-    """Return the issue or pull request that a reference names.
-
-    Raises:
-        ToolError: Kind InvalidArguments. It is no reference, or names no repository and there is no default.
-    """
+    """Raise ToolError (InvalidArguments) if it is no reference, or names no repository and there is no default."""
     match = _REFERENCE.fullmatch(reference)
     if match is None or (match["owner"] and "#" not in reference):
         why = f"{reference[:80]!r} is no reference; write #42 or owner/name#42"
@@ -277,11 +273,9 @@ class ReadIssue:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is read-only. Its main argument is `reference`."""
         return _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the issue as text."""
         parameters = _ReferenceParameters.parse(arguments)
         item = parse_reference(parameters.reference, self._repo)
         issue, comments = await self._api.get(
@@ -302,12 +296,10 @@ class ReadPullRequest:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is read-only. Its main argument is `reference`."""
         what = "Read a GitHub pull request: title, state, author, branches, text, changed files and comments."
         return _spec("read_pull_request", what, self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the pull request as text."""
         parameters = _ReferenceParameters.parse(arguments)
         item = parse_reference(parameters.reference, self._repo)
         path = f"{item.path}/pulls/{item.number}"

@@ -118,7 +118,6 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Refuse the connection."""
         raise host_refusal(path, "a socket of this machine")
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:

@@ -74,7 +74,6 @@ def _module_loader(folder: Path, name: str) -> HeldLoader | None:
 
 
 def _imported_names(name: str, loader: HeldLoader) -> Iterator[str]:
-    """Yield the names that a module imports and that may be modules."""
     try:
         tree = ast.parse(loader.source or b"", loader.path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
@@ -109,10 +108,6 @@ def _closure_digest(found: dict[str, HeldLoader]) -> str:
 def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
     """Return the function of an import path, and the digest of its code.
 
-    Args:
-        path: The function's import path.
-        folders: Folders with modules that are not installed.
-
     Raises:
         ValueError: The text states the error and the remedy.
     """
@@ -144,11 +139,7 @@ def _installed_digest(module_name: str) -> str:
 
 
 def import_path_of(function: Callable[..., Any]) -> str:
-    """Return the import path of a function.
-
-    Raises:
-        ValueError: It has none: it is defined inside another function or a script, or is a method of an object.
-    """
+    """Return the import path. Raise ValueError for a function inside another one or a script, or an object's method."""
     module, name = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<object>")
     path = f"{module}:{name}"
     if module == "__main__" or "<" in name or import_function(path)[0] is not function:

@@ -22,11 +22,7 @@ class Parameters(CheckedInput):
 
     @classmethod
     def parse(cls, arguments: dict[str, Any]) -> Self:
-        """Return the checked values.
-
-        Raises:
-            ToolError: Kind InvalidArguments. The text names the parameter of each error.
-        """
+        """Return the checked values. Raise ToolError (InvalidArguments), which names the parameter of each error."""
         try:
             return cls.model_validate(arguments)
         except ValidationError as error:

@@ -95,11 +95,7 @@ async def _collect_results(name: str, results: AsyncIterable[Any]) -> list[Any]:
 
 
 def as_output(name: str, result: Any) -> ToolOutput:
-    """Return a string unchanged, and anything else as JSON. Iterators are collected.
-
-    Raises:
-        ToolError: Kind InvalidResult.
-    """
+    """Return a string unchanged, others as JSON with iterators collected. Raise ToolError (InvalidResult)."""
     if isinstance(result, ToolOutput):
         return result
     if isinstance(result, str):
@@ -139,7 +135,6 @@ class _JsonConversion:
         return self._container_value(given)
 
     def _container_value(self, given: Any) -> Any:
-        """Convert a container, unless it contains itself."""
         if id(given) in self._inside:
             raise self._refusal("a value that holds itself; have it return text or plain JSON")
         if len(self._inside) == MAX_DEPTH:
@@ -229,11 +224,7 @@ class FunctionParameters:
     """Parameters of one function. The model sees neither a `ToolContext` nor arguments that a `partial` has set."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Read the signature.
-
-        Raises:
-            ValueError: The text names the parameter that cannot be offered to a model, and the remedy.
-        """
+        """Read the signature. Raise ValueError, with the remedy, for a parameter that cannot be offered to a model."""
         hints = _type_hints(function)
         preset = _preset_names(function)
         self._all = [p for p in inspect.signature(function).parameters.values() if p.name not in preset]
@@ -250,15 +241,10 @@ class FunctionParameters:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema that is offered to the model."""
         return without_titles(self._adapter.json_schema())
 
     def bind(self, arguments: dict[str, Any], context: ToolContext) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and keyword arguments for the function, converted to the annotated types.
-
-        Raises:
-            ToolError: Kind InvalidArguments.
-        """
+        """Return the converted arguments, positional and by keyword. Raise ToolError (InvalidArguments)."""
         try:
             checked = self._adapter.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
@@ -378,7 +364,6 @@ class PythonFunction:
         """Read the function.
 
         Args:
-            function: The function.
             path: The import path for its own process. None derives it from the function.
             isolation: Thread or process. None follows the decorator.
             code_digest: Digest of the function's modules.
@@ -413,11 +398,7 @@ class PythonFunction:
         return self._spec
 
     def with_isolation(self, isolation: Isolation) -> "PythonFunction":
-        """Return a tool of the same function with another isolation.
-
-        Raises:
-            ValueError: A process cannot import the function.
-        """
+        """Return a tool of the same function. Raise ValueError if a process cannot import the function."""
         return PythonFunction(self._function, path=self._path, isolation=isolation, code_digest=self.code_digest)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -490,11 +471,7 @@ def _tool_options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
 
 
 def load_function(path: str, folders: Sequence[Path] = ()) -> PythonFunction:
-    """Import `package.module:function`, from `folders` if it is not installed, and return it as a tool.
-
-    Raises:
-        ValueError: The text states the path, the error and the remedy.
-    """
+    """Import `package.module:function`, from `folders` if it is not installed. Raise ValueError with the remedy."""
     try:
         function, digest = import_function(path, folders)
         return PythonFunction(function, path=path, code_digest=digest)

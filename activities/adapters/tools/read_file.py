@@ -146,7 +146,6 @@ class ReadFile:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is read-only. Its main argument is `path`."""
         return ToolSpec(
             name="read_file",
             description=(
@@ -159,7 +158,6 @@ class ReadFile:
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Return the requested lines."""
         parameters = _ReadParameters.parse(arguments)
         return ToolOutput(content=await run_stoppable(FILE_THREADS, self._read, parameters))
 

@@ -70,11 +70,7 @@ class FileRoot:
     """
 
     def __init__(self, path: Path, rules: Rules = NO_RULES) -> None:
-        """Keep the folder, and the rules in it that no tool may write.
-
-        Raises:
-            ValueError: There is no such folder.
-        """
+        """Keep the folder, and the rules in it that no tool may write. Raise ValueError if there is no such folder."""
         self.path = path.resolve()
         self.rules = rules
         if not self.path.is_dir():
@@ -107,11 +103,7 @@ class FileRoot:
 
     @contextmanager
     def folder_to_write(self, path: str, place: PurePosixPath) -> Generator[int]:
-        """Open the folder of a located file as a descriptor. Missing folders are created.
-
-        Raises:
-            ToolError: The file is a rule, or is inside one, by its path or by another name of the same file.
-        """
+        """Open a located file's folder, or create it. Raise ToolError if the file is a rule or inside one."""
         if self.rules.is_forbidden(self.path / place, self.path):
             raise path_refusal(path, REFUSAL_TEXT)
         rules = self.rules.identities()
@@ -178,11 +170,7 @@ def _refuse_rules(path: str, status: os.stat_result, rules: Collection[tuple[int
 
 
 def files_root(path: Path, rules: Rules = NO_RULES) -> FileRoot:
-    """Return the root of the file tools.
-
-    Raises:
-        ValueError: There is no such folder. The text names the configuration key.
-    """
+    """Return the root of the file tools. Raise ValueError, with the configuration key, if there is no such folder."""
     try:
         return FileRoot(path, rules)
     except ValueError as error:
@@ -202,11 +190,7 @@ PATTERN_DESCRIPTION = (
 
 
 def path_filter(pattern: str | None) -> Callable[[str], bool]:
-    """Return the test for paths relative to the folder of the search.
-
-    Raises:
-        ToolError: Kind InvalidPattern. Matching the pattern could take too long.
-    """
+    """Return the test for paths relative to the search. Raise ToolError (InvalidPattern) if it could take too long."""
     if pattern is None:
         return lambda path: True
     plain = pattern.removeprefix("./")

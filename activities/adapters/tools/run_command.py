@@ -48,11 +48,7 @@ class RunCommand:
         search_path: str = SEARCH_PATH,
         sandbox: Sandbox | None = None,
     ) -> None:
-        """Allow `programs`, bare names found on `search_path`.
-
-        Raises:
-            ValueError: A program is no bare name, or programs cannot be isolated here.
-        """
+        """Allow bare names on `search_path`. Raise ValueError for others, or if isolation is impossible."""
         for program in programs:
             if not program or "/" in program or program.startswith("-"):
                 raise ValueError(f"commands: {program!r} is no bare program name; write it as in 'git'")

@@ -39,7 +39,6 @@ class WriteFile:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool is idempotent. Its main argument is `path`."""
         return ToolSpec(
             name="write_file",
             description=f"Create a text file or replace its whole content, at most {_MAX_BYTES:,} bytes of UTF-8.",

@@ -48,11 +48,7 @@ class WebhookPost:
         self._client = http.http_client(url, transport=transport, silence_s=ATTEMPT_S)
 
     async def send(self, content: bytes, headers: Mapping[str, str]) -> ReceiverAnswer:
-        """Send JSON, and return the receiver's answer.
-
-        Raises:
-            NotifyError: It did not answer.
-        """
+        """Send JSON, and return the receiver's answer. Raise NotifyError if it did not answer."""
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 return await self._post(content, {**_HEADERS, **headers})
@@ -65,11 +61,7 @@ class WebhookPost:
             ) from None
 
     def raise_for_status(self, answer: ReceiverAnswer) -> None:
-        """Accept an answer with status 2xx.
-
-        Raises:
-            NotifyError: It was not taken.
-        """
+        """Raise NotifyError if the status is not 2xx."""
         status = answer.status
         if 200 <= status < 300:
             return
@@ -85,7 +77,6 @@ class WebhookPost:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def _post(self, content: bytes, headers: dict[str, str]) -> ReceiverAnswer:
@@ -140,11 +131,7 @@ class SigningKey:
 
     @classmethod
     def from_secret(cls, secret: str) -> "SigningKey":
-        """Read a secret: `whsec_` and base64, or else the text itself.
-
-        Raises:
-            ValueError: It is no base64, or too short. The message does not contain it.
-        """
+        """Read `whsec_` and base64, or else plain text. Raise ValueError, without it, if it is bad or too short."""
         key = _decoded_base64(secret.removeprefix(PREFIX)) if secret.startswith(PREFIX) else secret.encode()
         if len(key) < MIN_KEY_BYTES:
             raise ValueError(f"has fewer than {MIN_KEY_BYTES} bytes")

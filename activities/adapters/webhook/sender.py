@@ -114,8 +114,6 @@ def no_link(workflow_id: str) -> str | None:
 
 
 class WebhookNotifier:
-    """Sends notifications to a webhook."""
-
     def __init__(
         self, settings: WebhookSettings, link: RunLink = no_link, transport: http.AsyncBaseTransport | None = None
     ) -> None:
@@ -128,16 +126,11 @@ class WebhookNotifier:
         self._post.raise_for_status(await self.send(notification, run))
 
     async def send(self, notification: Notification, run: RunKey) -> ReceiverAnswer:
-        """Send the notification, and return the receiver's answer.
-
-        Raises:
-            NotifyError: It did not answer.
-        """
+        """Send the notification, and return the receiver's answer. Raise NotifyError if it did not answer."""
         content = webhook_body(notification, run, self._link(run.workflow_id), self._settings.form)
         return await self._post.send(
             content, self._settings.key.headers(notification.message_id, int(time.time()), content)
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._post.close()

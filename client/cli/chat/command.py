@@ -52,8 +52,6 @@ from orga.workflows.types.text import clean_text, full_field_text
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """The options of `orga chat` that do not concern the session's input."""
-
     text: str | None
     """The only message to send, or None to read messages from the keyboard or a pipe."""
     config: Path | None
@@ -76,11 +74,7 @@ async def begin_chat(given: SessionInput, session_id: str, options: ChatOptions)
 
 
 async def continue_chat(named: str, options: ChatOptions) -> int:
-    """Chat in an existing session, and return the exit code.
-
-    Raises:
-        UsageError: It has ended, or the id is that of another kind of run.
-    """
+    """Chat in an existing session, and return the exit code. Raise UsageError if it has ended, or is no session."""
     try:
         async with run_context(named, options.config, newest_session) as (here, session_id):
             return await _continue_in_session(here, session_id, options)

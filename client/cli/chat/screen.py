@@ -182,8 +182,6 @@ PROMPT = "› "
 
 
 class _OpenQuestion(NamedTuple):
-    """A question that is shown and not answered yet."""
-
     wait: ShownQuestion
     answer: asyncio.Future[str]
     at: float
@@ -215,7 +213,6 @@ class ChatScreen:
             self.show_calls(held_calls(wait))
 
     def show_calls(self, calls: Iterable[HeldCall]) -> None:
-        """Print the calls that were not printed yet."""
         for call in calls:
             if str(call["id"]) not in self._shown_call_ids:
                 self._shown_call_ids.add(str(call["id"]))
@@ -226,16 +223,13 @@ class ChatScreen:
         return frozenset(self._shown_call_ids)
 
     def note(self, text: str) -> None:
-        """Print the remark above the input."""
         if not is_quiet():
             self._print(Text(escaped_line(text), style="dim"))
 
     def lines(self, *lines: str) -> None:
-        """Print the lines above the input."""
         self.keyboard.print_above(lambda: write_warning(*lines))
 
     def show_turn(self, turn: TurnResult) -> None:
-        """Print the answer above the input."""
         self.is_busy = False
         self.keyboard.print_above(lambda: self._turn_shown.show(turn))
 

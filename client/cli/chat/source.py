@@ -35,17 +35,11 @@ class ChatExit(Exception):
 
 
 class OneMessage:
-    """A source of a single message."""
-
     def __init__(self, text: str) -> None:
         self._texts = [text]
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
-        """Return the message once.
-
-        Raises:
-            ChatExit: It was returned before.
-        """
+        """Return the message once. Raise ChatExit the second time."""
         if not self._texts:
             raise ChatExit
         return self._texts.pop()
@@ -140,15 +134,11 @@ CtrlCEffect = Literal["interrupts", "clears", "leaves"]
 
 
 class MessageSource(Protocol):
-    """A source of messages."""
-
     async def read(self, ctrl_c: "Callable[[], CtrlCEffect]") -> str:
         """Return the next message, or raise `ChatExit`. A keyboard calls `ctrl_c` on that key."""
         ...
 
-    def has_more(self) -> bool:
-        """Return whether a script has messages that were not sent yet."""
-        ...
+    def has_more(self) -> bool: ...
 
 
 class ChatView(Protocol):
@@ -156,25 +146,17 @@ class ChatView(Protocol):
 
     is_busy: bool
 
-    def show_line(self, line: StyledLine, at: datetime) -> None:
-        """Show a line of a turn."""
-        ...
+    def show_line(self, line: StyledLine, at: datetime) -> None: ...
 
-    def note(self, text: str) -> None:
-        """Show a remark."""
-        ...
+    def note(self, text: str) -> None: ...
 
     def lines(self, *lines: str) -> None:
         """Show lines that the person asked for."""
         ...
 
-    def show_turn(self, turn: TurnResult) -> None:
-        """Show the answer of a turn, or the reason for having none."""
-        ...
+    def show_turn(self, turn: TurnResult) -> None: ...
 
-    def show_calls(self, calls: Iterable[HeldCall]) -> None:
-        """Show the held calls that were not shown yet."""
-        ...
+    def show_calls(self, calls: Iterable[HeldCall]) -> None: ...
 
     def shown_call_ids(self) -> frozenset[str]:
         """Return the approval ids of the calls that were shown."""
@@ -187,8 +169,6 @@ class ChatView(Protocol):
 
 @dataclass(frozen=True)
 class ChatParts:
-    """The session, source and view that a chat connects."""
-
     client: Client
     session: SessionHandle
     watch: Watch

@@ -106,14 +106,10 @@ _COMMAND_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 
 
 class ChatMessage(NamedTuple):
-    """A line that is not a command."""
-
     text: str
 
 
 class CommandCall(NamedTuple):
-    """A command with its argument."""
-
     name: str
     argument: str = ""
 
@@ -147,7 +143,6 @@ def parse_line(line: str) -> ChatMessage | CommandCall:
 
 
 def help_lines() -> list[str]:
-    """Return the lines of `/help`: the commands and the keys."""
     heads = {name: f"/{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
     width = max(map(len, heads.values()))
     return [
@@ -301,11 +296,7 @@ class Chat:
             self.shown.note(f"not interrupted: {error}")
 
     async def interrupt(self, why: str) -> None:
-        """Interrupt the turn that is shown as the current one, but not one that began since.
-
-        Raises:
-            Refused: It has ended, or there is none.
-        """
+        """Interrupt the turn that is shown as the current one. Raise Refused if it has ended, or if there is none."""
         shown = self.turns.under_way
         await self.session.interrupt(why, turn=shown.number if shown else None)
 
@@ -448,12 +439,6 @@ async def _budget(chat: Chat, _: str) -> None:
 
 
 def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
-    """Return the usage of the current turn, or between turns of the last one, and that of all turns.
-
-    Args:
-        status: The session's status.
-        last: The last turn if none is current.
-    """
     budgets = status.budgets
     spends = (
         (

@@ -19,8 +19,6 @@ _HIDDEN_EVENTS = {"Started", TURN_STARTED, TURN_ENDED, "Terminated"}
 
 @dataclass(frozen=True)
 class JournalTurn:
-    """One turn as the journal records it."""
-
     number: int
     said: str
     begun_at: datetime
@@ -32,7 +30,6 @@ class JournalTurn:
 
     @property
     def is_over(self) -> bool:
-        """True once the turn has ended."""
         return bool(self.reason)
 
 
@@ -50,11 +47,7 @@ class SessionTurns:
         return self.recorded[-1] if self.recorded and not self.recorded[-1].is_over else None
 
     def ended_turn(self, number: int) -> JournalTurn:
-        """Return a turn that is over.
-
-        Raises:
-            TurnUnknown: The journal has no ended turn with this number.
-        """
+        """Return a turn that is over. Raise TurnUnknown if the journal has none with this number."""
         found = next((each for each in reversed(self.recorded) if each.number == number and each.is_over), None)
         if found is None:
             raise TurnUnknown(f"turn {number} is not in the journal")
@@ -112,5 +105,4 @@ def _is_shown(entry: JournalEntry, line: StyledLine) -> bool:
 
 
 def turn_summary(turn: JournalTurn) -> str:
-    """Return the number and the beginning of the message on one line."""
     return f"turn {turn.number}: {on_one_line(turn.said)}"

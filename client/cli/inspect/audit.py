@@ -156,8 +156,6 @@ app.command("keygen")(keys.keygen)
 
 
 class RunSelection:
-    """The runs to judge: one by its id, or those that a query finds."""
-
     def __init__(self, run: str | None, query: str | None, limit: int) -> None:
         self.is_named = run is not None
         self._run, self._query, self._limit = run, query, limit

@@ -37,7 +37,6 @@ class Timeline:
         self._start: datetime | None = None
 
     def lines(self, entry: JournalEntry) -> list[str]:
-        """Return the lines of the next entry."""
         self._start = self._start or entry.timestamp
         since = (entry.timestamp - self._start).total_seconds()
         run, indent = entry.run, INDENT * self._nesting.depth(entry)
@@ -66,12 +65,7 @@ async def check_export(named: str, path: Path, config: Path | None) -> int:
 
 
 def read_export(path: Path) -> JournalFile:
-    """Return the file that a command names.
-
-    Raises:
-        UsageError: There is no such file.
-        NoJournal: The file is not a journal, or is damaged.
-    """
+    """Return the file that a command names. Raise UsageError if there is none, or NoJournal if it is damaged."""
     if not path.is_file():
         raise UsageError(f"{path} cannot be read: it is not a file")
     return read_journal_file(path)

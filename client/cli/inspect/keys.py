@@ -40,12 +40,7 @@ def keygen(
 
 
 def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
-    """Return the private key that signs exports.
-
-    Raises:
-        UsageError: No key is configured.
-        KeyProblem: The key cannot be used.
-    """
+    """Return the private key that signs exports. Raise UsageError without one, or KeyProblem if it cannot be used."""
     named = os.environ.get(KEY_FILE_VARIABLE) or config.signing_key_file
     if not named:
         raise UsageError(

@@ -25,8 +25,6 @@ from orga.workflows.types.text import escaped_line
 
 @dataclass(frozen=True)
 class ReportDetail:
-    """A longer text of a step: the arguments of a call, or an answer in full."""
-
     title: str
     text: str
 
@@ -46,16 +44,12 @@ class ReportStep:
 
 @dataclass(frozen=True)
 class ReportIteration:
-    """The steps of one iteration. Number 0 has the steps before the first one."""
-
     number: int
     steps: tuple[ReportStep, ...]
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """Everything that a report shows."""
-
     run_id: str
     task: str
     answer: str
@@ -71,9 +65,6 @@ def build_report(
     """Return the report of a run.
 
     Args:
-        run_id: The run.
-        entries: Its journal, in order.
-        result: The run's result, if it has one.
         ended: A text on how it ended without a result.
     """
     known = list(entries)
@@ -171,7 +162,6 @@ _FENCE = re.compile(r"`{3,}")
 
 
 def markdown(report: RunReport) -> str:
-    """Return the report as Markdown."""
     return "\n".join(_markdown_parts(report)) + "\n"
 
 
@@ -242,7 +232,6 @@ details {{ margin-left: 1rem; }} summary {{ cursor: pointer; color: #555; font-s
 
 
 def html(report: RunReport) -> str:
-    """Return the report as an HTML page."""
     return "\n".join(_html_parts(report)) + "\n"
 
 

@@ -36,11 +36,7 @@ from orga.workflows.types.text import full_field_text
 
 
 async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -> None:
-    """Write a note about search attributes that the server lacks.
-
-    Raises:
-        OrgaError: It lacks one that is needed.
-    """
+    """Write a note about missing search attributes. Raise OrgaError if a needed one is missing."""
     lacking: list[str] = []
     with suppress(SearchAttributesRefused):  # a client that may not list the attributes can still search
         lacking = await missing_names(client)
@@ -80,7 +76,6 @@ def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: in
     """Return the rows in columns.
 
     Args:
-        shown: The runs.
         now: The time from which ages count. Default: the clock's.
         width: The cells of a line. None cuts nothing and shows whole ids.
     """
@@ -149,7 +144,6 @@ def _folder_text(row: ListedRun) -> str:
 
 
 def _fitted_widths(natural: Mapping[str, int], width: int) -> dict[str, int]:
-    """Return the widths of the columns to show, so that a line has at most `width` cells."""
     widths = dict(natural)
     for name in _DROPPABLE_COLUMNS:
         if _line_cells({each: min(cells, _MIN_CELLS.get(each, cells)) for each, cells in widths.items()}) <= width:

@@ -54,7 +54,6 @@ class PlanFold:
         }
 
     def feed(self, entry: JournalEntry) -> None:
-        """Add the next entry."""
         if handle := _HANDLERS.get(entry.event):
             handle(self, entry)
 
@@ -106,7 +105,6 @@ class HistoryStatus:
     asked: tuple[JournalEntry, ...]
     """Questions to people that nobody has decided."""
     plan: dict[str, Any] | None = None
-    """The plan of a goal."""
     failing: FailingTask | None = None
     """The failing workflow task, if workers are there but cannot continue the run."""
 
@@ -126,7 +124,6 @@ class HistoryStatus:
         return {key: ended.data.get(key) for key in ("reason", "detail")} if ended else None
 
     def json_fields(self) -> dict[str, Any]:
-        """Return the value that `--json` writes."""
         return {
             "from": "history",
             "agent": self.progress.agent,
@@ -141,7 +138,6 @@ class HistoryStatus:
         }
 
     def lines(self) -> list[str]:
-        """Return the lines for people."""
         progress, ended = self.progress, self.termination
         lines = [
             f"phase      {'paused' if progress.paused else progress.phase}",

@@ -39,7 +39,6 @@ _ScoredText = tuple[str, str]
 
 
 def phase_table(shown: GoalPhases) -> list[str]:
-    """Return the lines of the table, with its head."""
     goals = _step_goals(shown.phases)
     cells = [_HEADS, *(row for phase in shown.phases for row in _phase_rows(phase, goals))]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADS) - 1)]

@@ -97,11 +97,7 @@ def forget(
 
 
 def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
-    """Refuse an empty option. A shell variable that is not set would otherwise erase more than was meant.
-
-    Raises:
-        UsageError: An option is empty.
-    """
+    """Raise UsageError for an empty option. An unset shell variable would erase more than was meant."""
     for option, value in named.items():
         values = [value] if isinstance(value, str) else value or []
         if not all(each.strip() for each in values):

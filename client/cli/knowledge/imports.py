@@ -80,7 +80,6 @@ class _ImportTotals:
             self.unreadable.append(fate)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the value for `--json`."""
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
         unreadable = {each.source: each.detail for each in self.unreadable}
         items = {change: self.items[change] for change in ("added", "updated", "unchanged")}
@@ -88,7 +87,6 @@ class _ImportTotals:
         return {"documents": {**counts, "parts": self.parts, **lists}, "items": items}
 
     def lines(self) -> list[str]:
-        """Return the lines for people."""
         parts = count_text(self.parts, "part")
         fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
         lines = [f"documents: {_change_counts_text(fates)} ({parts})"] if fates else []
@@ -203,7 +201,6 @@ class _ImportRun:
             await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
 
     async def import_export(self, path: Path) -> None:
-        """Import an export."""
         with path.open("rb") as data, TextIOWrapper(data, encoding="utf-8") as file:
             size = max(os.fstat(data.fileno()).st_size, 1)
 
@@ -282,9 +279,6 @@ class _ConventionImport:
 
     def place(self, root: Path) -> ConventionTarget:
         """Return the project, directory and owner of the conventions.
-
-        Args:
-            root: The project's root.
 
         Raises:
             UsageError: `--at` or `--project` is not valid.

@@ -90,11 +90,7 @@ UNTRUSTED_TAINT = "import"
 def scope_and_owner(
     scope: str | None, *, user: str | None, tenant: str | None, agent: str | None
 ) -> tuple[ScopeLevel, Reader]:
-    """Return a scope and its owner.
-
-    Raises:
-        UsageError: The options do not fit the scope.
-    """
+    """Return a scope and its owner. Raise UsageError if the options do not fit the scope."""
     level = _scope_level(scope, user, agent)
     means = {"user": ("user", "tenant"), "agent": ("agent", "tenant"), "tenant": ("tenant",), "global": ()}[level]
     named = {"user": user, "agent": agent, "tenant": tenant}
@@ -107,7 +103,6 @@ def scope_and_owner(
 
 
 def build_reader(*, user: str | None, tenant: str | None, agent: str | None) -> Reader:
-    """Return the reader. A missing part becomes ""."""
     return Reader(tenant=tenant or "", user=user or "", agent=agent or "")
 
 
@@ -159,7 +154,6 @@ def facts_line(item: StoredItem) -> str:
 
 
 def owner_text(item: KnowledgeItem) -> str:
-    """Return the scope and its owner."""
     named = {"user": item.owner.user, "agent": item.owner.agent}.get(item.scope, "")
     who = f"{item.scope} {on_one_line(named, NAME_CHARS)}" if named else ""
     tenant = f"tenant {on_one_line(item.owner.tenant, NAME_CHARS)}" if item.owner.tenant else ""

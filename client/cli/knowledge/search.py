@@ -134,11 +134,7 @@ async def _show_item(item_id: str, config: Path | None, *, as_json: bool) -> int
 
 
 def parse_kinds(named: list[str]) -> tuple[KnowledgeKind, ...]:
-    """Return the named kinds, in the fixed order of all kinds.
-
-    Raises:
-        UsageError: A name is not a kind.
-    """
+    """Return the named kinds, in the fixed order of all kinds. Raise UsageError for another name."""
     for name in named:
         if name not in KINDS:
             raise UsageError(f"--kind {name!r}: unknown kind. Use one of {', '.join(KINDS)}")

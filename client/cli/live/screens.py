@@ -15,17 +15,13 @@ WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {
 class Screen(Protocol):
     """Shows lines that stay, and the run's current progress."""
 
-    def show_line(self, line: StyledLine, at: datetime) -> None:
-        """Show a line of the journal."""
-        ...
+    def show_line(self, line: StyledLine, at: datetime) -> None: ...
 
     def frame(self, progress: Progress) -> None:
         """Show the run's current progress."""
         ...
 
-    def note(self, text: str) -> None:
-        """Show a remark of the command itself."""
-        ...
+    def note(self, text: str) -> None: ...
 
     async def read_answer(self, wait: ShownQuestion) -> str:
         """Return the answer that a person types to an open question; "" if nobody answers here."""
@@ -43,7 +39,6 @@ class PlainScreen:
         self._said: set[str] = set()
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
-        """Write the line."""
         write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
     def frame(self, progress: Progress) -> None:
@@ -57,7 +52,6 @@ class PlainScreen:
             self._said.discard(_worker_remark(progress))
 
     def note(self, text: str) -> None:
-        """Write the remark."""
         write_note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
 
     async def read_answer(self, wait: ShownQuestion) -> str:
@@ -109,7 +103,6 @@ class QuietScreen:
         """Leave the line to `orga journal`."""
 
     def frame(self, progress: Progress) -> None:
-        """Write what would keep the run waiting."""
         for remark in blocking_remarks(progress):
             if remark not in self._said:
                 self._said.add(remark)

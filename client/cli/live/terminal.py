@@ -41,7 +41,6 @@ class AnswerLine:
         Ctrl-C has the same effect as anywhere else in the command.
 
         Args:
-            wait: The question.
             standing: Returns the text below the line, with its colours.
         """
         from prompt_toolkit import PromptSession  # a tenth of a second that most commands do without
@@ -72,7 +71,6 @@ class AnswerLine:
             self._is_open = False
 
     def print_above(self, *shown: object) -> None:
-        """Print above the line, or at the cursor if no line is open."""
         if not self._is_open:
             self._console.print(*shown)
             return
@@ -121,7 +119,6 @@ METER_FORMS = (
     MeterForm(0, is_short=True, gap=1),
 )
 NARROWEST_FORM = MeterForm(0, is_short=True, has_limit=False, gap=1)
-"""The last form to try. If even this is too wide, the line is cut."""
 
 
 class Meters:
@@ -222,7 +219,6 @@ class LiveScreen:
         self._live.start()
 
     def show_line(self, line: StyledLine, at: datetime) -> None:
-        """Print the line above the block."""
         self._line.print_above(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
@@ -232,7 +228,6 @@ class LiveScreen:
             self._live.update(self._block())
 
     def note(self, text: str) -> None:
-        """Print the remark above the block."""
         self._line.print_above(Text(escaped_line(text), style="dim"))
 
     async def read_answer(self, wait: ShownQuestion) -> str:
@@ -246,7 +241,6 @@ class LiveScreen:
             self._live.start()
 
     def close(self) -> None:
-        """Remove the block."""
         self._live.stop()
 
     def _block(self) -> RenderableType:
@@ -295,7 +289,6 @@ class _CallLine:
         self._mark = " " if activity.took_s is None else "•"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the line."""
         call = Text(f"{self._mark} {self._text}", style=self._style)
         call.truncate(max(options.max_width - cell_len(self._time) - 1, 1), overflow="ellipsis")
         yield call.append(f" {self._time}")

@@ -116,11 +116,7 @@ class Watch:
         self._answering = QuestionPrompter(client, screen)
 
     async def follow_to_end(self) -> AgentResult:
-        """Show the run until it ends and return its result.
-
-        Raises:
-            RunFailed: It has none.
-        """
+        """Show the run until it ends and return its result. Raise RunFailed if it has none."""
         async with self.refreshing():
             await self._show_journal()
         return await self._run.result()
@@ -270,11 +266,8 @@ async def follow(here: CliContext, run_id: str, task_queue: str, keeper: WorkerK
     """Show the run to its end and return the exit code.
 
     Args:
-        here: The command's session.
-        run_id: The run.
         task_queue: Where its workers poll.
         keeper: Keeps the worker that ends with this command, if there is one.
-        as_json: Whether the result is written as JSON.
     """
     shown = build_screen()
     if keeper is not None:
@@ -299,7 +292,6 @@ def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
 
 
 def show_ending(ended: AgentResult, *, as_json: bool) -> int:
-    """Write the result and return the exit code."""
     if as_json:
         write_json(ended.model_dump(mode="json"))
     elif ended.output:

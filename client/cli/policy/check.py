@@ -83,11 +83,7 @@ def check(
 
 
 def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
-    """Return the names that policies may use.
-
-    Raises:
-        UsageError: A tool of the configuration cannot be loaded.
-    """
+    """Return the names that policies may use. Raise UsageError if a tool of the configuration cannot be loaded."""
     config = load_config(config_file).config
     try:
         known = asyncio.run(policy_vocabulary(config, os.environ, write_note))
@@ -170,11 +166,7 @@ def _summary(
 async def policy_vocabulary(
     config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]
 ) -> "PolicyVocabulary":
-    """Return the names of a configuration. MCP servers are asked for their tools.
-
-    Raises:
-        ValueError: A tool of the configuration is unavailable.
-    """
+    """Return a configuration's names, MCP tools included. Raise ValueError if one of its tools is unavailable."""
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
@@ -195,11 +187,7 @@ async def policy_vocabulary(
 
 
 def with_tests(known: "PolicyVocabulary", folder: Path) -> "PolicyVocabulary":
-    """Return the names together with those in a folder's tests.
-
-    Raises:
-        ConfigError: A file of tests cannot be used.
-    """
+    """Return the names with those in a folder's tests. Raise ConfigError if a file of tests cannot be used."""
     from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.client.policies.cases import case_files, read_cases
 

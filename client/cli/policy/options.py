@@ -50,11 +50,7 @@ def chosen_policy_settings(
 
 
 def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
-    """Return the engine.
-
-    Raises:
-        UsageError: The engine cannot be built. For Cedar files the error lists every problem.
-    """
+    """Return the engine. Raise UsageError, for Cedar files with every problem, if it cannot be built."""
     from orga.activities.adapters.policy.ladder import policy_engine
 
     try:

@@ -71,7 +71,6 @@ def held_call_text(call: HeldCall) -> str:
 
 
 def call_with_arguments(call: HeldCall) -> str:
-    """Return the tool and its arguments."""
     return f"{_text(call, 'tool')} {_arguments_text(call)}"
 
 
@@ -155,7 +154,6 @@ def _full_arguments(item: Item) -> bytes:
 
 
 def _argument_facts(item: Item) -> dict[str, Any]:
-    """Return size and digest of the arguments."""
     if not _has_full_arguments(item):
         return {key: item.call[key] for key in ("arguments_bytes", "arguments_digest")}
     arguments = _full_arguments(item)

@@ -40,7 +40,6 @@ class PendingActivity:
     name: str
     attempt: int = 1
     failure: str = ""
-    """The error of the previous attempt."""
     text: str = ""
     """The tail of what a model has written so far."""
     since: datetime | None = None
@@ -137,8 +136,6 @@ _STATUS_ONLY_PHASES = {"waiting", "hydrating", "reviewing", "idle"}
 
 @dataclass(frozen=True)
 class Progress:
-    """One frame of the live view."""
-
     run_id: str = ""
     agent: str = ""
     iteration: int = 0
@@ -153,11 +150,9 @@ class Progress:
     spent_at: datetime | None = None
     budgets: Budgets | None = None
     waiting: tuple[ShownQuestion, ...] = ()
-    """Questions that wait for a person."""
     circuits: tuple[str, ...] = ()
     """Tools whose circuit is not closed."""
     children: tuple[Child, ...] = ()
-    """Delegated runs in flight."""
     below: tuple[tuple[str, AgentStatus], ...] = ()
     """The status of each delegated run and of those below them, by workflow id."""
     dead_letters: int = 0
@@ -199,7 +194,6 @@ class Progress:
 
     @property
     def in_flight(self) -> tuple[PendingActivity, ...]:
-        """The activities that run now."""
         return self.flights.under_way
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
@@ -242,7 +236,6 @@ class Progress:
         return {(run, wait.wait_id): wait for run, wait in asked if wait.kind == "answer" and not wait.resolution}
 
     def clock_s(self, now: datetime) -> float:
-        """Return the seconds that the run has spent."""
         if self.spent_at is None or self.paused or self.waiting:
             return self.spent_s
         return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)

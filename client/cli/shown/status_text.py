@@ -249,7 +249,6 @@ class RunOutcome:
     """The confidence of an ended goal; None for other runs."""
 
     def json_fields(self) -> dict[str, Any]:
-        """Return the fields that `--json` writes."""
         return {key: value for key, value in asdict(self).items() if key != "confidence" or value is not None}
 
     def lines_around(self, lines: list[str]) -> list[str]:

@@ -150,11 +150,7 @@ async def _optional_worker(here: CliContext, queue: str, *, is_wanted: bool) -> 
 
 
 def _refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
-    """Refuse a run that a worker started by this command could not carry out.
-
-    Raises:
-        InvalidInput: The error of that worker. On a configured server it also explains why this worker is needed.
-    """
+    """Raise InvalidInput for a run that a worker started by this command could not carry out."""
     try:
         refuse_in_process(wanted, here.loaded.config)
     except InvalidInput as error:
@@ -217,11 +213,7 @@ def _missing_worker_text(task_queue: str, waits: str, *, is_known: bool) -> str:
 
 
 async def _check_workers(here: CliContext) -> None:
-    """Warn of workers that started with another `orga.toml`.
-
-    Raises:
-        ConfigError: A worker judges by another policy than this folder's.
-    """
+    """Warn of workers with another `orga.toml`. Raise ConfigError if one judges by another policy."""
     own, policy = own_digest(here.connection.workplace), short_policy(starter_policy(here.loaded.config))
     for identity in await poller_identities(here.client, here.task_queue) or ():
         process = on_one_line(identity.partition(MARK)[0])

@@ -34,23 +34,13 @@ class RunOptions:
 
 
 def agent_input(given: RunOptions) -> AgentInput:
-    """Return the input of a run, checked before anything is started.
-
-    Raises:
-        UsageError: An option cannot be parsed.
-        InvalidInput: A value is not allowed.
-    """
+    """Return a run's checked input. Raise UsageError for an unreadable option, InvalidInput for a bad value."""
     with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
         return parse_input({"task": clean_text(task_text(given.task)), **_raw_agent_input(given)})
 
 
 def session_input(given: RunOptions, idle_timeout_s: float | None) -> SessionInput:
-    """Return the input of a session, which has no task, checked before anything is started.
-
-    Raises:
-        UsageError: An option cannot be parsed.
-        InvalidInput: A value is not allowed.
-    """
+    """Return a session's checked input, without a task. Raise as `agent_input` does."""
     idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
     with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
         return parse_session({**_raw_agent_input(given), **idle})
@@ -87,12 +77,7 @@ class GoalOptions:
 
 
 def goal_input(given: GoalOptions) -> GoalInput:
-    """Return the input of a goal, checked before anything is started.
-
-    Raises:
-        UsageError: An option cannot be parsed.
-        InvalidInput: A value is not allowed.
-    """
+    """Return a goal's checked input. Raise as `agent_input` does."""
     raw = {
         "goal": task_text(given.goal),
         "agent": given.agent,
@@ -112,11 +97,7 @@ def goal_input(given: GoalOptions) -> GoalInput:
 def option_names_in_errors(
     settings: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
 ) -> Generator[None]:
-    """Rewrite errors of the block about a config key, so that they name the option that set it.
-
-    Raises:
-        InvalidInput: The error of the block.
-    """
+    """Rewrite errors about a config key, so that they name the option that set it. Raise the block's InvalidInput."""
     try:
         yield
     except InvalidInput as error:
@@ -147,11 +128,7 @@ def _split_names(options: Sequence[str]) -> list[str] | None:
 
 
 def parse_settings(texts: Sequence[str], config_type: type[CheckedInput] = LoopConfig) -> dict[str, Any]:
-    """Return the part of a config that `--set key=value` sets.
-
-    Raises:
-        UsageError: There is no such key.
-    """
+    """Return the part of a config that `--set key=value` sets. Raise UsageError if there is no such key."""
     config: dict[str, Any] = {}
     for text in texts:
         key, value = parse_pair(text, "--set")

@@ -137,11 +137,7 @@ async def _send_decisions(decision: _ApprovalDecision, config: Path | None, *, a
 
 
 async def _held_call_ids(run: AgentHandle, decision: _ApprovalDecision) -> list[str]:
-    """Return the calls that are meant if the command names none. If that is not clear, list the held calls.
-
-    Raises:
-        UsageError: The run holds no call, or several without `--all`.
-    """
+    """Return the calls that are meant if none is named. Raise UsageError, with the held calls, if that is unclear."""
     status = await run.live_status()
     calls = [call for wait in status.waiting for call in held_calls(wait)]
     if not calls:

@@ -76,11 +76,7 @@ def fork(
 
 
 def input_changes(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the changes of `--set` to the input of a fork.
-
-    Raises:
-        UsageError: There is no such key.
-    """
+    """Return the changes of `--set` to the input of a fork. Raise UsageError if there is no such key."""
     changed: dict[str, Any] = {}
     pairs_by_config: dict[type[CheckedInput], list[str]] = {LoopConfig: [], GoalConfig: []}
     for pair in pairs:

@@ -102,11 +102,7 @@ class _DeliverySender:
             raise UsageError(f"{error}. Set here what the channel needs from the environment") from None
 
     async def __call__(self, wanted: UndeliveredAnswer, *, again: bool) -> None:
-        """Send an answer and record the sending.
-
-        Raises:
-            OrgaError: The receiver did not accept it, or it might be sent twice.
-        """
+        """Send an answer and record that. Raise OrgaError if it is not accepted, or might be sent twice."""
         from orga.activities.ports import NotifyError
         from orga.client.runs.redeliveries import record_sending
 
@@ -138,11 +134,7 @@ class _RequeueRequest:
     settings: Sequence[str]
 
     def letter_ids(self, there: Sequence[DeadLetter]) -> list[str]:
-        """Return the ids of the letters that are meant.
-
-        Raises:
-            UsageError: There is none, or it is not clear which is meant.
-        """
+        """Return the ids of the letters that are meant. Raise UsageError if there is none, or it is not clear."""
         if self.letter is not None:
             return [self.letter]
         ids = [letter.letter_id for letter in there if not letter.requeued]

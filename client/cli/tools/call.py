@@ -31,8 +31,6 @@ MAX_ERROR_BYTES = 4_000
 
 @dataclass(frozen=True)
 class LocalCall:
-    """An agent's call."""
-
     agent: str
     listed: tuple[str, ...]
     """The worker's tools that the agent's configuration lists."""
@@ -42,12 +40,9 @@ class LocalCall:
 
 @dataclass(frozen=True)
 class LocalCallResult:
-    """The outcome of the call."""
-
     ok: bool
     text: str
     kind: str = ""
-    """The kind of failure."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +168,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `key=value` pairs as JSON values of the types in the schema. A list is repeated pairs, or JSON.
-
-    Raises:
-        ValueError: A pair has no `=`.
-    """
+    """Return `key=value` pairs as values of the schema's types. Raise ValueError for a pair without `=`."""
     properties: Mapping[str, Any] = parameters.get("properties", {})
     found: dict[str, Any] = {}
     for pair in pairs:

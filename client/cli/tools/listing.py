@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalTools:
-    """The configuration and tools that a worker would have if it started here."""
-
     config: OrgaConfig
     tools: "list[WorkerTool]"
 

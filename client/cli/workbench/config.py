@@ -241,8 +241,6 @@ EMBEDDED = "the embedded server"
 
 @dataclass(frozen=True)
 class EffectiveValue:
-    """One key."""
-
     key: str
     value: Any
     """The value in its JSON form."""
@@ -256,11 +254,7 @@ class EffectiveValue:
 
 
 def effective_values(sources: ConfigSources, env: Environment) -> list[EffectiveValue]:
-    """Return all keys in the order of the sections.
-
-    Raises:
-        ServerUnavailable: Temporal's own configuration cannot be read.
-    """
+    """Return all keys in the order of the sections. Raise ServerUnavailable for unreadable Temporal settings."""
     from orga.activities.adapters.agents.agents import with_default_agent
 
     config = sources.config.with_agents(with_default_agent(sources.config.agents))

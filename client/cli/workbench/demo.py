@@ -36,8 +36,6 @@ async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Pat
     """Start a run that learns something and one that answers from it, and return the exit code.
 
     Args:
-        here: The configuration and the server.
-        keeper: Keeps a worker running.
         folder: The folder whose store of knowledge the runs share.
     """
     tenant = f"demo-{uuid4().hex[:8]}"
@@ -87,11 +85,7 @@ DOCUMENT_NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
 
 
 def copy_documents() -> Path:
-    """Copy README, ARCHITECTURE, CHANGELOG and docs into a folder of the home, and return it.
-
-    Raises:
-        UsageError: The program does not run from a clone of the project.
-    """
+    """Copy the documents into a folder of the home, and return it. Raise UsageError outside of a clone."""
     found = [ROOT / name for name in DOCUMENT_NAMES if (ROOT / name).exists()]
     if not found:
         raise UsageError("the demo reads the project's own documents. Run it from a clone of the project")

@@ -56,8 +56,6 @@ TIMEOUT_S = 60.0
 
 
 class CheckedAgent(Record):
-    """An agent as a run would use it."""
-
     model: str | None = None
     tools: tuple[str, ...] = ()
 
@@ -78,7 +76,6 @@ class WorkerReport(Record):
     models: dict[str, str] = {}
     """Models by name, each with the reason why it cannot be used now, or "" if its provider answers."""
     policy: str = ""
-    """A description of the policy engine."""
     problems: tuple[WorkerProblem, ...] = ()
     warnings: tuple[WorkerProblem, ...] = ()
     """Things that work, but that the operator should know."""
@@ -130,8 +127,6 @@ DEEP_TASK = "Answer with the single word OK."
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """The result of one check."""
-
     name: str
     ok: bool
     detail: str

@@ -27,16 +27,11 @@ def trust_key(path: Path) -> str:
 
 
 def trusted_digests() -> dict[str, str]:
-    """Return the trusted digests by path.
-
-    Raises:
-        UnreadableTable: The record is damaged. Nothing counts as trusted until somebody has looked at it.
-    """
+    """Return the trusted digests by path. A damaged record raises UnreadableTable, and nothing counts as trusted."""
     return read_table(server_home().trust)
 
 
 def trust_digest(path: Path, digest: str) -> None:
-    """Trust a file with this content from now on."""
     write_table(server_home().trust, trusted_digests() | {trust_key(path): digest})
 
 
@@ -97,16 +92,11 @@ class Untrusted(ConfigError):
 
 
 def trusts_all(env: Mapping[str, str]) -> bool:
-    """Return whether the environment trusts every configuration."""
     return env.get(VARIABLE) == "1"
 
 
 def require_trust(asked: TrustRequest) -> None:
-    """Accept a configuration that is harmless or trusted.
-
-    Raises:
-        Untrusted: It is neither.
-    """
+    """Raise Untrusted unless the configuration is harmless or trusted."""
     if asked.risks and not asked.is_trusted:
         raise Untrusted(asked)
 

@@ -117,11 +117,7 @@ class WritableRules:
 
 
 def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> WritableRules | None:
-    """Return the warning, or None if no agent can write or the root has no rules.
-
-    Raises:
-        ValueError: A manifest cannot be used.
-    """
+    """Return the warning, or None if no agent can write or there are no rules. Raise ValueError for a bad manifest."""
     writers = dict(_writing_tools(config))
     rules = rules_in_use(config, root, env)
     try:

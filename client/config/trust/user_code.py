@@ -70,7 +70,6 @@ def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
 
     Args:
         import_paths: `package.module`, optionally with a colon and more.
-        folders: Where Python looks for modules.
     """
     wanted = [path.partition(":")[0].split(".") for path in import_paths]
     return _union(
@@ -85,8 +84,6 @@ def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = 
     file exists. So do the names of Python's own modules, which import each other.
 
     Args:
-        words: The program and its arguments.
-        folder: The folder that it runs in.
         env: Variables that the command sets.
     """
     on_path = [folder / entry for entry in (env or {}).get("PYTHONPATH", "").split(":") if entry]

@@ -38,7 +38,6 @@ def signal_text(arguments: tuple[object, ...]) -> str:
 
 
 def guidance(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
-    """Return a signal's text as guidance."""
     given = _joined_text(arguments)
     text = _clipped_text(given, MAX_SIGNAL_BYTES)
     return Intervention(kind=kind, text=text, size=0 if text == given else len(given.encode()))
@@ -123,12 +122,10 @@ def remaining_s(state: Control, now: datetime) -> float:
 
 
 def out_of_time(state: S) -> S:
-    """Return the state of a run whose time is used up."""
     return state.with_control(stop=("timeout", f"limit of {state.timeout_s:g} s"))
 
 
 def should_continue_as_new(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
-    """Return True if the history has grown enough and the run can continue as new."""
     if state.stop is not None or state.aborted is not None or state.work_elsewhere_text:
         return False
     terms = state.terms
@@ -152,7 +149,6 @@ def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
 
 
 def parse_rewind(raw: object) -> Rewind | None:
-    """Return the rewind in a signal, or None if it holds none."""
     try:
         return Rewind.model_validate(raw)
     except ValidationError:
@@ -177,7 +173,6 @@ def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
 
 
 def with_rewind_guidance(state: S, rewind: Rewind) -> S:
-    """Return the state with a rewind's messages to the model in the inbox, if it has any."""
     if rewind.left:
         state = with_guidance(state, Intervention(kind="add_context", text=forgotten_calls_text(rewind.left)))
     steer = guidance("steer", (rewind.steer,))

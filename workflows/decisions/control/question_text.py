@@ -53,11 +53,9 @@ def shown_question(question: Question) -> ShownQuestion:
 
 
 EventData = tuple[str, dict[str, Any]]
-"""A note for the journal: its event and its data."""
 
 
 def question_asked_event(question: Question) -> EventData:
-    """Return the journal's note that the question is asked."""
     if question.kind == "answer":
         return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **answer_terms(question)}
     data = {"kind": question.kind, "id": question.question_id, "question": question.text, "queue": question.queue}

@@ -153,7 +153,6 @@ def pending_items(state: Control, now: datetime) -> tuple[Item, ...]:
 
 
 def find_item(state: Control, about: str) -> Item | None:
-    """Return the item about exactly this subject."""
     return next((item for item in _items(state) if item.about == about), None)
 
 
@@ -161,11 +160,7 @@ _LONG_KEYS = frozenset({"result", "reason"})
 
 
 def parsed_resolution(state: Control, raw: object) -> Resolution:
-    """Return a person's decision if it fits an open question.
-
-    Raises:
-        ValueError: It names no open question, comes too late, or is not one of the choices.
-    """
+    """Raise ValueError if it names no open question, comes too late, or is not one of the choices."""
     resolution = parse_record(Resolution, raw, long=_LONG_KEYS)
     question = find_question(state, resolution.escalation_id)
     if question is None:
@@ -187,11 +182,7 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
 
 
 def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecision:
-    """Return a person's decision if it fits a held call.
-
-    Raises:
-        ValueError: It names no held call, the call is decided or has expired, or this person may not decide it.
-    """
+    """Raise ValueError if it fits no held call, comes too late, or if this person may not decide it."""
     decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS)
     item = next((each for each in _items(state) if each.approval_id == decision.approval_id), None)
     if item is None:
@@ -225,9 +216,6 @@ def build_question(
     """Return a question with a free answer.
 
     Args:
-        name: Unique among the run's questions.
-        text: The question.
-        now: The time of asking.
         activity_id: Activity id of the call that asks.
         options: The only valid answers. Empty: any text.
         default: The answer if nobody gives one in time.
@@ -253,11 +241,7 @@ def build_question(
 
 
 def parsed_answer(state: Control, raw: object) -> Resolution:
-    """Return an answer as a decision: a text for the only open question, or an object with the question's id.
-
-    Raises:
-        ValueError: No such question is open, or it is no valid answer.
-    """
+    """Raise ValueError if it is neither a text for the only open question nor an object with the question's id."""
     with_question = [each.question_id for each in state.open_questions if each.kind == "answer"]
     given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
     text, by, wanted = given.get("text"), given.get("by", ""), given.get("question_id")

@@ -63,7 +63,6 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, e
 
     Args:
         state: State of the other goal at the end of the turn.
-        source: The run and iteration of that state.
         wish: The differences in the fork.
         ended_at: When that turn ended. The clock continues from there.
 

@@ -15,7 +15,6 @@ from orga.workflows.types.setup import Setup
 
 
 def with_message_to_model(state: GoalState, text: str) -> GoalState:
-    """Return the state with a message that the model gets with its next prompt."""
     return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
 
 
@@ -26,11 +25,7 @@ def without_plan(state: GoalState) -> GoalState:
 
 
 def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
-    """Return the state with these steps in place of all open ones, except those that a person has added.
-
-    Raises:
-        UnusableReply: Lists all problems of the steps.
-    """
+    """Replace all open steps, except those of a person. Raise UnusableReply with all problems of the new steps."""
     rest = without_plan(state)
     most = state.goal_config.max_plan_steps
     steps = parsed_plan(listed, available_skills(setup), most, rest.pursuit.steps, available_agents(setup))
@@ -45,18 +40,15 @@ def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
 
 
 def with_ending_if_stuck(state: GoalState) -> GoalState:
-    """Return the state with an ending if the goal is stuck."""
     why = stuck_reason(state.pursuit, state.goal_config)
     return with_ending(state, ("stuck", why)) if why else state
 
 
 def with_ending(state: GoalState, ending: Stop) -> GoalState:
-    """Return the state with this ending. The final answer is written next."""
     return state.with_pursuit(ending=ending, stage="summarise")
 
 
 def steps_data(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
-    """Return the steps of a plan as the journal records them."""
     return [
         {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}
         for step in steps

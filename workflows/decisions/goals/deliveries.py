@@ -22,7 +22,6 @@ EMPTY_ANSWER_TEXT = "(nothing was found)"
 
 
 def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -> str:
-    """Return what is wrong with the names that a starter gave, or ""."""
     unknown = [name for name in wanted or () if name not in known]
     if not unknown:
         return ""
@@ -52,7 +51,6 @@ def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Chan
 
 
 def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
-    """Return the request for a channel."""
     ending = ended.termination
     text = ended.output or EMPTY_ANSWER_TEXT
     given = DeliveryRequest(
@@ -76,6 +74,5 @@ def delivery_key(origin: str, reason: str, text: str, name: str) -> str:
 
 
 def with_delivery(state: GoalState, delivered: Delivered) -> GoalState:
-    """Add a note about the outcome of a delivery. Nothing else changes."""
     event = "Delivered" if delivered.status == "delivered" else "DeliveryFailed"
     return state.with_note(event, **delivered.model_dump(exclude={"status"}, exclude_defaults=True))

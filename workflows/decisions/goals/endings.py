@@ -34,7 +34,6 @@ def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop |
     """Return why the goal ends now, or None. One model call is reserved for the answer.
 
     Args:
-        state: State of the goal.
         now: Workflow time.
         counts_rounds: True if the limit of rounds applies. It only stops a goal before its next round.
     """
@@ -48,7 +47,6 @@ def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop |
 
 
 def can_be_summarised(state: GoalState, now: datetime) -> bool:
-    """Return True if there is a model call left for the final answer."""
     config = state.config.with_raised({"max_iterations": _NO_END})
     return stop_reason(state.with_failures(denials={}, invalid={}), config, now) is None
 
@@ -77,7 +75,6 @@ def best_effort_answer(state: GoalState, ending: Stop) -> str:
 
 
 def empty_result_text(ending: Stop) -> str:
-    """Return the text of a goal without any result."""
     return f"{_early_end_text(ending)}. Nothing was done."
 
 

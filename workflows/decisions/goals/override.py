@@ -35,7 +35,6 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     A plan that waits for people is put to them again, because it has changed.
 
     Args:
-        state: State of the goal.
         raw: `{"skill": ..., "input": ...}`. The input is the arguments of a call as an object, or a text. An agent gets
             the text as its task. For a tool, the model makes the arguments from it.
 

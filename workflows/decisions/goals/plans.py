@@ -34,7 +34,6 @@ def available_skills(setup: Setup) -> dict[str, str]:
 
 
 def available_agents(setup: Setup) -> frozenset[str]:
-    """Return the skills that are agents."""
     return frozenset(skill for skill in available_skills(setup) if setup.tool(skill) is None)
 
 
@@ -192,12 +191,10 @@ def due_step_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
 
 
 def delegate_step_call(step: PlanStep, task: str) -> ToolCall:
-    """Return the call that delegates the step to an agent."""
     return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
 
 
 def step_tool(step: PlanStep, setup: Setup) -> str:
-    """Return the tool whose call carries out the step."""
     return step.skill if setup.tool(step.skill) is not None else DELEGATE
 
 
@@ -207,8 +204,6 @@ def calls_mismatch(
     """Return why these calls do not match these steps one by one in order, or "".
 
     Args:
-        calls: Calls of the reply.
-        steps: Steps of the round.
         planned: The call of each step in the plan. None if the model makes its arguments.
         setup: Distinguishes tools from agents.
     """

@@ -38,7 +38,6 @@ _SIGNATURE_CHARS = 500
 
 
 def quality_from_mean(mean: float) -> Quality:
-    """Return the quality of a mean score. The model's own label decides nothing."""
     if mean >= MIN_GOOD_SCORE:
         return "good"
     return "partial" if mean >= MIN_PARTIAL_SCORE else "failed"

@@ -114,11 +114,7 @@ _BUILT_ON_CHARS = 6_000
 
 
 def plan_prompt(state: GoalState, setup: Setup) -> str:
-    """Return the prompt for a plan.
-
-    Raises:
-        TemplateProblem: The template cannot be filled in. The other prompts raise it too.
-    """
+    """Return the prompt for a plan. This and the others raise TemplateProblem if a template cannot be filled in."""
     return _goal_prompt(
         state,
         "goal_plan",
@@ -142,7 +138,6 @@ def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: boo
 
 
 def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
-    """Return the prompt for scores of these steps."""
     return _goal_prompt(
         state,
         "goal_evaluate",
@@ -154,7 +149,6 @@ def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
 
 
 def decide_prompt(state: GoalState, setup: Setup) -> str:
-    """Return the prompt for the next action."""
     pursuit = state.pursuit
     due = {step.id for step in pursuit.due_steps}
     over = [step for step in pursuit.steps if step.state != "open"]
@@ -178,12 +172,10 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
 
 
 def compress_prompt(state: GoalState) -> str:
-    """Return the prompt for a shorter memory."""
     return _goal_prompt(state, "goal_compress", answer_form='{"memory": "…"}', memory=state.pursuit.memory)
 
 
 def summary_prompt(state: GoalState) -> str:
-    """Return the prompt for the final answer."""
     pursuit = state.pursuit
     reason, detail = pursuit.ending or ("completed", "")
     if state.pipeline and reason == "stuck":
@@ -193,12 +185,10 @@ def summary_prompt(state: GoalState) -> str:
 
 
 def problem_text(problem: str) -> str:
-    """Return the feedback about an unusable reply."""
     return f"{UNUSABLE_MARKER}{problem}"
 
 
 def person_answer_text(question: str, answer: str) -> str:
-    """Return the message with a person's answer and its question."""
     return f"[Question to the operator] {question}\n[Answer of the operator] {answer}"
 
 

@@ -74,7 +74,6 @@ def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversatio
 
 
 def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
-    """Add the text of a reply to the conversation."""
     if not reply.text.strip():
         return state
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
@@ -98,11 +97,6 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
 
 
 def _with_reply_plan(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -> GoalState:
-    """Return the state with the plan of a reply.
-
-    Raises:
-        UnusableReply: Lists all problems of the plan.
-    """
     after = with_steps(state, listed, setup)
     if reply.problems:
         raise UnusableReply("; ".join(reply.problems))

@@ -29,8 +29,6 @@ class UnusableReply(ValueError):
 
 
 class GoalDecision(NamedTuple):
-    """The model's decision about the next action."""
-
     action: Action
     confidence: float = 0.0
     reason: str = ""
@@ -40,19 +38,13 @@ class GoalDecision(NamedTuple):
 
 
 class StepEvaluation(NamedTuple):
-    """The model's evaluation of one step."""
-
     scores: Scores
     label: str = ""
     summary: str = ""
 
 
 def reply_object(reply: Reply, turn: str = "") -> dict[str, Any]:
-    """Return the JSON object in the reply to a prompt.
-
-    Raises:
-        UnusableReply: There is none, or the model called a tool instead.
-    """
+    """Return the JSON object in the reply to a prompt. Raise UnusableReply if there is none."""
     try:
         return goal_reply_object(turn, reply.text)
     except ValueError as error:
@@ -114,11 +106,7 @@ def parsed_confidence(value: object) -> float:
 
 
 def parsed_scores(answer: Mapping[str, Any]) -> Scores:
-    """Return the scores, each from 1 to 5.
-
-    Raises:
-        UnusableReply: A score is missing.
-    """
+    """Return the scores, each from 1 to 5. Raise UnusableReply if one is missing."""
     source = cast("Mapping[str, Any]", answer["scores"]) if isinstance(answer.get("scores"), dict) else answer
     found = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
     if missing := [name for name, score in found.items() if score is None]:
@@ -129,11 +117,7 @@ def parsed_scores(answer: Mapping[str, Any]) -> Scores:
 
 
 def parsed_evaluations(answer: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
-    """Return the evaluation of each due step.
-
-    Raises:
-        UnusableReply: An evaluation or a score is missing.
-    """
+    """Return the evaluation of each due step. Raise UnusableReply if one of them, or a score, is missing."""
     listed = answer.get("steps")
     items = cast("list[Any]", listed) if isinstance(listed, list) else [answer]
     objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
@@ -156,11 +140,7 @@ def _parsed_evaluation(step_id: str, item: Mapping[str, Any]) -> StepEvaluation:
 
 
 def parsed_goal_decision(answer: Mapping[str, Any]) -> GoalDecision:
-    """Return the decision.
-
-    Raises:
-        UnusableReply: The action is unknown, or its question or plan is missing.
-    """
+    """Raise UnusableReply if the action is unknown, or its question or plan is missing."""
     action = bounded_line(answer.get("action"), 40).lower()
     if action not in get_args(Action):
         raise UnusableReply(f"action: one of {', '.join(get_args(Action))}, not {action!r}")

@@ -69,12 +69,10 @@ def with_end_withdrawn(state: GoalState) -> GoalState:
 
 
 def is_for_policy(state: GoalState) -> bool:
-    """Return True if policy still has to judge the plan."""
     return state.goal_config.plan_review == "policy" and not state.pursuit.question
 
 
 def proposed_steps(state: GoalState) -> tuple[ProposedStep, ...]:
-    """Return the open steps for the policy."""
     return tuple(
         ProposedStep(id=step.id, skill=step.skill, goal=step.goal, arguments=step.arguments, depends_on=step.depends_on)
         for step in state.pursuit.open_steps

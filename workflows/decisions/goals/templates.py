@@ -37,8 +37,6 @@ class TemplateProblem(ValueError):
 
 
 class TemplateTag(NamedTuple):
-    """A tag of a template."""
-
     line: int
     names: tuple[str, ...]
     is_shown: bool
@@ -46,11 +44,7 @@ class TemplateTag(NamedTuple):
 
 
 def parsed_tags(text: str) -> list[TemplateTag]:
-    """Return the tags of a template, in order.
-
-    Raises:
-        TemplateProblem: The template is too long, or has a tag that is not allowed.
-    """
+    """Return the tags in order. Raise TemplateProblem if the text is too long or has a tag that is not allowed."""
     if (size := len(text.encode("utf-8", "replace"))) > MAX_TEMPLATE_BYTES:
         raise TemplateProblem(f"has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are allowed, so shorten it")
     return list(_iterate_tags(text))
@@ -81,11 +75,7 @@ def _parsed_tag(line: int, kind: str, inside: str) -> TemplateTag:
 
 
 def render_template(text: str, values: Mapping[str, str | int]) -> str:
-    """Return the filled-in template, without surrounding blanks.
-
-    Raises:
-        TemplateProblem: It does not parse, names an unknown placeholder, or becomes too long.
-    """
+    """Raise TemplateProblem if the template does not parse, names an unknown placeholder, or becomes too long."""
     tags = parsed_tags(text)
     if unknown := next(((tag.line, name) for tag in tags for name in tag.names if name not in values), None):
         raise TemplateProblem(f"line {unknown[0]}: there is no placeholder {unknown[1]!r}; use {', '.join(values)}")
@@ -113,8 +103,6 @@ def render_template(text: str, values: Mapping[str, str | int]) -> str:
 
 
 class Placeholder(NamedTuple):
-    """A name that a template can use."""
-
     what: str
     sample: str | int = "x"
     """A sample value for the check of a template."""

@@ -85,13 +85,11 @@ EventList = list[tuple[str, dict[str, Any]]]
 
 
 def usage_data(reply: Reply) -> dict[str, Any]:
-    """Return the usage and cost of a model call."""
     cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
     return {"usage": reply.usage.model_dump(), **cost}
 
 
 def failover_events(reply: Reply) -> EventList:
-    """Return the events for models that failed before this one answered."""
     return [("ModelFailedOver", each.describe()) for each in reply.failed_over]
 
 
@@ -118,7 +116,6 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
 
 
 def termination_data(happening: Happening) -> dict[str, Any]:
-    """Return how a run ended."""
     if happening.kind == "workflow_completed":
         found = as_object(happening.value)
         keys = ("iterations", "usage", "tool_calls", "duration_s", "conversation_digest")
@@ -254,13 +251,11 @@ class JournalVerdicts:
         return about
 
     def record_pause(self, is_paused: bool) -> None:
-        """Record that the run is paused, or resumed."""
         self._is_paused = is_paused
         if is_paused:
             self.record_wait()
 
     def record_wait(self) -> None:
-        """Record that the run waits for a person."""
         self._standings.record_pause()
 
     def record_start(self, index: int) -> None:

@@ -63,7 +63,6 @@ class JournalFold:
         self._replied_at: datetime | None = None
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
-        """Return the entries for this event, in order."""
         self._times.take_event(happening)
         return [self._entry(happening.at, event, data) for event, data in self._with_start_event(happening)]
 

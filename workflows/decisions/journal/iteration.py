@@ -109,7 +109,6 @@ class JournalIteration:
         return {**data, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
 
     def record_pause(self, is_paused: bool) -> None:
-        """Record that the run is paused, or resumed."""
         self._is_paused = is_paused
         if self._verdicts:
             self._verdicts.record_pause(is_paused)
@@ -171,7 +170,6 @@ class JournalIteration:
         return {"observation_count": len(self.reply.calls) if self.reply else 0, "outcomes": outcomes}
 
     def call_data(self, key: str) -> dict[str, Any]:
-        """Return the call at a place, as the journal shows it."""
         index = self._call_index(key)
         return self._call_data_at(index) if index is not None and _is_whole_call(key) else {"call_id": key}
 
@@ -231,7 +229,6 @@ class CallTimes:
         self._ended: dict[str, datetime] = {}
 
     def take_event(self, happening: Happening) -> None:
-        """Record the beginning or the end of a call, or of a part of one."""
         key = delegate_activity_id(happening.key) if happening.kind.startswith("child_") else happening.key
         found = None if happening.name in OWN_ACTIVITIES else _ACTIVITY_ID.fullmatch(key)
         if found is None:

@@ -36,11 +36,7 @@ class SessionClosed(ValueError):
 
 
 def parsed_message(raw: object) -> SessionMessage:
-    """Return a checked message.
-
-    Raises:
-        ValueError: It is empty, too long, or no message.
-    """
+    """Raise ValueError if the message is empty, too long, or none."""
     return parse_record(SessionMessage, raw, long=frozenset({"text"}))
 
 
@@ -142,22 +138,14 @@ def _is_ending_decided(state: SessionState) -> bool:
 
 
 def parsed_interrupt(raw: object) -> InterruptArgument:
-    """Return a checked argument of `interrupt`.
-
-    Raises:
-        ValueError: It is neither a text nor an object that the update accepts.
-    """
+    """Raise ValueError if it is neither a text nor an object that the update accepts."""
     if raw is None or isinstance(raw, str):
         return InterruptArgument(why=raw or "")
     return parse_record(InterruptArgument, raw, long=frozenset({"why"}))
 
 
 def check_interrupt(state: SessionState, turn: int | None = None) -> None:
-    """Refuse an interrupt if no turn is running, or another one than the named one.
-
-    Raises:
-        ValueError: No turn is running, its ending is decided, or another one is running.
-    """
+    """Raise ValueError if no turn is running, its ending is decided, or another one than the named one is running."""
     if not state.session.turn or state.is_over:
         raise ValueError("no turn is under way")
     if turn not in {None, state.session.turn}:

@@ -195,7 +195,6 @@ def with_session_end(state: SessionState) -> SessionState:
 
 
 def find_turn_result(session: Session, turn: int) -> TurnResult | None:
-    """Return the result of a turn, or None if it is not kept."""
     return next((each for each in session.results if each.turn == turn), None)
 
 
@@ -204,11 +203,7 @@ class TurnUnknown(ValueError):
 
 
 def check_awaited_turn(session: Session, turn: int) -> None:
-    """Refuse to wait for a turn that nobody can await.
-
-    Raises:
-        TurnUnknown: No message became this turn, or it is too long ago.
-    """
+    """Raise TurnUnknown if no message became this turn, or if it is too long ago."""
     will_be = session.turn == turn or any(each.turn == turn for each in session.queue)
     if will_be or find_turn_result(session, turn) is not None:
         return

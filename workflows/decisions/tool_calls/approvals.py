@@ -31,15 +31,11 @@ def approval_item(
     """Return the item of a call that the verdict allows only with a person's approval.
 
     Args:
-        state: State of the run.
         request_id: The place of the call, with the round if people are asked again, or with the critic that asks. The
             approval is bound to it.
         call: The call as it would be carried out.
-        verdict: The gate's, or one in its place.
-        now: Workflow time.
         occasion: Unique to this request in this execution, so that an approval from before a reset does not count after
             it.
-        place: Place of the call, or iteration of the answer.
     """
     terms = verdict.approval or ApprovalTerms()
     about, whole = _call_digest(state.origin, request_id, call, verdict.version), call.model_dump()
@@ -69,6 +65,5 @@ def _call_digest(origin: str, request_id: str, call: ToolCall, version: str) -> 
 
 
 def approval_question(items: Sequence[Item], question_id: str, now: datetime) -> Question:
-    """Return one question about all of these items."""
     tools = ", ".join(str(item.call["name"]) for item in items)
     return Question(question_id=question_id, kind="approval", since=now, text=f"approve {tools}?", items=tuple(items))

@@ -87,7 +87,6 @@ def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
 
 
 def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:
-    """Return the outcome of a call that the gate refused."""
     if verdict.decision == "approval":
         return Outcome(call=call, status="not_run", text=f"[Not run] a person has to approve this: {verdict.reason}")
     if verdict.decision == "deny":

@@ -38,11 +38,8 @@ def decide_by_rules(
     """Return the decision.
 
     Args:
-        decision: Its declaration.
         fields: The fields as the model proposed them.
-        run_input: Holds the facts.
         taint: Tools whose untrusted content has entered the conversation.
-        iteration: Iteration of the proposal.
 
     Raises:
         ValueError: A field is missing or unknown, or a field or a fact has a value that is not allowed.
@@ -69,11 +66,7 @@ def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tup
 
 
 def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> dict[str, Value]:
-    """Return the fields, each in its kind's type.
-
-    Raises:
-        ValueError: Names every field that is missing, unknown or not allowed.
-    """
+    """Return the fields, each in its kind's type. Raise ValueError with every missing, unknown or bad field."""
     wrong = [f"{name}: there is no such field" for name in fields if name not in decision.fields]
     found: dict[str, Value] = {}
     for name, kind in decision.fields.items():
@@ -87,11 +80,7 @@ def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> d
 
 
 def decision_grounds(decision: GroundedDecision, run_input: AgentInput, taint: tuple[str, ...]) -> dict[str, Ground]:
-    """Return the facts with their sources.
-
-    Raises:
-        ValueError: A fact is missing or has a value that is not allowed.
-    """
+    """Return the facts with their sources. Raise ValueError if one is missing or has a value that is not allowed."""
     facts = {
         name: Ground(value=fact.fit_value(fact_value(fact, run_input)), source=fact.source)
         for name, fact in decision.facts.items()
@@ -113,11 +102,7 @@ def fact_problems(decisions: Mapping[str, GroundedDecision], run_input: AgentInp
 
 
 def fact_value(fact: Fact, run_input: AgentInput) -> object:
-    """Return the starter's value of a fact.
-
-    Raises:
-        ValueError: There is none. A missing fact never counts as false.
-    """
+    """Return the starter's value of a fact. Raise ValueError if there is none: it never counts as false."""
     given = {"tenant": run_input.tenant, "trusted_context": run_input.trusted_context}
     value: object = given
     for key in fact.source.split("."):
@@ -134,11 +119,7 @@ def _proposed_value(fields: Mapping[str, object], name: str) -> object:
 
 
 def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
-    """Return the name and the result of a `decide` call.
-
-    Raises:
-        ValueError: The call decides nothing, or may not decide it again. The text tells the model why.
-    """
+    """Raise ValueError, with a text for the model, if the call decides nothing or may not decide it again."""
     name, declared = call.arguments.get("decision"), state.declared_decisions
     if not isinstance(name, str) or name not in declared:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
@@ -156,14 +137,12 @@ def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
 
 
 def with_decision(state: AgentState, activity_id: str, name: str, made: Decided) -> AgentState:
-    """Add a decision, for the result and the journal."""
     state = state.with_task(decided={**state.decided, name: made})
     data = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
     return state.with_note(DECISION_GROUNDED, place=activity_id, decision=name, **data)
 
 
 def decision_text(made: Decided) -> str:
-    """Return the outcome and its rule, for the model."""
     outcome = ", ".join(f"{name} = {value}" for name, value in made.outcome.items())
     return f"{outcome} (rule: {made.rule})"
 

@@ -149,12 +149,10 @@ def delegation_chain(state: AgentState) -> tuple[str, ...]:
 
 
 def with_waiting_delegate(state: AgentState, child: Child) -> AgentState:
-    """Return the state with a delegate that waits for its turn."""
     return state.with_family(children=(*without_delegate(state, child.workflow_id).children, child))
 
 
 def with_reserved_ceiling(state: AgentState, workflow_id: str, ceiling: Ceiling) -> AgentState:
-    """Return the state with this share reserved for the delegate."""
     return state.with_family(
         children=tuple(c.with_ceiling(ceiling) if c.workflow_id == workflow_id else c for c in state.children)
     )
@@ -192,11 +190,7 @@ def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, 
 def child_input(
     state: AgentState, child: Child, task: str, ceiling: Ceiling, *, parent: str, key: str, is_awaited: bool = False
 ) -> AgentInput:
-    """Return the input of the delegate. If it carries out a step of a plan, its time is that of a step.
-
-    Raises:
-        InvalidInput: The task is invalid.
-    """
+    """Return the input of the delegate. Raise InvalidInput if the task is invalid."""
     optional = {"taint": state.taint, "is_awaited": is_awaited}
     more: dict[str, Any] = {name: value for name, value in optional.items() if value}
     lineage = Lineage(parent=parent, chain=delegation_chain(state), key=key, ceiling=ceiling, **more)
@@ -211,7 +205,6 @@ def child_input(
 
 
 def delegate_abort_reason(state: AgentState) -> str:
-    """Return the reason for aborting a delegate when its parent ends."""
     why = state.aborted or (": ".join(state.stop) if state.stop else "")
     return f"the run that delegated is ending: {why}" if why else "the run that delegated is ending"
 
@@ -258,7 +251,6 @@ def is_paused_by_people(state: AgentState) -> bool:
 
 
 def with_parent_notified(state: AgentState, held: bool) -> AgentState:
-    """Return the state after its parent was notified."""
     return state.with_family(told_held=held)
 
 

@@ -43,7 +43,6 @@ def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int
 
 
 def over_budget_outcome(state: AgentState, call: ToolCall) -> Outcome:
-    """Return the outcome of a call beyond `max_tool_calls`."""
     limit = state.config.max_tool_calls
     return not_run_outcome(call, f"the run's {limit} tool calls are used up; answer with what you have")
 
@@ -89,7 +88,6 @@ def can_begin_another_call(state: AgentState) -> bool:
 
 
 def with_extra_call(state: AgentState) -> AgentState:
-    """Record that a call begins instead of another one."""
     return state.with_budget(under_way=state.under_way + 1)
 
 

@@ -42,12 +42,10 @@ def tries_left_text(left: int) -> str:
 
 
 def given_up_text(tool: str) -> str:
-    """Return the text that a tool is not called any more."""
     return f"[Recovery] {tool} is not called again in this run; go on without it."
 
 
 def person_result_text(result: str) -> str:
-    """Return the text of a result from a person."""
     return f"[Result from the operator]\n{result}"
 
 
@@ -57,7 +55,6 @@ def retry_denied_text(reason: str) -> str:
 
 
 def dead_letter_text(letter: DeadLetter) -> str:
-    """Return the text that the call is kept."""
     return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
 
 
@@ -73,7 +70,6 @@ class EscalatedCall(NamedTuple):
 
 
 def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recovery) -> Question:
-    """Return the question to a person about a call that failed."""
     call = asked.call
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
     data: dict[str, object] = {
@@ -210,11 +206,7 @@ def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
 
 
 def parsed_letter_id(raw: object) -> str:
-    """Return the checked id of a letter.
-
-    Raises:
-        ValueError: It cannot be an id.
-    """
+    """Raise ValueError if it cannot be an id."""
     letter_id = str(raw) if isinstance(raw, (str, int, float)) else ""
     if not letter_id or len(letter_id) > MAX_LETTER_ID_CHARS:
         raise ValueError(f"give the id of a dead letter, a text of at most {MAX_LETTER_ID_CHARS} characters")
@@ -222,11 +214,7 @@ def parsed_letter_id(raw: object) -> str:
 
 
 def with_requeued_letter(state: AgentState, letter_id: str) -> AgentState:
-    """Mark a letter to be sent again before the next reasoning step.
-
-    Raises:
-        ValueError: There is no such letter.
-    """
+    """Mark a letter to be sent again before the next reasoning step. Raise ValueError if there is none."""
     if letter_id not in {letter.letter_id for letter in state.dead_letters}:
         known = ", ".join(letter.letter_id for letter in state.dead_letters) or "none"
         raise ValueError(f"no dead letter {letter_id!r} in this run; there are: {known}")
@@ -242,7 +230,6 @@ def kept_idempotency_key(letter: DeadLetter, call: ToolCall) -> str | None:
 
 
 def without_letter(state: AgentState, letter_id: str) -> AgentState:
-    """Remove a letter that is being sent again."""
     letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
     return state.with_failures(dead_letters=letters)
 
@@ -266,7 +253,6 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
 
 
 def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
-    """Return the state of a run that a person ended because of a failed call."""
     who = f" ({decision.by})" if decision.by else ""
     detail = f"{call.name} failed and an operator ended the run{who}" + (
         f": {decision.reason}" if decision.reason else ""

@@ -94,7 +94,6 @@ def has_only_stopped_calls(outcomes: Sequence[Outcome]) -> bool:
 
 
 def answer_denial_name(verdict: Verdict) -> str:
-    """Return the name of a denied final answer."""
     return f"final answer: {verdict.reason}"
 
 
@@ -147,7 +146,6 @@ def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetim
 
 
 def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
-    """Reset the step's failures."""
     return _with_repeated_call(state, repeated_call_key(call), None) if state.steps else state
 
 

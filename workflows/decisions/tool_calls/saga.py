@@ -38,11 +38,7 @@ A cached result belongs to an earlier effect. A step that is sent again after it
 
 
 def saga_steps(call: ToolCall) -> tuple[SagaStep, ...]:
-    """Return the steps that a call proposes.
-
-    Raises:
-        ValueError: They are not a valid plan.
-    """
+    """Raise ValueError if the call's steps are not a valid plan."""
     try:
         return SagaPlan.model_validate(call.arguments).steps
     except ValidationError as error:
@@ -85,12 +81,10 @@ def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) 
 
 
 def is_saga_done(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> bool:
-    """Return True if every step succeeded."""
     return len(outcomes) == len(steps) and all(outcome.status == "ok" for outcome in outcomes)
 
 
 def may_have_effect(outcome: Outcome) -> bool:
-    """Return True if the call had its effect, or may have had it."""
     return outcome.status == "ok" or outcome.may_have_acted
 
 
@@ -176,8 +170,6 @@ SpecLookup = Callable[[str], ToolSpec | None]
 
 
 class SagaCourse(NamedTuple):
-    """The course of a saga."""
-
     steps: Sequence[SagaStep]
     """All proposed steps."""
     outcomes: Sequence[Outcome]
@@ -213,7 +205,6 @@ def _stop_position_text(course: SagaCourse) -> str:
 
 
 def _remaining_effects_text(course: SagaCourse) -> str:
-    """Return the effects that remain."""
     begun = zip(course.steps, course.outcomes, strict=False)
     finals = [outcome for step, outcome in begun if step.kind == "final"]
     if any(outcome.status == "ok" for outcome in finals):

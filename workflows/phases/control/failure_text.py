@@ -37,7 +37,6 @@ def failure_kind(error: BaseException) -> str | None:
 
 
 def failure_message(error: BaseException) -> str:
-    """Return the innermost message alone."""
     cause = root_cause(error)
     return cause.message if isinstance(cause, ApplicationError) else failure_text(error)
 

@@ -21,7 +21,6 @@ TOO_LATE_TEXT = "the result is final; rewind or fork the run to continue from an
 
 
 def first_argument(arguments: tuple[Any, ...]) -> Any:
-    """Return the first argument, or None."""
     return arguments[0] if arguments else None
 
 
@@ -140,11 +139,7 @@ class ControlHandlers(Generic[R]):
         show_details(self._run)
 
     def refuse_if_over(self) -> None:
-        """Refuse a decision that comes too late.
-
-        Raises:
-            ValueError: The run is ending.
-        """
+        """Raise ValueError if the run is ending, because a decision comes too late then."""
         state = self._run.state
         if state.aborted is not None or state.is_over:
             raise ValueError("the run is ending; it takes no more decisions")

@@ -136,7 +136,6 @@ class ControlledRun(Generic[S]):
         ]
 
     def progress_attributes(self) -> list[SearchAttributeUpdate[Any]]:
-        """Return the search attributes for the run's progress."""
         return [PHASE.value_set(self.state.phase), ITERATION.value_set(self.state.iteration)]
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
@@ -218,7 +217,6 @@ class ControlledRun(Generic[S]):
         """Wait until a condition is true, for any length of time.
 
         Args:
-            is_over: The condition.
             may_continue_as_new: True if the next segment could begin this wait again without doing anything twice.
             timeout_s: Seconds until `TimeoutError`.
             summary: The timer's summary in the Temporal UI.
@@ -259,11 +257,7 @@ class ControlledRun(Generic[S]):
                 self.given_up += [task for task in running if not task.done()]
 
     async def wait_for_result(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
-        """Return the result of the task. If it is cut short, a success until then counts.
-
-        Raises:
-            Interrupted: It was cut short before that.
-        """
+        """Return the task's result. Raise Interrupted if it is cut short before it succeeds."""
         await self.settle_tasks([task], is_cut_short)
         if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
             raise Interrupted
@@ -300,10 +294,5 @@ class ControlledRun(Generic[S]):
         return self.state.aborted is not None or self.state.stop is not None
 
     def raise_if_interrupted(self) -> None:
-        """Raise if the run is to end.
-
-        Raises:
-            Interrupted: The run is to end.
-        """
         if self.is_interrupted():
             raise Interrupted

@@ -68,7 +68,6 @@ def show_waiting(run: AnyRun) -> None:
 
 
 def show_end(run: AnyRun, reason: StopReason) -> None:
-    """Write how the run ended."""
     upsert_attributes(run, *run.progress_attributes(), TERMINATION.value_set(reason))
 
 
@@ -118,11 +117,7 @@ def _wait_while_paused(run: AnyRun, is_standing: bool) -> None:
 
 
 async def pause_checkpoint(run: AnyRun, *, may_continue_as_new: bool = False) -> None:
-    """Wait while paused.
-
-    Raises:
-        Interrupted: The run is to end.
-    """
+    """Wait while paused. Raise Interrupted if the run is to end."""
     await wait_if_paused(run, may_continue_as_new=may_continue_as_new)
     run.raise_if_interrupted()
 
@@ -187,7 +182,6 @@ async def ask_people(
     """Ask people, and return the question with their decision.
 
     Args:
-        run: The run.
         question: If it is open already, it stays open: the previous segment or a decision of the loop has asked it.
         is_moot: True if the question is no longer needed. It is then returned undecided.
         may_continue_as_new: True if the next segment could ask it again without doing anything twice.

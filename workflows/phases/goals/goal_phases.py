@@ -185,11 +185,7 @@ async def _run_review_phase(run: GoalRun) -> None:
 
 
 async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:
-    """Return the gate's verdict on a goal's plan, before any of it is carried out.
-
-    Raises:
-        Interrupted: The run ends first.
-    """
+    """Return the gate's verdict on a goal's plan. Raise Interrupted if the run ends before there is one."""
     tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
     specs = tuple(tool for tool in tools if tool is not None)
     request = gate.gate_request(run, (), (PLAN,), "plan").with_plan(plan, specs)

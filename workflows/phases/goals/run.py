@@ -78,11 +78,9 @@ class GoalRun(Run):
         return goal_stop(self.goal, self.now, counts_rounds=self.goal.pursuit.stage == "execute")
 
     def evidence_outputs(self) -> tuple[StepOutput, ...]:
-        """Return the outputs of the goal's steps."""
         return step_outputs(self.goal)
 
     def details(self) -> str:
-        """Return the goal's details, step by step."""
         return goal_details(self.goal, self.waiting_lines())
 
 
@@ -114,7 +112,6 @@ async def ask_goal_prompt(
     """Return the model's reply to this prompt, or None if there is none.
 
     Args:
-        run: The run.
         prompt_name: The prompt's activity.
         prompt: Makes the text after interventions are applied. A template that fails ends the goal.
         with_given: Adds the plan's part in place of the model's, after interventions are applied.

@@ -18,7 +18,6 @@ class SessionRun(Run):
 
     @property
     def session_state(self) -> SessionState:
-        """The state, with its type narrowed."""
         if not isinstance(self.state, SessionState):
             raise TypeError(f"a session needs a SessionState, not {type(self.state).__name__}")
         return self.state
@@ -26,7 +25,6 @@ class SessionRun(Run):
     def change_session(
         self, decide: Callable[Concatenate[SessionState, P], SessionState], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Set the state to the result of `decide`."""
         self.change_state(lambda _: decide(self.session_state, *args, **kwargs))
 
     @property
@@ -49,5 +47,4 @@ class SessionRun(Run):
         return self.session_state.total_usage
 
     def details(self) -> str:
-        """Return the details of the session and its turn."""
         return session_details(self.session_state, self.waiting_lines())

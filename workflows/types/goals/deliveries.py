@@ -56,7 +56,6 @@ class DeliveryRequest(Record):
     goal: str
     """The goal on one line."""
     reason: str
-    """The reason why the goal ended."""
     detail: str = ""
     confidence: float
     text: str
@@ -67,7 +66,6 @@ class DeliveryRequest(Record):
     """The owner of the answer and the goal's taint. Set only if the answer is stored as knowledge."""
 
     def with_behalf(self, behalf: Behalf) -> Self:
-        """Return the request for a channel that stores the answer as knowledge."""
         return replace_fields(self, {"behalf": behalf})
 
 

@@ -98,11 +98,7 @@ class GoalInput(CheckedInput):
         return self
 
     def for_agent(self) -> AgentInput:
-        """Return the input for the agent's loop, which the goal shares: gate, calls, conversation and budgets.
-
-        Raises:
-            InvalidInput: All parts together are too large.
-        """
+        """Return the input for the agent's loop that the goal shares. Raise InvalidInput if it is too large."""
         config, chosen = self.config, self.config.model_fields_set
         same = chosen & LoopConfig.model_fields.keys() - {"max_iterations", "timeout_s"}
         limits: dict[str, Any] = {name: getattr(config, name) for name in sorted(same)}
@@ -121,11 +117,7 @@ class GoalInput(CheckedInput):
 
 
 def parse_goal(raw: object) -> GoalInput:
-    """Return the checked input of a client.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-    """
+    """Raise InvalidInput, which lists every problem with its key."""
     if not isinstance(raw, (dict, GoalInput)):
         raise InvalidInput('input: give an object such as {"goal": "..."}, not ' + type(raw).__name__)
     given = check_input(GoalInput, cast("object", raw))

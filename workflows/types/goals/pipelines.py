@@ -173,19 +173,16 @@ class Pipeline(CheckedInput):
 
     @property
     def rounds(self) -> int:
-        """The most drafts."""
         return self.fixed_rounds or self.max_rounds or ROUNDS
 
     @property
     def parts(self) -> dict[str, PipelineStep]:
-        """The steps by their keys."""
         named = {"map": self.map, "reduce": self.reduce, "director": self.director, "critic": self.critic}
         listed = {f"steps.{index}": step for index, step in enumerate(self.steps)}
         return listed | {key: step for key, step in named.items() if step is not None}
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The agents of all steps."""
         return tuple(step.agent for step in self.parts.values())
 
     @property

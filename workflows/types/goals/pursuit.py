@@ -33,8 +33,6 @@ MAX_KEPT_STEPS = 60
 
 
 class Scores(Record):
-    """The scores of a step's evaluation, each from 1 to 5."""
-
     relevance: float
     completeness: float
     usability: float
@@ -42,7 +40,6 @@ class Scores(Record):
 
     @property
     def mean(self) -> float:
-        """The overall score."""
         return (self.relevance + self.completeness + self.usability + self.goal_progress) / 4
 
 
@@ -65,8 +62,6 @@ class StepChanges(TypedDict, total=False):
 
 
 class PlanStep(Record):
-    """A step of the plan, and its result."""
-
     id: str
     goal: str
     skill: str
@@ -189,11 +184,9 @@ class Pursuit(Record):
         return self.with_changes(changes)
 
     def with_changes(self, changes: PursuitChanges) -> Self:
-        """Return the pursuit with these changes, typed as `with_fields` takes them."""
         return replace_fields(self, changes)
 
     def with_steps(self, changed: Iterable[PlanStep]) -> Self:
-        """Return the pursuit with these steps in place of those with the same ids."""
         known = {step.id: step for step in changed}
         return self.with_fields(steps=tuple(known.get(step.id, step) for step in self.steps))
 
@@ -246,5 +239,4 @@ class GoalState(AgentState):
 
     @property
     def step_timeout_s(self) -> float | None:
-        """Seconds for an agent that carries out a step."""
         return self.goal_config.step_timeout_s

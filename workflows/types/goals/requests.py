@@ -40,12 +40,10 @@ class GoalRequest(ReasonRequest):
 
     @property
     def round_size(self) -> int:
-        """The number of calls in the round, or 0 if the plan has none of them."""
         return len(self.calls) + len(self.open_places)
 
     @property
     def planned_calls(self) -> dict[int, ToolCall]:
-        """The plan's calls by their places in the round, in order."""
         places = (place for place in range(self.round_size) if place not in self.open_places)
         return dict(zip(places, self.calls, strict=False))
 
@@ -91,11 +89,7 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 def goal_reply_object(turn: str, text: str) -> dict[str, Any]:
-    """Return the JSON object in a reply to a prompt.
-
-    Raises:
-        ValueError: There is no object, or there are several that differ.
-    """
+    """Return the JSON object in a reply to a prompt. Raise ValueError if there is none, or if several differ."""
     keys, listed = _REPLY_KEYS.get(turn, ((), ""))
     return find_json_object(text, keys, listed)
 

@@ -64,11 +64,7 @@ class SessionInput(CheckedInput):
     """Seconds without a message between two turns after which the session ends. Null: never."""
 
     def for_agent(self) -> AgentInput:
-        """Return the input for the agent's loop.
-
-        Raises:
-            InvalidInput: All parts together are too large.
-        """
+        """Return the input for the agent's loop. Raise InvalidInput if all parts together are too large."""
         given: dict[str, Any] = {
             name: getattr(self, name) for name in self.model_fields_set if name in AgentInput.model_fields
         }
@@ -107,11 +103,7 @@ class InterruptArgument(CheckedInput):
 
 
 def parse_session(raw: object) -> SessionInput:
-    """Return the checked input of a client. Without input it is the default agent's session.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-    """
+    """Return the session in the input, by default the default agent's. Raise InvalidInput with every problem."""
     if raw is None:
         return SessionInput()
     if not isinstance(raw, (dict, SessionInput)):

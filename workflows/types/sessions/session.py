@@ -14,8 +14,6 @@ SESSION_BYTES = 100_000
 
 
 class QueuedMessage(Record):
-    """A message that waits for its turn."""
-
     turn: int
     text: str
     cuts: bool = False
@@ -115,7 +113,6 @@ class SessionState(AgentState):
 
     @property
     def not_continued_reason(self) -> str:
-        """The reason why a waiting session could not continue as new."""
         return "it waited for messages" if not self.session.turn else super().not_continued_reason
 
     @property

@@ -30,11 +30,7 @@ class ValueKind(CheckedInput):
     """A description for the model."""
 
     def fit_value(self, value: object) -> Value:
-        """Return the value in this kind's type. JSON's 3.0 is an integer too.
-
-        Raises:
-            ValueError: The value is not allowed.
-        """
+        """Return the value in this kind's type. JSON's 3.0 is an integer too. Raise ValueError if it is not allowed."""
         match value:
             case str() if value in self.enum:
                 return value
@@ -47,7 +43,6 @@ class ValueKind(CheckedInput):
 
     @property
     def expected_value_text(self) -> str:
-        """The allowed values, in words."""
         if self.enum:
             return f"one of {', '.join(self.enum)}"
         what = "an integer" if self.type == "integer" else "a number"
@@ -143,7 +138,6 @@ class GroundedDecision(CheckedInput):
         return {**self.fields, **self.facts, TAINTED: ValueKind(type="boolean")}
 
     def rule_name(self, index: int) -> str:
-        """Return the rule's name in grounds."""
         return self.rules[index].name or str(index + 1)
 
 

@@ -62,7 +62,6 @@ class Child(Record):
     """True if a person holds it up."""
 
     def with_ceiling(self, ceiling: Ceiling) -> Self:
-        """Return the delegate with its share."""
         return replace_fields(self, {"ceiling": ceiling})
 
     def with_held(self, held: bool) -> Self:

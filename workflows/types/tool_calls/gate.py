@@ -111,11 +111,9 @@ class GateRequest(Record):
         return replace_fields(self, {"calls": calls})
 
     def with_plan(self, plan: tuple[ProposedStep, ...], specs: tuple[ToolSpec, ...]) -> Self:
-        """Return the request about a plan, with the specs of its tools."""
         return replace_fields(self, {"plan": plan, "specs": specs})
 
     def without_schema(self) -> Self:
-        """Return the request for a text without a schema."""
         return replace_fields(self, {"output_schema": None})
 
 

@@ -33,7 +33,6 @@ class Outcome(Record):
 
     @property
     def was_run(self) -> bool:
-        """True if the call was started."""
         return self.status in {"ok", "failed", "cancelled"}
 
     @property
@@ -144,7 +143,6 @@ class Step(Record):
     """The reason why it is not run again. Empty while it may be."""
 
     def with_stop(self, why: str) -> Self:
-        """Return the step as one that is not run again."""
         return replace_fields(self, {"stopped": why})
 
     def with_texts(self, last_error: str, stopped: str) -> Self:

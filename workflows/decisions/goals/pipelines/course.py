@@ -48,11 +48,7 @@ class DraftVerdict(NamedTuple):
 
 
 def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
-    """Return the verdict in a critic's answer.
-
-    Raises:
-        UnusableReply: There is none, or a score is missing or out of range.
-    """
+    """Raise UnusableReply if there is no verdict, or if a score is missing or out of range."""
     try:
         answer = find_json_object(text, ("scores", *pipeline.rubric))
     except ValueError as error:
@@ -140,7 +136,6 @@ Material = tuple[str, str]
 
 
 def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
-    """Return the task for the agent of a step."""
     role, _ = step_role(step.id)
     course = state.pursuit.course or Course()
     parts = [configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
@@ -321,7 +316,6 @@ def _pipeline_and_course(state: GoalState) -> tuple[Pipeline, Course]:
 
 
 def with_pipeline_plan(state: GoalState) -> GoalState:
-    """Return the state with the plan of the pipeline."""
     pipeline, course = _pipeline_and_course(state)
     inputs = pipeline_inputs(state.inputs, pipeline)
     by_people = state.pursuit.open_steps_of_people

@@ -28,11 +28,7 @@ def find_pipeline(state: GoalState) -> Pipeline | None:
 
 
 def required_pipeline(state: GoalState) -> Pipeline:
-    """Return the goal's pipeline.
-
-    Raises:
-        TypeError: The goal has none.
-    """
+    """Raise TypeError if the goal has none."""
     pipeline = find_pipeline(state)
     if pipeline is None:
         raise TypeError("the goal has no pipeline")
@@ -63,7 +59,6 @@ def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
 
 
 def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline) -> str:
-    """Return what is wrong with the inputs that a starter gave this pipeline, or ""."""
     number = len(pipeline_inputs(given, pipeline))
     if not pipeline.takes_inputs:
         return "" if given is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
