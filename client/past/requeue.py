@@ -16,7 +16,7 @@ from orga.client.past.fork import fork
 from orga.client.past.replayed_state import replayed_state
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.redeliveries import Sending, last_sending
-from orga.workflows.decisions.limits import LIMITS
+from orga.workflows.decisions.limits import LIMIT_REASONS
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.names import AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW
@@ -57,7 +57,7 @@ async def requeue_in_fork(
         InvalidInput: There is no such letter.
     """
     state, changes = ended.state, changes or {}
-    if state.stop is not None and state.stop[0] in LIMITS and not changes.get("config"):
+    if state.stop is not None and state.stop[0] in LIMIT_REASONS and not changes.get("config"):
         what = f"run {ended.workflow_id!r} ended at its limit ({': '.join(state.stop)})"
         raise OrgaError(f"{what}; raise it for the fork, with --set")
     try:

@@ -4,9 +4,18 @@ from typing import Any, get_args
 
 import pytest
 
-from orga.workflows.decisions.limits import budget_question, can_ask_for_budget, parsed_extension, with_extension
+from orga.workflows.decisions.limits import (
+    budget_left,
+    budget_question,
+    budgets,
+    can_ask_for_budget,
+    parsed_extension,
+    with_extension,
+)
+from orga.workflows.decisions.tool_calls.delegation import delegate_ceiling
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.limits import LIMITS, Limit
 from tests.support.values.core import T0, a_setup, a_state
 
 ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, timeout_s=60)
@@ -32,6 +41,16 @@ def test_raised_limits_win_over_the_config_and_unset_the_ending() -> None:
     assert state.stop is None
     again = with_extension(state, parsed_extension(state, {"max_iterations": 7}))
     assert (again.config.timeout_s, again.config.max_iterations) == (90, 7)
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.key)
+def test_every_limit_can_be_set_raised_reported_and_passed_on(limit: Limit) -> None:
+    state = a_state(setup=a_setup(config=LoopConfig.model_validate({limit.key: 10}, extra="forbid")))
+    raised = with_extension(state, parsed_extension(state, {limit.key: 20}))
+    left = budgets(raised, T0)
+    assert (getattr(left, limit.key), getattr(left, limit.rest)) == (20, 20)
+    assert budget_left(raised, T0)[limit.rest] == 20
+    assert 0 < getattr(delegate_ceiling(raised, "child", T0), limit.key) <= 20
 
 
 def test_another_ending_stays() -> None:

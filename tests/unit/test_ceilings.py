@@ -16,9 +16,10 @@ from orga.workflows.decisions.tool_calls.delegation import (
     without_delegate,
 )
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Termination
-from orga.workflows.types.tool_calls.delegation import Ceiling, Child
+from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_setup, a_state, at
 from tests.support.values.strategies import LAW

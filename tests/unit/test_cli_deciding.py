@@ -12,9 +12,9 @@ from orga.workflows.decisions.control.question_text import shown_question
 from orga.workflows.decisions.limits import budget_commands, budget_question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.limits import Budgets
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.status import Budgets
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 from tests.support.values.core import a_state
 from tests.support.values.held import a_wait

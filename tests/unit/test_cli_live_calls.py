@@ -10,7 +10,7 @@ from rich.console import Console
 
 from orga.client.cli.live.terminal import live_block
 from orga.client.cli.shown.progress import PendingActivity, Progress
-from orga.workflows.types.status import Budgets
+from orga.workflows.types.limits import Budgets
 from tests.support.values.entries import an_entry
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)

@@ -18,11 +18,11 @@ from orga.workflows.decisions.tool_calls.delegation import (
 )
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Termination
 from orga.workflows.types.tool_calls.delegation import (
-    Ceiling,
     Child,
     DelegateSpec,
     child_id,

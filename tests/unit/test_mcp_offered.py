@@ -20,9 +20,10 @@ from orga.client.history.converter import data_converter
 from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, Recovery
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.tool_calls.delegation import Ceiling, Delegate
+from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec

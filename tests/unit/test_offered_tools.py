@@ -8,10 +8,11 @@ from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.tool_calls.delegation import Ceiling, Delegate, DelegateSpec
+from orga.workflows.types.tool_calls.delegation import Delegate, DelegateSpec
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolProfile, ToolSpec
 from tests.support.values.core import a_setup, a_spec

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from orga.activities.adapters.agents.agents import run_config
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.tool_calls.delegation import Ceiling
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
 from tests.support.values.strategies import LAW

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from math import ceil
 from shlex import quote
 
 from orga.workflows.decisions.control import notifications
 from orga.workflows.decisions.control.interventions import remaining_s
-from orga.workflows.types.control import Stop, StopReason
+from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
+from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets
 from orga.workflows.types.questions import Question, ShownQuestion
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.status import Budgets
 from orga.workflows.types.text import can_be_typed
-from orga.workflows.types.usage import BudgetExtension
 
 MAX_OVER_BUDGET_IN_A_ROW = 2
 """Iterations in a row with more calls than `max_tool_calls` allows. After the first the model may still answer."""
@@ -24,6 +24,16 @@ MAX_DENIALS_IN_A_ROW = 3
 """Iterations in a row with the same denial end the run as `policy_denial`. With the same invalid call, or with only
 invalid calls, they end it as `error`.
 """
+
+_SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
+    "max_iterations": lambda state, now: state.counted_iterations,
+    "max_total_tokens": lambda state, now: state.usage.total_tokens,
+    "max_cost_usd": lambda state, now: state.usage.cost_usd or 0.0,
+    "timeout_s": lambda state, now: state.clock.elapsed_seconds(now),
+    "max_model_calls": lambda state, now: state.usage.model_calls,
+    "max_tool_calls": lambda state, now: state.tool_calls.spent,
+}
+"""What a run has spent of each limit."""
 
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
@@ -40,32 +50,14 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     for call, times in state.invalid.items():
         if times >= MAX_DENIALS_IN_A_ROW:
             return "error", f"the same invalid call again: {call}, {times} iterations in a row"
-    cost, iterations = state.usage.cost_usd or 0.0, config.max_iterations
-    reached: list[tuple[bool, StopReason, str]] = [
-        (state.counted_iterations >= iterations, "max_iterations", f"limit of {iterations} iterations"),
-        (
-            state.usage.total_tokens >= config.max_total_tokens,
-            "max_tokens",
-            f"{state.usage.total_tokens} of {config.max_total_tokens} tokens",
-        ),
-        (
-            config.max_cost_usd is not None and cost >= config.max_cost_usd,
-            "max_cost",
-            f"{cost:.4f} of {config.max_cost_usd} USD",
-        ),
-        (  # the reasons of a result are a contract, so both limits of calls end as `max_iterations`
-            config.max_model_calls is not None and state.usage.model_calls >= config.max_model_calls,
-            "max_iterations",
-            f"limit of {config.max_model_calls} model calls",
-        ),
-        (
-            state.over_budget >= MAX_OVER_BUDGET_IN_A_ROW,
-            "max_iterations",
-            f"limit of {config.max_tool_calls} tool calls",
-        ),
-        (state.clock.elapsed_seconds(now) >= config.timeout_s, "timeout", f"limit of {config.timeout_s:g} s"),
-    ]
-    return next(((reason, detail) for is_reached, reason, detail in reached if is_reached), None)
+    for limit in sorted(LIMITS, key=lambda each: each.key == "timeout_s"):
+        most, spent = getattr(config, limit.key), _SPENT[limit.key](state, now)
+        is_reached = most is not None and spent >= most
+        if limit.key == "max_tool_calls":  # further calls are answered without being run
+            is_reached = state.over_budget >= MAX_OVER_BUDGET_IN_A_ROW
+        if is_reached:
+            return limit.reason, limit.detail.format(used=spent, max=most, noun=limit.noun)
+    return None
 
 
 def can_retry_model_call(state: AgentState, now: datetime) -> bool:
@@ -90,50 +82,33 @@ def output_allowance(state: AgentState, config: LoopConfig) -> int:
 
 
 def budgets(state: AgentState, now: datetime) -> Budgets:
-    config = state.config
-    cost_left = None if config.max_cost_usd is None else max(config.max_cost_usd - (state.usage.cost_usd or 0.0), 0.0)
-    return Budgets(
-        iterations=max(config.max_iterations - state.counted_iterations, 0),
-        max_iterations=config.max_iterations,
-        tokens=max(config.max_total_tokens - state.usage.total_tokens, 0),
-        max_total_tokens=config.max_total_tokens,
-        cost_usd=cost_left,
-        max_cost_usd=config.max_cost_usd,
-        time_s=round(remaining_s(state, now), 3),
-        timeout_s=config.timeout_s,
-        model_calls=_remaining(config.max_model_calls, state.usage.model_calls),
-        max_model_calls=config.max_model_calls,
-        tool_calls=tool_calls_left(state),
-        max_tool_calls=config.max_tool_calls,
-    )
+    most = {limit.key: getattr(state.config, limit.key) for limit in LIMITS}
+    rest = {
+        limit.rest: None if most[limit.key] is None else max(most[limit.key] - _SPENT[limit.key](state, now), 0)
+        for limit in LIMITS
+    }
+    return Budgets.model_validate({**most, **rest, "time_s": round(remaining_s(state, now), 3)})
 
 
 def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
     """Return the rest of each limited budget, for policies."""
     left = budgets(state, now)
-    names = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
-    return {name: value for name in names if (value := getattr(left, name)) is not None}
+    return {limit.rest: value for limit in LIMITS if (value := getattr(left, limit.rest)) is not None}
 
 
 def tool_calls_left(state: AgentState) -> int | None:
     """Return the tool calls that the run may still make. None means no limit."""
-    return _remaining(state.config.max_tool_calls, state.tool_calls.spent)
+    most = state.config.max_tool_calls
+    return None if most is None else max(most - state.tool_calls.spent, 0)
 
 
-def _remaining(limit: int | None, spent: int) -> int | None:
-    return None if limit is None else max(limit - spent, 0)
-
-
-LIMITS: frozenset[StopReason] = frozenset({"max_iterations", "max_tokens", "max_cost", "timeout"})
+LIMIT_REASONS = frozenset(limit.reason for limit in LIMITS)
 """Endings that a larger budget would delay."""
-
-_LIMIT_KEYS = {"max_tokens": "max_total_tokens", "max_cost": "max_cost_usd", "timeout": "timeout_s"}
-_CALL_LIMITS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
 
 
 def can_ask_for_budget(state: AgentState, stop: Stop) -> bool:
     """Return True if a person is asked for more budget instead of ending the run."""
-    return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
+    return stop[0] in LIMIT_REASONS and state.config.on_exhausted == "ask" and state.aborted is None
 
 
 def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
@@ -156,11 +131,12 @@ def budget_question(state: AgentState, stop: Stop, now: datetime) -> Question:
 
 
 def _used_up_limit(stop: Stop) -> str:
-    """Return the config key of the limit. Calls end a run as `max_iterations`, so the detail identifies them."""
+    """Return the config key of the limit. Several limits end a run as `max_iterations`; the detail identifies them."""
     reason, detail = stop
-    if reason == "max_iterations":
-        return next((limit for words, limit in _CALL_LIMITS.items() if detail.endswith(words)), "max_iterations")
-    return _LIMIT_KEYS.get(reason, reason)
+    same = [limit for limit in LIMITS if limit.reason == reason]
+    named = [limit for limit in same if detail.endswith(f" {limit.noun}")]
+    named.sort(key=lambda each: len(each.noun), reverse=True)  # one noun may end with another
+    return next((limit.key for limit in (*named, *same)), reason)
 
 
 EXTENSION_FACTOR = 2
@@ -194,7 +170,7 @@ def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
 
 def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
     """Return the state with raised limits. A limit that had been reached no longer ends the run."""
-    stop = None if state.stop and state.stop[0] in LIMITS else state.stop
+    stop = None if state.stop and state.stop[0] in LIMIT_REASONS else state.stop
     return state.with_budget(extended={**state.extended, **limits}, over_budget=0).with_control(stop=stop)
 
 

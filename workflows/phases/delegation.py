@@ -29,13 +29,14 @@ from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
 from orga.workflows.types.input import inherited_memo
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
-from orga.workflows.types.tool_calls.delegation import Ceiling, Child, child_id, delegate_arguments
+from orga.workflows.types.tool_calls.delegation import Child, child_id, delegate_arguments
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
 

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
+from orga.workflows.types import limits
 from orga.workflows.types.given_messages import GivenMessage, GivenMessages
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
-from orga.workflows.types.tool_calls.delegation import Ceiling
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
-
-if TYPE_CHECKING:
-    pass
 
 WORKPLACE_MEMO = "orga_folder"
 """The memo key of the folder on the embedded server. Only the client knows the folder, and visibility shows the memo.
@@ -95,7 +92,7 @@ class Lineage(CheckedInput):
     """Agents from the first run to this run's parent."""
     key: str = Field(default="", max_length=200)
     """Idempotency key of the delegating call. A run that repeats the call uses the same keys again."""
-    ceiling: Ceiling = Ceiling()
+    ceiling: limits.Ceiling = limits.Ceiling()
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content may have shaped the task: it inherits the parent's taint."""
     is_awaited: bool = False
@@ -187,11 +184,11 @@ class RunKnowledge(CheckedInput):
 class LoopConfig(CheckedInput):
     """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
 
-    max_iterations: int = Field(default=25, ge=1, le=1_000_000)
+    max_iterations: limits.IterationLimit = 25
     """Reasoning steps, counted across continue-as-new."""
-    max_total_tokens: int = Field(default=100_000, ge=1, le=10**12)
+    max_total_tokens: limits.TokenLimit = 100_000
     """Input and output tokens of all model calls, as the provider counts them."""
-    timeout_s: float = Field(default=300.0, ge=0.001, le=31_536_000)
+    timeout_s: limits.SecondsLimit = 300.0
     """Seconds of workflow time since the start. Pauses do not count. At the limit, the current phase is interrupted."""
     tool_timeout_s: float = Field(default=30.0, ge=0.001, le=86_400)
     """Seconds for one attempt of a tool call, unless the tool's options differ."""
@@ -205,11 +202,11 @@ class LoopConfig(CheckedInput):
     """Tokens of one reply. The rest of `max_total_tokens` limits it too."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
     """The depth of nested delegations."""
-    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_cost_usd: limits.CostLimit | None = None
     """Cost of all model calls, including those of delegates. Null: no limit."""
-    max_model_calls: int | None = Field(default=None, ge=1, le=10**9)
+    max_model_calls: limits.ModelCallLimit | None = None
     """Answered model calls, including those of delegates."""
-    max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
+    max_tool_calls: limits.ToolCallLimit | None = None
     """Tool calls that were run, including those of delegates. Further calls are answered without being run."""
     on_exhausted: Literal["stop", "ask"] = "stop"
     """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""

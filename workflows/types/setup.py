@@ -7,12 +7,13 @@ from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tiers import RUN_TIER, Tier
 from orga.workflows.types.tool_calls.decision import GroundedDecision
-from orga.workflows.types.tool_calls.delegation import Ceiling, DelegateSpec
+from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 

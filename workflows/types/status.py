@@ -8,6 +8,7 @@ from pydantic import Field, PrivateAttr
 
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import Workplace
+from orga.workflows.types.limits import Budgets
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.recall import Recollection
@@ -39,23 +40,6 @@ class AgentResult(Record):
     tool_calls: ToolCallCounts
     conversation_digest: str
     """`sha256:` and 64 hex characters. Empty for a run that never had a message."""
-
-
-class Budgets(Record):
-    """The rest of each limit, next to the limit. None means no limit."""
-
-    iterations: int
-    max_iterations: int
-    tokens: int
-    max_total_tokens: int
-    cost_usd: float | None
-    max_cost_usd: float | None
-    time_s: float
-    timeout_s: float
-    model_calls: int | None = None
-    max_model_calls: int | None = None
-    tool_calls: int | None = None
-    max_tool_calls: int | None = None
 
 
 class AgentStatus(Record):

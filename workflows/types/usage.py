@@ -1,4 +1,4 @@
-"""Tokens, calls and cost of a run, prices, and extensions of a live run's budget."""
+"""Tokens, calls and cost of a run, and prices."""
 
 from typing import Any, Self, TypedDict, Unpack
 
@@ -155,14 +155,3 @@ class ModelPrice(CheckedInput):
         cached_price = self.input if self.cached_input is None else self.cached_input
         fresh = usage.input_tokens - cached
         return (fresh * self.input + cached * cached_price + usage.output_tokens * self.output) / _MILLION
-
-
-class BudgetExtension(CheckedInput):
-    """The new limits, not amounts to add to the old ones. Null leaves a limit as it is."""
-
-    max_iterations: int | None = Field(default=None, ge=1, le=1_000_000)
-    max_total_tokens: int | None = Field(default=None, ge=1, le=10**12)
-    max_cost_usd: float | None = Field(default=None, gt=0)
-    timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
-    max_model_calls: int | None = Field(default=None, ge=1, le=10**9)
-    max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)

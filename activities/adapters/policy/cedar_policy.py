@@ -20,6 +20,7 @@ from orga.activities.adapters.policy.cedar_types import (
     schema_problems,
 )
 from orga.activities.adapters.problem import BrokenPolicies, Problem, nearest_name_remedy
+from orga.workflows.types.limits import LIMITS
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Purpose
 from orga.workflows.types.tool_calls.tools import Effect
 
@@ -27,7 +28,7 @@ CONTEXT_ATTRIBUTES = (
     *OPEN_ATTRIBUTES,
     *("iteration", "depth", "left", "taint", "tainted", "purpose", "tenant", "approved_by", "answer", "plan"),
 )
-BUDGET_ATTRIBUTES = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
+BUDGET_ATTRIBUTES = tuple(limit.rest for limit in LIMITS)
 PLAN_ATTRIBUTES = ("steps", "skills", "effects", "tags")
 TOOL_ATTRIBUTES = ("name", "effect", "tags", "verified", "approval")
 

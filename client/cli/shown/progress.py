@@ -8,10 +8,11 @@ from orga.client.cli.shown.narration import call_text
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
 from orga.client.journal.events import LiveActivity
+from orga.workflows.types.limits import Budgets
 from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus
-from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
+from orga.workflows.types.status import AgentStatus, JournalEntry
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.usage import UsageTotals
 

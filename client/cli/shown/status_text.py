@@ -14,9 +14,10 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
 from orga.workflows.types.input import Workplace
+from orga.workflows.types.limits import LIMITS, Budgets
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.sessions.result import SessionStatus, TurnResult
-from orga.workflows.types.status import AgentResult, AgentStatus, Budgets
+from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.delegation import Child
@@ -209,13 +210,15 @@ def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
     return lines
 
 
+_LIMITS_ELSEWHERE = {"max_iterations", "max_total_tokens", "max_cost_usd", "timeout_s"}
+"""Limits that other lines of a status show."""
+
+
 def call_budgets(budgets: Budgets) -> str:
     """Return the spent share of the call limits; "" if the run has none."""
-    limits = (
-        ("model calls", budgets.model_calls, budgets.max_model_calls),
-        ("tool calls", budgets.tool_calls, budgets.max_tool_calls),
-    )
-    return ", ".join(f"{limit - (left or 0)} of {limit} {noun}" for noun, left, limit in limits if limit is not None)
+    calls = [limit for limit in LIMITS if limit.key not in _LIMITS_ELSEWHERE]
+    limits = [(getattr(budgets, limit.rest), getattr(budgets, limit.key), limit.noun) for limit in calls]
+    return ", ".join(f"{most - (left or 0)} of {most} {noun}" for left, most, noun in limits if most is not None)
 
 
 def _cost_limit_text(budgets: Budgets) -> str:

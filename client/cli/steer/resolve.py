@@ -1,6 +1,8 @@
 """`orga resolve`, `answer` and `extend`: decide what a run waits for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -16,9 +18,9 @@ from orga.client.cli.shown.decisions import commands_text
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.control.questions import MAX_RESULT_BYTES
+from orga.workflows.types.limits import LIMITS, BudgetExtension
 from orga.workflows.types.questions import Choice
-from orga.workflows.types.record import validation_problems
-from orga.workflows.types.usage import BudgetExtension
+from orga.workflows.types.record import kinds_of, validation_problems
 
 
 @dataclass(frozen=True)
@@ -126,41 +128,33 @@ async def _answer(named: str, text: str, question: str, by: str, config: Path | 
     return 0
 
 
-def extend(
-    run: RunId,
-    *,
-    max_total_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens of all model calls.")] = None,
-    max_iterations: Annotated[int | None, typer.Option(metavar="N", help="Reasoning steps.")] = None,
-    max_cost_usd: Annotated[float | None, typer.Option(metavar="X", help="US dollars.")] = None,
-    timeout_s: Annotated[float | None, typer.Option(metavar="S", help="Seconds of the run's clock.")] = None,
-    max_model_calls: Annotated[
-        int | None, typer.Option(metavar="N", help="Model calls, including those of delegates.")
-    ] = None,
-    max_tool_calls: Annotated[
-        int | None, typer.Option(metavar="N", help="Tool calls, including those of delegates.")
-    ] = None,
-    json: Json = False,
-    config: ConfigFile = None,
-) -> int:
+def _with_limit_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Replace the parameter `**given` of the command by an option for each limit, those of most runs first."""
+    options: list[Parameter] = []
+    for limit in sorted(LIMITS, key=lambda each: each.key != "max_total_tokens"):
+        kind = kinds_of(BudgetExtension.model_fields[limit.key].annotation)[0]
+        metavar = "N" if kind is int else "S" if limit.key.endswith("_s") else "X"
+        option = typer.Option(None, metavar=metavar, help=limit.help)
+        options.append(Parameter(limit.key, Parameter.KEYWORD_ONLY, default=option, annotation=kind | None))
+    run, json, config, _ = signature(command).parameters.values()
+    vars(command)["__signature__"] = Signature([run, *options, json, config])
+    return command
+
+
+@_with_limit_options
+def extend(run: RunId, *, json: Json = False, config: ConfigFile = None, **given: float | None) -> int:
     """Each number is the new limit, counted from the start of the run. It is not added to the old one.
 
     Example: orga extend ID --max-iterations 50 --timeout-s 900
     """
-    given = {
-        "max_total_tokens": max_total_tokens,
-        "max_iterations": max_iterations,
-        "max_cost_usd": max_cost_usd,
-        "timeout_s": timeout_s,
-        "max_model_calls": max_model_calls,
-        "max_tool_calls": max_tool_calls,
-    }
     limits = {name: limit for name, limit in given.items() if limit is not None}
     try:
         BudgetExtension.model_validate(limits)
     except ValidationError as error:
         raise UsageError("; ".join(validation_problems(error))) from None
     if not limits:
-        raise UsageError(f"name a limit to raise: {', '.join(map(_option_name, BudgetExtension.model_fields))}")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in BudgetExtension.model_fields)
+        raise UsageError(f"name a limit to raise: {options}")
     return run_interruptible(_extend(run, limits, config, as_json=json))
 
 
@@ -173,7 +167,3 @@ async def _extend(named: str, limits: dict[str, float], config: Path | None, *, 
         limits_text = ", ".join(f"{name} {limit:.12g}" for name, limit in raised.items())
         write_note(f"raised limits of {run_id}: {limits_text}")
     return 0
-
-
-def _option_name(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

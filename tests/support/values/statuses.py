@@ -7,7 +7,8 @@ from rich.console import Console
 
 from orga.client.cli.live.terminal import live_block
 from orga.client.cli.shown.progress import Progress
-from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.limits import Budgets
+from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)

@@ -9,7 +9,7 @@ from orga.workflows.decisions.goals.pipelines.course import best_draft_answer
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
 from orga.workflows.decisions.goals.pursue import goal_confidence
 from orga.workflows.decisions.goals.review import with_end_withdrawn
-from orga.workflows.decisions.limits import LIMITS, stop_reason
+from orga.workflows.decisions.limits import LIMIT_REASONS, stop_reason
 from orga.workflows.decisions.result import agent_result, agent_status, with_all_keys
 from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Stop
@@ -56,7 +56,7 @@ def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
     ending, is_answered = state.pursuit.ending, state.stop is None or state.stop[0] == "completed"
     after = state.with_control(stop=None).with_task(output="")
     is_raised = goal_stop(after, now, counts_rounds=True) is None
-    if ending is None or ending[0] not in LIMITS or not is_answered or not is_raised:
+    if ending is None or ending[0] not in LIMIT_REASONS or not is_answered or not is_raised:
         return state
     return with_end_withdrawn(after)
 

@@ -11,11 +11,12 @@ from orga.workflows.decisions.conversation import estimated_sent_tokens, estimat
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
+from orga.workflows.types.limits import LIMITS, Ceiling
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import clip, delimited_text
 from orga.workflows.types.tiers import LOCAL_TIER, RUN_TIER
-from orga.workflows.types.tool_calls.delegation import Ceiling, Child, DelegateSpec
+from orga.workflows.types.tool_calls.delegation import Child, DelegateSpec
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
@@ -33,14 +34,6 @@ REPLY_TOKENS = 2_000
 
 MIN_TIMEOUT_S = 0.001
 
-_LIMIT_NAMES = {
-    "max_iterations": "iterations",
-    "max_total_tokens": "tokens",
-    "max_cost_usd": "money",
-    "timeout_s": "time",
-    "max_model_calls": "model calls",
-}
-
 
 def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
     """Return the ceiling of the delegate `workflow_id`, whose turn has come, without its tools.
@@ -53,24 +46,19 @@ def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceil
     begun = max(len(children), state.under_way)
     reserved = [child.ceiling for child in children if child.ceiling is not None and child.workflow_id != workflow_id]
     waiting = max(len(children) - len(reserved), 1)
+    spendable = (left.cost_usd or 0.0) * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
     limits: dict[str, float | int | str | None] = {
         "max_iterations": left.iterations if state.step_timeout_s is None else None,
-        "max_total_tokens": _fair_share(
-            left.tokens - reserved_reading_tokens(state, left.tokens),
-            [each.max_total_tokens for each in reserved],
-            waiting,
-        ),
-        "max_cost_usd": None,
+        "max_cost_usd": None if left.cost_usd is None else max(spendable, 0.0) / waiting,
         "timeout_s": _delegate_seconds(left.time_s, state.step_timeout_s),
-        "max_model_calls": _fair_share(left.model_calls, [1, *(each.max_model_calls for each in reserved)], waiting),
-        "max_tool_calls": _fair_share(left.tool_calls, [begun, *(each.max_tool_calls for each in reserved)], waiting),
         "max_delegation_depth": state.config.max_delegation_depth,
+        "tier": LOCAL_TIER if is_bound_to_local_models(state) else None,
     }
-    if is_bound_to_local_models(state):
-        limits["tier"] = LOCAL_TIER
-    if left.cost_usd is not None:
-        spendable = left.cost_usd * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
-        limits["max_cost_usd"] = max(spendable, 0.0) / waiting
+    reading = reserved_reading_tokens(state, left.tokens)
+    kept = {"max_total_tokens": reading, "max_model_calls": 1, "max_tool_calls": begun}
+    for key, rest in ((limit.key, getattr(left, limit.rest)) for limit in LIMITS if limit.key not in limits):
+        taken = kept.get(key, 0) + sum(getattr(each, key) or 0 for each in reserved)
+        limits[key] = None if rest is None else max(rest - taken, 0) // waiting
     return Ceiling.model_validate({key: value for key, value in limits.items() if value is not None})
 
 
@@ -101,8 +89,8 @@ def reserved_reading_tokens(state: AgentState, left: int) -> int:
 def exhausted_limits(ceiling: Ceiling) -> list[str]:
     """Return the limits that leave nothing. Without tool calls a delegate can still answer."""
     floors = {"timeout_s": MIN_TIMEOUT_S, "max_cost_usd": 0.0}
-    limits = {key: value for key, value in ceiling.model_dump(include=set(_LIMIT_NAMES)).items() if value is not None}
-    return [_LIMIT_NAMES[key] for key, value in limits.items() if value <= 0 or value < floors.get(key, 1)]
+    most = {limit: getattr(ceiling, limit.key) for limit in LIMITS if limit.key != "max_tool_calls"}
+    return [limit.noun for limit, n in most.items() if n is not None and (n <= 0 or n < floors.get(limit.key, 1))]
 
 
 def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -111,12 +99,6 @@ def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if not bounds:
         return None
     return tuple(tool for tool in dict.fromkeys(bounds[0]) if all(tool in tools for tools in bounds[1:]))
-
-
-def _fair_share(left: int | None, reserved: list[int | None], waiting: int) -> int | None:
-    if left is None:
-        return None
-    return max(left - sum(each or 0 for each in reserved), 0) // waiting
 
 
 SHOWN_CHARS = 200

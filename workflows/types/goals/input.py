@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
+from orga.workflows.types.limits import CostLimit, SecondsLimit, TokenLimit, ToolCallLimit
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 from orga.workflows.types.tool_calls.recovery import Recovery
 
@@ -41,15 +42,15 @@ class GoalConfig(CheckedInput):
     """Seconds for one attempt of a step. If an agent carries out the step, seconds for its whole run."""
     step_budget_s: float = Field(default=300.0, ge=0.1, le=86_400)
     """Seconds that the goal gets for each step of its longest plan, and once more for everything else."""
-    timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    timeout_s: SecondsLimit | None = None
     """Seconds for the whole goal, instead of `step_budget_s`. Pauses and waits for people do not count."""
     stuck_threshold: int = Field(default=3, ge=1, le=100)
     """Rounds in a row with only errors or without progress, and unusable replies in a row."""
     done_confidence: float = Field(default=0.7, ge=0, le=1)
     """The lowest confidence at which the model's `done` counts."""
-    max_total_tokens: int = Field(default=500_000, ge=1, le=10**12)
-    max_cost_usd: float | None = Field(default=None, gt=0)
-    max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
+    max_total_tokens: TokenLimit = 500_000
+    max_cost_usd: CostLimit | None = None
+    max_tool_calls: ToolCallLimit | None = None
     plan_review: Literal["never", "always", "policy"] = "never"
     """When a person reviews a plan before any of it is carried out."""
     on_exhausted: Literal["stop", "ask"] = "stop"

@@ -2,10 +2,11 @@
 
 import re
 from hashlib import sha256
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 
@@ -21,24 +22,6 @@ class Delegate(CheckedInput):
     @classmethod
     def _from_name(cls, value: Any) -> Any:
         return {"agent": value} if isinstance(value, str) else value
-
-
-class Ceiling(CheckedInput):
-    """The most that a run may do, whatever its agent's config says. It becomes only narrower with each delegation."""
-
-    tools: tuple[str, ...] | None = None
-    max_iterations: int | None = Field(default=None, ge=0)
-    max_total_tokens: int | None = Field(default=None, ge=0)
-    max_cost_usd: float | None = Field(default=None, ge=0)
-    timeout_s: float | None = Field(default=None, ge=0)
-    max_model_calls: int | None = Field(default=None, ge=0)
-    max_tool_calls: int | None = Field(default=None, ge=0)
-    max_delegation_depth: int | None = Field(default=None, ge=0)
-    tier: Literal["local"] | None = None
-    """The tier that the delegating run is bound to."""
-
-    def with_tools(self, tools: tuple[str, ...]) -> Self:
-        return replace_fields(self, {"tools": tools})
 
 
 class DelegateSpec(Record):

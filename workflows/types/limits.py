@@ -1,0 +1,88 @@
+"""The limits of a run, each declared once: its bounds, its names and its texts.
+
+A new one needs its row in `LIMITS` and its fields in the classes of this file, a field of `LoopConfig` (and of
+`GoalConfig`), and in `decisions/limits.py` the function that reads what is spent.
+"""
+
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import Field
+
+from orga.workflows.types.control import StopReason
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
+
+IterationLimit = Annotated[int, Field(ge=1, le=1_000_000)]
+TokenLimit = Annotated[int, Field(ge=1, le=10**12)]
+CostLimit = Annotated[float, Field(gt=0)]
+SecondsLimit = Annotated[float, Field(ge=0.001, le=31_536_000)]
+ModelCallLimit = Annotated[int, Field(ge=1, le=10**9)]
+ToolCallLimit = Annotated[int, Field(ge=0, le=10**9)]
+
+
+class Limit(NamedTuple):
+    key: str
+    """Its key in `LoopConfig`, `BudgetExtension`, `Ceiling` and `Budgets`."""
+    rest: str
+    """The key of its rest in `Budgets`, and for policies."""
+    noun: str
+    help: str
+    """Help of its option of `orga extend`."""
+    reason: StopReason = "max_iterations"
+    """The ending. The reasons of a result are a contract, so limits of calls end a run as `max_iterations`, too."""
+    detail: str = "limit of {max} {noun}"
+
+
+LIMITS = (
+    Limit("max_iterations", "iterations", "iterations", "Reasoning steps."),
+    Limit("max_total_tokens", "tokens", "tokens", "Tokens of all model calls.", "max_tokens", "{used} of {max} tokens"),
+    Limit("max_cost_usd", "cost_usd", "money", "US dollars.", "max_cost", "{used:.4f} of {max} USD"),
+    Limit("timeout_s", "time_s", "time", "Seconds of the run's clock.", "timeout", "limit of {max:g} s"),
+    Limit("max_model_calls", "model_calls", "model calls", "Model calls, including those of delegates."),
+    Limit("max_tool_calls", "tool_calls", "tool calls", "Tool calls, including those of delegates."),
+)
+
+
+class BudgetExtension(CheckedInput):
+    """The new limits, not amounts to add to the old ones. Null leaves a limit as it is."""
+
+    max_iterations: IterationLimit | None = None
+    max_total_tokens: TokenLimit | None = None
+    max_cost_usd: CostLimit | None = None
+    timeout_s: SecondsLimit | None = None
+    max_model_calls: ModelCallLimit | None = None
+    max_tool_calls: ToolCallLimit | None = None
+
+
+class Budgets(Record):
+    """The rest of each limit, next to the limit. None means no limit."""
+
+    iterations: int
+    max_iterations: int
+    tokens: int
+    max_total_tokens: int
+    cost_usd: float | None
+    max_cost_usd: float | None
+    time_s: float
+    timeout_s: float
+    model_calls: int | None = None
+    max_model_calls: int | None = None
+    tool_calls: int | None = None
+    max_tool_calls: int | None = None
+
+
+class Ceiling(CheckedInput):
+    """The most that a run may do, whatever its agent's config says. It becomes only narrower with each delegation."""
+
+    tools: tuple[str, ...] | None = None
+    max_iterations: int | None = Field(default=None, ge=0)
+    max_total_tokens: int | None = Field(default=None, ge=0)
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    timeout_s: float | None = Field(default=None, ge=0)
+    max_model_calls: int | None = Field(default=None, ge=0)
+    max_tool_calls: int | None = Field(default=None, ge=0)
+    max_delegation_depth: int | None = Field(default=None, ge=0)
+    tier: Literal["local"] | None = None
+    """The tier that the delegating run is bound to."""
+
+    def with_tools(self, tools: tuple[str, ...]) -> Self:
+        return replace_fields(self, {"tools": tools})
