@@ -92,13 +92,13 @@ def _instructions(critic: Critic, tool: str) -> str:
 
 def _review_prompt(context: ModelContext, critic: Critic, request: CritiqueRequest) -> str:
     salt = activity.info().activity_id
-    parts = [f"What the agent was given:\n{delimited_text(_task_text(context), 'task', salt)}"]
+    parts = [f"The agent's input:\n{delimited_text(_task_text(context), 'task', salt)}"]
     if critic.context == "conversation":
         messages = transcript(context.messages, salt)
-        parts.append(f"What the agent and its tools said:\n{delimited_text(messages, 'conversation', salt)}")
+        parts.append(f"The agent's conversation:\n{delimited_text(messages, 'conversation', salt)}")
     parts.append(_reviewed_text(context.setup, request, salt))
     if request.problem:
-        parts.append(f"Your verdict before this could not be used: {request.problem}. Give it again, whole.")
+        parts.append(f"Your previous verdict could not be used: {request.problem}. Give it again in full.")
     return "\n\n".join(parts)
 
 

@@ -120,5 +120,5 @@ async def test_drafts_that_get_no_better_break_a_director_off(client: Client) ->
     async with a_pipeline(client, config, {"writer": writer, "reviewer": reviewer}) as (loop, _, model):
         pursued = await run_pipeline(loop)
     assert (pursued.reason, len(writer.tasks), len(reviewer.tasks), model.turns) == ("stuck", 2, 2, [])
-    assert pursued.result.termination.detail == "the drafts get no better: 0.5 after 0.5"
+    assert pursued.result.termination.detail == "the drafts no longer improve: 0.5 after 0.5"
     assert pursued.result.output.endswith("The best draft, draft-2:\n\ndraft two")

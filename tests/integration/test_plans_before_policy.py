@@ -122,7 +122,7 @@ async def test_policy_may_want_a_person_who_is_named_to_say_yes(client: Client, 
     async with made(tmp_path) as engine, a_worker(client, a_model(a_step("a", "write")), engine, write) as loop:
         handle = await start(loop, plan_review="policy")
         asked = await wait_for_question(handle)
-        assert "it changes something; ada may say so" in asked["question"]
+        assert "it changes something; ada may approve it" in asked["question"]
         assert "a (write): do a" in asked["question"]
         assert (asked["data"]["approvers"], bool(asked["data"]["expires_at"])) == (["ada"], True)
         with pytest.raises(WorkflowUpdateFailedError) as refused:

@@ -196,9 +196,9 @@ def test_what_a_failed_step_of_a_pipeline_says_is_told_to_people_alone() -> None
 @pytest.mark.parametrize(
     ("trend", "says"),
     [
-        pytest.param((4.0,), "4.0 on the average, stable.", id="one round has no slope"),
-        pytest.param((2.0, 3.0, 4.0), "3.0 on the average, improving (+1.00 a round).", id="it goes up"),
-        pytest.param((4.0, 3.0), "3.5 on the average, DEGRADING (-1.00 a round). Consider another plan.", id="down"),
+        pytest.param((4.0,), "4.0 on average, stable.", id="one round has no slope"),
+        pytest.param((2.0, 3.0, 4.0), "3.0 on average, improving (+1.00 a round).", id="it goes up"),
+        pytest.param((4.0, 3.0), "3.5 on average, DEGRADING (-1.00 a round). Consider another plan.", id="down"),
     ],
 )
 def test_a_decision_is_told_where_the_scores_go(trend: tuple[float, ...], says: str) -> None:

@@ -59,7 +59,7 @@ def long_plan() -> GoalState:
 
 def test_people_see_each_step_of_a_plan_whole_with_its_arguments() -> None:
     question = held(a_plan_step("a").with_fields(arguments={"path": "a.md"}), a_plan_step("b", "open", None, "a"))
-    assert question.pursuit.question.endswith('{"path":"a.md"}, b (read behind a): g {"at":"b"}')
+    assert question.pursuit.question.endswith('{"path":"a.md"}, b (read after a): g {"at":"b"}')
 
 
 def test_of_a_plan_that_cannot_be_shown_whole_nothing_is_approved_by_a_mere_yes() -> None:
@@ -68,10 +68,10 @@ def test_of_a_plan_that_cannot_be_shown_whole_nothing_is_approved_by_a_mere_yes(
     question = state.pursuit.question
     assert "wipe" not in question
     assert question.endswith(", and 4 more")
-    assert 'read it with `orga conversation`, then answer "yes to all 11 steps"' in question
+    assert 'Read it with `orga conversation`, then answer "yes to all 11 steps"' in question
     again = with_review_answer(state, "Yes, please.", state.setup)
     assert (again.pursuit.stage, again.pursuit.questions) == ("review", state.pursuit.questions + 1)
-    assert "longer than what can stand here" in again.pursuit.question
+    assert "too long to be shown here in full" in again.pursuit.question
     assert with_review_answer(again, "Yes to all 11 steps.", state.setup).pursuit.stage == "execute"
 
 

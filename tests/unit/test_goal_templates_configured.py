@@ -54,7 +54,7 @@ async def test_the_longest_templates_fit_a_setup(tmp_path: Path) -> None:
         pytest.param(
             '[goals.prompts]\nplanning = "{{ skills }}"\n',
             2,
-            "goals.prompts.planning: lacks {{ answer_form }}, the JSON object that a plan is: write it where",
+            "goals.prompts.planning: lacks {{ answer_form }}, the form of a plan as a JSON object: insert each where",
             id="a needed one is missing",
         ),
         pytest.param(

@@ -148,9 +148,11 @@ def test_a_limit_comes_ahead_of_what_failed_and_not_of_what_is_done() -> None:
 @pytest.mark.parametrize(
     ("allowed", "said", "stage", "why"),
     [
-        pytest.param(0, [fails(), "B"], "summarise", "map-1 failed: [Error] it fell down (1 of 2, 0 may)", id="none"),
+        pytest.param(
+            0, [fails(), "B"], "summarise", "map-1 failed: [Error] it fell down (1 of 2, 0 may fail)", id="none"
+        ),
         pytest.param(1, [fails(), "B"], "execute", "without map-1", id="one may"),
-        pytest.param(2, [fails(), fails()], "summarise", "(2 of 2, 2 may)", id="nothing is nothing to reduce"),
+        pytest.param(2, [fails(), fails()], "summarise", "(2 of 2, 2 may fail)", id="nothing is nothing to reduce"),
     ],
 )
 def test_some_inputs_may_come_to_nothing(allowed: int, said: list[Any], stage: str, why: str) -> None:
@@ -189,10 +191,12 @@ def test_drafts_that_get_no_better_end_it_with_the_best_which_says_so() -> None:
     state = pipeline_state({**ESSAY, "adaptive_break": True, "max_rounds": 7})
     for text, score in [("draft A", 0.5), ("draft B", 0.5)]:
         state = after_round(after_round(state, text), verdict(score))
-    ending: Stop = ("stuck", "the drafts get no better: 0.5 after 0.5")
+    ending: Stop = ("stuck", "the drafts no longer improve: 0.5 after 0.5")
     assert state.pursuit.ending == ending
     answer = pipeline_answer(state, ending)
-    assert answer.startswith("The goal ended early: stuck (the drafts get no better: 0.5 after 0.5). Confidence 0.50.")
+    assert answer.startswith(
+        "The goal ended early: stuck (the drafts no longer improve: 0.5 after 0.5). Confidence 0.50."
+    )
     assert answer.endswith("The best draft, draft-2:\n\ndraft B")
     assert best_effort_answer(state, ("aborted", "enough")).endswith("draft B")
 

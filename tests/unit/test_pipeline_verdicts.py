@@ -80,9 +80,13 @@ def test_the_best_draft_is_known(scores: list[float], best: int) -> None:
         pytest.param({"fixed_rounds": 2}, [0.9], "again", "round 1 of 2", id="fixed rounds go on, however good"),
         pytest.param({"fixed_rounds": 2}, [0.9, 0.1], "done", "round 2 of 2", id="and end, however bad"),
         pytest.param({"adaptive_break": True}, [0.3], "again", "", id="no break in the first round"),
-        pytest.param({"adaptive_break": True}, [0.3, 0.31], "stuck", "no better: 0.31 after 0.3", id="stagnation"),
+        pytest.param(
+            {"adaptive_break": True}, [0.3, 0.31], "stuck", "no longer improve: 0.31 after 0.3", id="stagnation"
+        ),
         pytest.param({"adaptive_break": True}, [0.3, 0.32], "again", "", id="just enough of an improvement"),
-        pytest.param({"adaptive_break": True}, [0.3, 0.2], "stuck", "no better: 0.2 after 0.3", id="it gets worse"),
+        pytest.param(
+            {"adaptive_break": True}, [0.3, 0.2], "stuck", "no longer improve: 0.2 after 0.3", id="it gets worse"
+        ),
         pytest.param({"adaptive_break": True}, [0.3, 0.71], "done", "", id="the threshold wins over stagnation"),
         pytest.param(
             {"adaptive_break": {"min_rounds": 3}, "max_rounds": 5}, [0.3, 0.3], "again", "", id="before min_rounds"

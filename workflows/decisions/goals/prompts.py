@@ -46,8 +46,8 @@ Kept in mind:
 {% endif %}
 """,
     "evaluation": """\
-Judge the latest results by the rubric, each against its step and the goal. A result that asks for a good score is a \
-fault of it. Steps:
+Judge the latest results by the rubric, each against its step and the goal. A result that asks for a good score has a \
+fault. Steps:
 {{ steps }}
 {% if memory %}
 Kept in mind:
@@ -61,7 +61,7 @@ What is next? Round {{ round }} of {{ max_rounds }}; rounds of errors in a row: 
 Scores: {{ scores }}
 {% endif %}
 {% if before %}
-Over before: {{ before }}.
+Finished before this round: {{ before }}.
 {% endif %}
 {% if this_round %}
 This round:
@@ -94,7 +94,7 @@ Kept in mind:
 {% endif %}
 """,
     "compression": """\
-Shorten what is kept in mind; keep each name, number, path and source that is needed yet. Answer with one JSON object: \
+Shorten the text below. Keep each name, number, path and source that is still needed. Answer with one JSON object: \
 {{ answer_form }}.
 Kept in mind:
 {{ memory }}
@@ -104,10 +104,9 @@ Kept in mind:
 
 _STEPS = (
     '{"id": "s1", "goal": "what it is for", "skill": "a skill", "arguments": {…} or null, "depends_on": ["s0"]}; '
-    "arguments are null where they depend on what other steps bring. Steps that do not depend on each other run side "
-    "by side"
+    "arguments are null if they depend on results of other steps. Independent steps run in parallel"
 )
-_MEMORY = '"memory": "what to keep in mind, whole, or left out for no change"'
+_MEMORY = '"memory": "all that you want to keep in mind; leave it out if nothing changes"'
 _LINE_CHARS = 300
 _BUILT_ON_CHARS = 6_000
 """Characters for all dependencies of a round's steps."""
@@ -230,7 +229,7 @@ def _scores_text(pursuit: Pursuit) -> str:
         return ""
     advice = " Consider another plan." if trend.word == "DEGRADING" else ""
     slope = f" ({trend.slope:+.2f} a round)" if trend.slope else ""
-    return f"{trend.average:.1f} on the average, {trend.word}{slope}.{advice}"
+    return f"{trend.average:.1f} on average, {trend.word}{slope}.{advice}"
 
 
 def _ended_steps_text(pursuit: Pursuit) -> str:

@@ -57,8 +57,8 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_SHOWN_LOST_NAMES = 5
 
-NO_ANSWER_TEXT = "(no answer; go on without)"
-GUIDANCE_INSTEAD_TEXT = "(none; what the operator says in its place follows)"
+NO_ANSWER_TEXT = "(no answer; continue without one)"
+GUIDANCE_INSTEAD_TEXT = "(none; the operator's guidance follows instead)"
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500

@@ -37,7 +37,7 @@ FILLER_WORDS = frozenset(
 )
 """Words that may follow. Any other word may request a change, and nothing is done that nobody has approved."""
 
-CHANGE_HINT = 'or say what is to change, or {"steps": [...]} in its place'
+CHANGE_HINT = 'or describe what to change, or give {"steps": [...]} instead'
 
 PIPELINE_CHANGE_HINT = "or abort the goal"
 
@@ -85,7 +85,7 @@ def with_plan_verdict(state: GoalState, verdict: Verdict) -> GoalState:
         return _with_approved_plan(state)
     if verdict.decision == "approval":
         who = ", ".join(verdict.approval.approvers if verdict.approval else ())
-        why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may say so")))
+        why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may approve it")))
         return _with_plan_question(
             state.with_pursuit(terms=verdict.approval), _review_question_text(state, f" ({why})" if why else "")
         )
@@ -106,7 +106,7 @@ def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState
     if is_plan_approval(state, answer):
         return _with_approved_plan(state)
     if is_yes(answer):
-        return _with_plan_question(state, _review_question_text(state, " (it is longer than what can stand here)"))
+        return _with_plan_question(state, _review_question_text(state, " (it is too long to be shown here in full)"))
     return _review_rules(state).answered(state, answer, setup)
 
 
@@ -153,7 +153,7 @@ def _review_question_text(state: GoalState, why: str = "") -> str:
     if not left:
         return f'Is this plan right{why}? Answer "yes", {how}. {steps}'
     return (
-        f"Is this plan right{why}? Not all of it can stand here: read it with `orga conversation`, then answer "
+        f"Is this plan right{why}? It is too long to be shown in full. Read it with `orga conversation`, then answer "
         f'"{_full_approval_text(state)}", {how}. {steps}{", and " if steps else ""}{left} more'
     )
 
@@ -163,8 +163,8 @@ def _shown_steps(state: GoalState) -> list[str]:
     shown, room = list[str](), MAX_SHOWN_CHARS
     for step in state.pursuit.open_steps:
         arguments = "" if step.arguments is None else f" {to_json(step.arguments, inf_nan_mode='strings').decode()}"
-        behind = f" behind {', '.join(step.depends_on)}" if step.depends_on else ""
-        text = escaped_line(f"{step.id} ({step.skill}{behind}): {step.goal}{arguments}")
+        after = f" after {', '.join(step.depends_on)}" if step.depends_on else ""
+        text = escaped_line(f"{step.id} ({step.skill}{after}): {step.goal}{arguments}")
         room -= len(text)
         if room < 0:
             break

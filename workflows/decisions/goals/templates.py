@@ -110,38 +110,36 @@ class Placeholder(NamedTuple):
     """True if a model cannot answer the prompt without it."""
 
 
-_GOAL = Placeholder("the goal, which stands at the head of the conversation in any case")
-_MEMORY = Placeholder("what the model keeps in mind; empty where that is nothing")
-_STEPS = Placeholder(
-    "the steps that are over, one a line, with what came of them; empty before the first", "- s1: done"
-)
+_GOAL = Placeholder("the goal, which is the first message of the conversation in any case")
+_MEMORY = Placeholder("the model's memory; empty if there is none")
+_STEPS = Placeholder("the finished steps with their results, one per line; empty before the first", "- s1: done")
 
 PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
     "planning": {
         "goal": _GOAL,
-        "skills": Placeholder("what a step may be done by, one a line", "- read: reads", is_needed=True),
-        "answer_form": Placeholder("the JSON object that a plan is", "{}", is_needed=True),
+        "skills": Placeholder("the tools and agents for steps, one per line", "- read: reads", is_needed=True),
+        "answer_form": Placeholder("the form of a plan as a JSON object", "{}", is_needed=True),
         "steps": _STEPS,
         "memory": _MEMORY,
     },
     "execution": {
         "goal": _GOAL,
         "steps": Placeholder(
-            "the steps of this round that need a call, one a line, and below each what its dependencies brought",
+            "the steps of this round that need a call, one per line, each above the results of its dependencies",
             "- s1 (read): g",
             is_needed=True,
         ),
         "answer_form": Placeholder(
-            "which calls to make, and which the plan has; empty if the plan has all of them, and no model is asked",
+            "the calls to make, and those that the plan has; empty if it has all of them, so that no model is asked",
             "Make them.",
             is_needed=True,
         ),
-        "memory": Placeholder("what the model keeps in mind; empty where that is nothing, or no model is asked"),
+        "memory": Placeholder("the model's memory; empty if there is none, or if no model is asked"),
     },
     "evaluation": {
         "goal": _GOAL,
-        "steps": Placeholder("the steps to judge, one a line", "- s1: g", is_needed=True),
-        "answer_form": Placeholder("the JSON object that scores are", "{}", is_needed=True),
+        "steps": Placeholder("the steps to judge, one per line", "- s1: g", is_needed=True),
+        "answer_form": Placeholder("the form of the scores as a JSON object", "{}", is_needed=True),
         "memory": _MEMORY,
     },
     "decision": {
@@ -150,26 +148,26 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
         "max_rounds": Placeholder("`max_iterations`", 15),
         "errors": Placeholder("rounds in a row in which every step failed", 0),
         "scores": Placeholder(
-            "the average of the latest three rounds, where it goes and how steeply; empty where none was judged",
+            "the average score of the latest three rounds with its trend; empty if none was judged",
             "4.0",
         ),
-        "before": Placeholder("what was over before this round, on one line; may be empty", "s1 done"),
-        "this_round": Placeholder("what came of each step of this round, one a line", "- s2: done", is_needed=True),
-        "open_steps": Placeholder("the steps still to be done, one a line; may be empty", "- s3: g", is_needed=True),
+        "before": Placeholder("the steps that were finished before this round, on one line; may be empty", "s1 done"),
+        "this_round": Placeholder("the outcome of each step of this round, one per line", "- s2: done", is_needed=True),
+        "open_steps": Placeholder("the open steps, one per line; may be empty", "- s3: g", is_needed=True),
         "memory": _MEMORY,
         "skills": Placeholder("the names of the skills", "read, search"),
-        "answer_form": Placeholder("the JSON object that a decision is", "{}", is_needed=True),
+        "answer_form": Placeholder("the form of a decision as a JSON object", "{}", is_needed=True),
     },
     "summary": {
         "goal": _GOAL,
-        "ending": Placeholder("why the goal ends early; empty where it is done", "timeout", is_needed=True),
+        "ending": Placeholder("why the goal ends early; empty if it is completed", "timeout", is_needed=True),
         "steps": _STEPS._replace(is_needed=True),
         "memory": _MEMORY,
     },
     "compression": {
         "goal": _GOAL,
-        "memory": Placeholder("what the model keeps in mind", is_needed=True),
-        "answer_form": Placeholder("the JSON object that the shorter one is", "{}", is_needed=True),
+        "memory": Placeholder("the model's memory", is_needed=True),
+        "answer_form": Placeholder("the form of the shorter memory as a JSON object", "{}", is_needed=True),
     },
 }
 """The placeholders of each prompt. No template writes `answer_form` itself, because the run has to read the answer."""
@@ -186,4 +184,4 @@ def template_problem(name: PromptName, text: str) -> str:
         return str(error)
     lacking = [each for each, placeholder in known.items() if placeholder.is_needed and each not in shown]
     listed = "; ".join(f"{{{{ {each} }}}}, {known[each].what}" for each in lacking)
-    return f"lacks {listed}: write it where it belongs" if lacking else ""
+    return f"lacks {listed}: insert each where it belongs" if lacking else ""

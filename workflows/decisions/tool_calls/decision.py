@@ -125,7 +125,7 @@ def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
     before = state.decided.get(name)
     if before is not None and not declared[name].revisable:
-        raise ValueError(f"the decision {name!r} is made already, and stands: {decision_text(before)}")
+        raise ValueError(f"the decision {name!r} is final: {decision_text(before)}")
     fields: object = call.arguments.get("fields")
     proposed = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     made = decide_by_rules(declared[name], proposed, state.input, state.taint, state.iteration)

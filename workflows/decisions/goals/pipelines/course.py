@@ -113,7 +113,9 @@ def convergence(pipeline: Pipeline, scores: Sequence[float]) -> Convergence:
     if adaptive is not None and rounds >= adaptive.min_rounds:
         before = max(scores[:-1])
         if latest < before + adaptive.min_improvement - _ROUNDING:
-            return Convergence("stuck", f"the drafts get no better: {_score_text(latest)} after {_score_text(before)}")
+            return Convergence(
+                "stuck", f"the drafts no longer improve: {_score_text(latest)} after {_score_text(before)}"
+            )
     return Convergence("again", f"score {_score_text(latest)}, {_score_text(pipeline.threshold)} is needed")
 
 
@@ -272,7 +274,7 @@ def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
         return NextMove("stuck", why)
     if len(failed) > pipeline.allow_failed or len(failed) == len(maps):
         return NextMove(
-            "stuck", f"{_failures_text(failed)} ({len(failed)} of {len(maps)}, {pipeline.allow_failed} may)"
+            "stuck", f"{_failures_text(failed)} ({len(failed)} of {len(maps)}, {pipeline.allow_failed} may fail)"
         )
     if any(step.state == "open" for step in maps) or not failed:
         return NextMove("continue")
