@@ -136,7 +136,7 @@ class ToolSource(Protocol):
         """Return today's tools by name. Those that match a name or glob in `wanted` are up to date."""
         ...
 
-    def absent(self, name: str) -> AbsentTool | None:
+    def absent_tool(self, name: str) -> AbsentTool | None:
         """Return why there is no tool of that name now, or None if the source would never have it."""
         ...
 
@@ -304,7 +304,7 @@ class OtherPlace(Exception):
 class PastSource(Protocol):
     """Reads the past that a fork shares from the history of the other run."""
 
-    async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:
+    async def shared_past(self, fork_input: ForkInput | GoalForkInput) -> AgentState:
         """Return that run's state at the end of the iteration, as its fork takes it over. Goals get a goal's state.
 
         Raises:

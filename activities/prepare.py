@@ -71,8 +71,8 @@ class PastActivities:
     async def read_past(self, given: dict[str, Any]) -> AgentState:
         """Return the past, bounded to the size of one payload. An error of the starter is final."""
         try:
-            wish = parse_goal_fork(given) if activity.info().workflow_type == GOAL_WORKFLOW else parse_fork(given)
+            fork_input = parse_goal_fork(given) if activity.info().workflow_type == GOAL_WORKFLOW else parse_fork(given)
             async with heartbeats(dict[str, str]):
-                return await self._pasts.shared(wish)
+                return await self._pasts.shared_past(fork_input)
         except InvalidInput as error:
             raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None

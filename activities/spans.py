@@ -33,10 +33,10 @@ def model_span(setup: Setup, request: ModelRequest) -> Generator[ReplyRecorder]:
     if request.temperature is not None:
         about[names.REQUEST_TEMPERATURE] = request.temperature
 
-    def ended(seconds: float, failure: str) -> None:
+    def record_end(seconds: float, failure: str) -> None:
         record(names.MODEL_DURATION, seconds, asked | ({names.ERROR: failure} if failure else {}))
 
-    with _timed_span(f"chat {request.model}", SpanKind.CLIENT, about, ended) as span:
+    with _timed_span(f"chat {request.model}", SpanKind.CLIENT, about, record_end) as span:
         yield lambda reply: _record_reply(span, reply, asked, setup.agent)
 
 
@@ -44,12 +44,12 @@ def model_span(setup: Setup, request: ModelRequest) -> Generator[ReplyRecorder]:
 def tool_span(tool: str, call_id: str) -> Generator[None]:
     about = {names.OPERATION: "execute_tool", names.TOOL: tool, names.TOOL_CALL: call_id}
 
-    def ended(seconds: float, failure: str) -> None:
+    def record_end(seconds: float, failure: str) -> None:
         outcome = "ok" if not failure else _CANCELLED if failure == _CANCELLED else "failed"
         failed = {names.ERROR: failure} if failure else {}
         record(names.TOOL_DURATION, seconds, {names.TOOL: tool, names.OUTCOME: outcome, **failed})
 
-    with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, about, ended):
+    with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, about, record_end):
         yield
 
 
@@ -71,7 +71,7 @@ def _record_reply(span: Span, reply: Reply, asked: Mapping[str, AttributeValue],
 
 @contextmanager
 def _timed_span(
-    name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], ended: Callable[[float, str], None]
+    name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], record_end: Callable[[float, str], None]
 ) -> Generator[Span]:
     info = activity.info()
     about = {**attributes, names.CONVERSATION: info.workflow_id or "", names.ATTEMPT: info.attempt}
@@ -86,7 +86,7 @@ def _timed_span(
             span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
-            ended(perf_counter() - started, failure)
+            record_end(perf_counter() - started, failure)
 
 
 def _error_kind(error: BaseException) -> str:

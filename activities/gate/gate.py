@@ -128,15 +128,15 @@ class GateActivities:
         given = self._secrets.redact_record(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
             given = Verdicts(verdicts=given.verdicts, places=request.places)
-        return self._signed(request, given)
+        return self._with_permits(request, given)
 
-    def _signed(self, request: GateRequest, given: Verdicts) -> Verdicts:
+    def _with_permits(self, request: GateRequest, given: Verdicts) -> Verdicts:
         """Sign the allowed calls exactly as recorded. The loop's own tools have no activity, and need no permit."""
         keys = self._permits
         if keys is None or len(request.places) != len(request.calls):
             return given
 
-        def signed(verdict: Verdict, call: ToolCall, place: str) -> Verdict:
+        def with_permit(verdict: Verdict, call: ToolCall, place: str) -> Verdict:
             if verdict.decision != "allow" or call.name in LOOP_TOOLS:
                 return verdict
             arguments = call.arguments if verdict.arguments is None else verdict.arguments
@@ -145,7 +145,7 @@ class GateActivities:
             return verdict.with_permit(permit)
 
         judged = zip(given.verdicts, request.calls, request.places, strict=False)
-        return given.with_verdicts(tuple(starmap(signed, judged))) if request.calls else given
+        return given.with_verdicts(tuple(starmap(with_permit, judged))) if request.calls else given
 
     def _weaker_engine_denial(self, wanted: str) -> Verdict:
         why = f"this run began under the policy engine {wanted}, and its worker has {self._engine_name}"

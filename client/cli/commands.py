@@ -64,10 +64,10 @@ _LAST_HELP_BY_COMMAND = {"chat": "Continue the newest session of this folder tha
 
 
 def _last_option(help_text: str) -> Any:
-    def declared(last: Annotated[bool, typer.Option(LAST_OPTION, help=help_text)] = False) -> None: ...
+    def declare_option(last: Annotated[bool, typer.Option(LAST_OPTION, help=help_text)] = False) -> None: ...
 
     alone = typer.Typer(add_completion=False)
-    alone.command()(declared)
+    alone.command()(declare_option)
     [option] = typer.main.get_command(alone).params
     option.expose_value = False
     return option

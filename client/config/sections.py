@@ -233,7 +233,7 @@ class ModelsConfig(CheckedInput):
         if (
             self.default
             and (tier := tier_in_model_name(self.default)) is not None
-            and tier not in self.tiers.configured
+            and tier not in self.tiers.configured_tiers
         ):
             raise ValueError(
                 f"default = {self.default!r} names a tier without models; {_tier_remedy(self.tiers, tier)}"
@@ -242,7 +242,7 @@ class ModelsConfig(CheckedInput):
 
 
 def _tier_remedy(tiers: ModelTiers, tier: str) -> str:
-    known = ", ".join(tiers.configured)
+    known = ", ".join(tiers.configured_tiers)
     return f"give it some: [models.tiers] {tier} = [...]" + (f", or name one of {known}" if known else "")
 
 
@@ -414,9 +414,9 @@ class OrgaConfig(CheckedInput):
     @classmethod
     def _check_goal_tiers(cls, goals: GoalsConfig, info: ValidationInfo) -> GoalsConfig:
         models = info.data.get("models")
-        if isinstance(models, ModelsConfig) and models.tiers.configured:
+        if isinstance(models, ModelsConfig) and models.tiers.configured_tiers:
             for turn, tier in goals.tiers.by_goal_prompt.items():
-                if tier not in models.tiers.configured:
+                if tier not in models.tiers.configured_tiers:
                     key = f"tiers.{turn.removeprefix('goal_')} = {tier!r}"
                     raise ValueError(f"{key} names a tier without models; {_tier_remedy(models.tiers, tier)}")
         return goals

@@ -44,10 +44,10 @@ class RunPasts:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:
+    async def shared_past(self, fork_input: ForkInput | GoalForkInput) -> AgentState:
         """Return the past. If the server is lost for a moment, the error lets Temporal retry."""
         try:
-            return await shared_past(self._client, wish)
+            return await shared_past(self._client, fork_input)
         except OrgaError as error:
             cause = error.__cause__
             if isinstance(cause, RPCError) and cause.status not in _NO_SUCH_RUN:
@@ -55,7 +55,7 @@ class RunPasts:
             raise InvalidInput(f"fork: {error}") from None
 
 
-async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentState:
+async def shared_past(client: Client, fork_input: ForkInput | GoalForkInput) -> AgentState:
     """Return the past that a fork shares.
 
     Raises:
@@ -64,8 +64,8 @@ async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentS
         RunNotFound: The server does not have the run, or no longer.
         OrgaError: The past is too large, ends with the answer, or contradicts its own history.
     """
-    fork = wish.fork
-    kinds = (GOAL_WORKFLOW,) if isinstance(wish, GoalForkInput) else AGENT_WORKFLOWS
+    fork = fork_input.fork
+    kinds = (GOAL_WORKFLOW,) if isinstance(fork_input, GoalForkInput) else AGENT_WORKFLOWS
     chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
     run, history, at = await _iteration_end(client, fork.workflow_id, runs, fork.iteration)
@@ -74,21 +74,23 @@ async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentS
         first = state.forked_from.iteration if state.forked_from else 0
         raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1, first)
     await _check_messages(client, history, state)
-    if state.stop is not None and state.stop[0] == "completed" and wish.task is None and not fork.requeue:
+    if state.stop is not None and state.stop[0] == "completed" and fork_input.task is None and not fork.requeue:
         raise OrgaError(f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}: give the fork a --task")
     source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
-    past = _build_past(state, source, wish, at)
+    past = _build_past(state, source, fork_input, at)
     if len(past.model_dump_json().encode()) > MAX_CARRIED_BYTES:
         raise OrgaError(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
     return past
 
 
-def _build_past(state: AgentState, source: ForkedFrom, wish: ForkInput | GoalForkInput, at: datetime) -> AgentState:
-    if isinstance(wish, ForkInput):
-        return fork_state(state, source, wish, at)
+def _build_past(
+    state: AgentState, source: ForkedFrom, fork_input: ForkInput | GoalForkInput, at: datetime
+) -> AgentState:
+    if isinstance(fork_input, ForkInput):
+        return fork_state(state, source, fork_input, at)
     if not isinstance(state, GoalState):
         raise OrgaError(f"run {source.workflow_id!r} is no goal")
-    return goal_fork_state(state, source, wish, at)
+    return goal_fork_state(state, source, fork_input, at)
 
 
 async def _iteration_end(
@@ -160,24 +162,24 @@ async def fork(
     new_run_id = run_id_of(new_id, "goal" if is_goal else "agent")
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
     whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
-    wish = parse_goal_fork(whole) if is_goal else parse_fork(whole)
-    return await _start_fork(client, described, wish, await shared_past(client, wish), new_run_id)
+    fork_input = parse_goal_fork(whole) if is_goal else parse_fork(whole)
+    return await _start_fork(client, described, fork_input, await shared_past(client, fork_input), new_run_id)
 
 
 async def _start_fork(
     client: Client,
     described: WorkflowExecutionDescription,
-    wish: ForkInput | GoalForkInput,
+    fork_input: ForkInput | GoalForkInput,
     past: AgentState,
     workflow_id: str,
 ) -> AgentHandle:
     """Start the fork with a reference to exactly this past. The worker reads it again, from the same run."""
     run_id = past.forked_from.run_id if past.forked_from else ""
-    named = wish.with_run(run_id)
+    named = fork_input.with_run(run_id)
     memo = run_memo(await recorded_workplace(described), await recorded_policy(described))
     try:
         await client.start_workflow(
-            GOAL_WORKFLOW if isinstance(wish, GoalForkInput) else AGENT_WORKFLOW,
+            GOAL_WORKFLOW if isinstance(fork_input, GoalForkInput) else AGENT_WORKFLOW,
             named.model_dump(mode="json", exclude_unset=True),
             id=workflow_id,
             task_queue=described.task_queue,
@@ -190,4 +192,6 @@ async def _start_fork(
         raise await id_taken_error(client, workflow_id, "leave it out") from None
     except RPCError as error:
         raise OrgaError(f"the server refuses {workflow_id!r}: {error.message}") from error
-    return GoalHandle(client, workflow_id) if isinstance(wish, GoalForkInput) else AgentHandle(client, workflow_id)
+    return (
+        GoalHandle(client, workflow_id) if isinstance(fork_input, GoalForkInput) else AgentHandle(client, workflow_id)
+    )

@@ -201,7 +201,7 @@ async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[Listed
 async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
     some = asyncio.Semaphore(AT_ONCE)
 
-    async def described(row: ListedRun) -> ListedRun:
+    async def with_details(row: ListedRun) -> ListedRun:
         async with some:
             try:
                 run = await client.get_workflow_handle(row.id).describe()
@@ -210,7 +210,7 @@ async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[
             except (RPCError, OrgaError, ValueError):  # the run has gone meanwhile, or its values cannot be read
                 return row
 
-    return list(await asyncio.gather(*map(described, rows)))
+    return list(await asyncio.gather(*map(with_details, rows)))
 
 
 async def _model_calls(client: Client, described: WorkflowExecutionDescription) -> int | None:

@@ -194,7 +194,7 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
     return record.endpoint
 
 
-def running() -> Endpoint | None:
+def running_server() -> Endpoint | None:
     home = server_home()
     record = read_record(home.record)
     return record.endpoint if record and record.ready and is_locked(home.server_lock) else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from orga.client.server.endpoint import Report, ServerUnavailable
 from orga.client.server.home import cache_folder
 from orga.client.server.locks import try_lock
-from orga.client.server.obtain import ObtainFailed, build_release, downloaded
+from orga.client.server.obtain import ObtainFailed, build_release, download_release
 from orga.client.user_path import user_path
 from orga.own_code import installed_program
 
@@ -42,7 +42,7 @@ async def locate(report: Report) -> Path:
 
 async def _obtain_release(target: Path, report: Report) -> None:
     failures: list[str] = []
-    for way in (downloaded, build_release):
+    for way in (download_release, build_release):
         try:
             return await way(target, report)
         except ObtainFailed as failure:

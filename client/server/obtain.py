@@ -102,7 +102,7 @@ class ObtainFailed(Exception):
     """One way failed. The text is a clause with the reason."""
 
 
-async def downloaded(target: Path, report: Report) -> None:
+async def download_release(target: Path, report: Report) -> None:
     """Download the archive, and move the command in it to `target` if the checksum is right."""
     with _temporary_folder(target) as folder:
         telling = asyncio.create_task(_report_progress("downloading the Temporal server, once", report))

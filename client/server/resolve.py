@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 
 from orga.client.errors import ConfigError
-from orga.client.server.embedded import ensure_server, running
+from orga.client.server.embedded import ensure_server, running_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.readiness import explain_failure
 
@@ -64,7 +64,7 @@ def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
 def _embedded_ui(address: str) -> str | None:
     """Return the UI's address if the named server is the running embedded one."""
     with suppress(ServerUnavailable):
-        ours = running()
+        ours = running_server()
         if ours is not None and ours.address == address.replace("localhost:", "127.0.0.1:"):
             return ours.ui
     return None

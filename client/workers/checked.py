@@ -43,7 +43,7 @@ class _Problems:
         self.found.append({"place": place, "problem": str(problem), "remedy": remedy})
 
     @contextmanager
-    def noting(self, place: str, remedy: str) -> Generator[None]:
+    def collecting(self, place: str, remedy: str) -> Generator[None]:
         """Add a problem if the block raises ValueError."""
         try:
             yield
@@ -61,8 +61,8 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     problems, warnings = _Problems(), _Problems()
     tools: dict[str, ToolSpec] = {}
     store: KnowledgeStore | None = None
-    with problems.noting("tools", "correct [tools] in orga.toml"):
-        with problems.noting("knowledge", "correct [knowledge] in orga.toml, or the environment"):
+    with problems.collecting("tools", "correct [tools] in orga.toml"):
+        with problems.collecting("knowledge", "correct [knowledge] in orga.toml, or the environment"):
             store = configured_store(config, env, root)
         catalog = ToolCatalog(each.tool for each in worker_tools(config, root, env, store))
         if found := writable_rules(config, root, env):
@@ -79,18 +79,18 @@ def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str,
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
     policy = ""
-    with problems.noting("policy", "correct [policy] in orga.toml"):
+    with problems.collecting("policy", "correct [policy] in orga.toml"):
         policy = _policy_text(policy_settings(config.policy, env))
-    with problems.noting("mcp", "correct [mcp] in orga.toml, or the environment"):
+    with problems.collecting("mcp", "correct [mcp] in orga.toml, or the environment"):
         server_settings(config.mcp.servers, config.tools.options, env)
-    with problems.noting("notify", "correct [notify] in orga.toml, or the environment"):
+    with problems.collecting("notify", "correct [notify] in orga.toml, or the environment"):
         notify_settings(config.notify, env)
-    with problems.noting("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
+    with problems.collecting("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
         configured_deliveries(config, root, env)
-    with problems.noting("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
+    with problems.collecting("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
         permit_keys(env)
     if not problems.found:
-        with problems.noting("worker", "correct orga.toml, or the environment"):
+        with problems.collecting("worker", "correct orga.toml, or the environment"):
             configured_parts(config, env, root, knows_attributes=False)
     return {
         "agents": {
@@ -110,15 +110,15 @@ def _chosen_models(
     """Return the models of each agent, except agents whose models cannot be determined."""
     found: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
-        with problems.noting(f"agents.{name}", "correct the agent, or [models.tiers]"):
+        with problems.collecting(f"agents.{name}", "correct the agent, or [models.tiers]"):
             found[name] = choice.chosen_models(agent)
     return found
 
 
 def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Problems) -> None:
-    for tier in config.models.tiers.configured:
+    for tier in config.models.tiers.configured_tiers:
         for model in config.models.tiers.models(tier):
-            with problems.noting(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
+            with problems.collecting(f"models.tiers.{tier}", "no run that asks for the tier starts before that"):
                 check(model)
 
 
@@ -128,13 +128,13 @@ def _models_to_check(chosen: Mapping[str, ChosenModels]) -> Iterable[str]:
 
 def _tier_models(config: OrgaConfig) -> Iterable[str]:
     tiers = config.models.tiers
-    return (model for tier in tiers.configured for model in tiers.models(tier))
+    return (model for tier in tiers.configured_tiers for model in tiers.models(tier))
 
 
 def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], None], problems: _Problems) -> None:
     for name, models in chosen.items():
         for key, model in models.keyed_models():
-            with problems.noting(f"agents.{name}.{key}", "name another model"):
+            with problems.collecting(f"agents.{name}.{key}", "name another model"):
                 check(model)
         if models.unfit_model_problem:
             problems.add(f"agents.{name}", models.unfit_model_problem, "name another model")

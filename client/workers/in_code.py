@@ -81,7 +81,7 @@ class Agent:
             "critics": tuple(self.critics),
             "config": self.config,
         }
-        return _validated(AgentConfig, given, f"Agent({self.name!r})")
+        return _validate(AgentConfig, given, f"Agent({self.name!r})")
 
 
 def _require_list(key: str, given: Any, place: str = "") -> None:
@@ -150,7 +150,7 @@ class InCodeParts:
         agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
         servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]
         mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
-        found = config.with_agents(agents).with_mcp(_validated(type(config.mcp), mcp, "mcp_servers"))
+        found = config.with_agents(agents).with_mcp(_validate(type(config.mcp), mcp, "mcp_servers"))
         return found if self.policy is None else found.with_policy(_folder_policy(self.policy, config.policy, file))
 
 
@@ -166,7 +166,7 @@ def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[s
 
 
 def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServer:
-    return given if isinstance(given, McpServer) else _validated(McpServer, dict(given), f"mcp_servers[{name!r}]")
+    return given if isinstance(given, McpServer) else _validate(McpServer, dict(given), f"mcp_servers[{name!r}]")
 
 
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
@@ -184,7 +184,7 @@ def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyC
 M = TypeVar("M", bound=Any)
 
 
-def _validated(kind: type[M], given: Mapping[str, Any], place: str) -> M:
+def _validate(kind: type[M], given: Mapping[str, Any], place: str) -> M:
     try:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:

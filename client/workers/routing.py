@@ -30,7 +30,7 @@ class Routing:
         return self.current in self.polled
 
     @property
-    def waiting(self) -> list[Version]:
+    def waiting_versions(self) -> list[Version]:
         """The versions whose workers poll but take no new runs."""
         found = [version for version in self.polled if version is not None and version != self.current]
         return sorted(found, key=Version.to_canonical_string)

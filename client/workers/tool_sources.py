@@ -131,7 +131,7 @@ async def available_tools(
     async with configured as servers:
         found = await servers.specs([f"{name}_*" for name in config.mcp.servers])
         for name in config.mcp.servers:
-            missing = servers.absent(f"{name}_*")
+            missing = servers.absent_tool(f"{name}_*")
             if missing and missing.for_now:
                 say(missing.why)
         yield own + [

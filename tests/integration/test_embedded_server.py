@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from orga.client.server.embedded import ensure_server, running, stop_embedded_server
+from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import Home
 from orga.client.server.locks import is_locked
@@ -97,7 +97,7 @@ async def test_commands_that_start_at_once_share_one_server(home: Home) -> None:
         command.communicate("\n")
 
     assert addresses == [f"{endpoint.address}\n"] * 3
-    assert running() == endpoint
+    assert running_server() == endpoint
     assert endpoint.embedded
 
 
@@ -126,7 +126,7 @@ async def test_an_unused_server_that_was_killed_is_cleaned_up_and_its_runs_are_i
     killed = recorded(home).pid
     os.kill(killed, signal.SIGKILL)
     await until(lambda: not is_locked(home.supervisor_lock))
-    assert (running(), home.record.exists()) == (None, False)
+    assert (running_server(), home.record.exists()) == (None, False)
 
     assert await has_the_run(await ensure_server(silent))
     assert recorded(home).pid != killed
@@ -147,7 +147,7 @@ async def test_a_killed_supervisor_leaves_a_server_that_the_next_command_replace
     stray = recorded(home).pid
     os.kill(supervisor_of(stray), signal.SIGKILL)
     await until(lambda: not is_locked(home.supervisor_lock))
-    assert running() == endpoint, "it still serves who uses it"
+    assert running_server() == endpoint, "it still serves who uses it"
 
     assert await ensure_server(silent) == endpoint, "the same ports: who uses it finds it again"
     assert recorded(home).pid != stray
@@ -169,7 +169,7 @@ async def test_stop_stops_a_server_in_use_for_good_and_keeps_its_runs(home: Home
         await start_a_run(await ensure_server(silent))
         assert await asyncio.to_thread(stop_embedded_server)
         assert not is_locked(home.supervisor_lock)
-        assert running() is None
+        assert running_server() is None
         assert not await asyncio.to_thread(stop_embedded_server)
     assert await has_the_run(await ensure_server(silent))
 
@@ -187,9 +187,9 @@ async def test_a_lease_keeps_the_server_and_without_one_it_ends(home: Home) -> N
         await ensure_server(silent, idle_s=0.2)
         unused_for = time.monotonic() + 1.0
         await until(lambda: time.monotonic() > unused_for)
-        assert running() is not None
+        assert running_server() is not None
     await until(lambda: not is_locked(home.supervisor_lock))
-    assert running() is None
+    assert running_server() is None
     assert not home.record.exists()
 
 
@@ -199,7 +199,7 @@ async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
         command = another_command()
         assert command.stdout
         await asyncio.to_thread(command.stdout.readline)
-    assert running() is not None
+    assert running_server() is not None
     command.kill()
     command.communicate()
     await until(lambda: not is_locked(home.supervisor_lock))

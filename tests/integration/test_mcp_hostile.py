@@ -45,7 +45,7 @@ async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monke
         error = await refusal(call_tool_of(source, "s_echo"))
         assert (error.kind, error.retryable) == (UNAVAILABLE, True)
         assert "not ready within 0.5 s" in str(error)
-        absent = source.absent("s_echo")
+        absent = source.absent_tool("s_echo")
         assert absent
         assert absent.for_now
 
@@ -213,7 +213,7 @@ async def test_a_faulty_tool_costs_a_server_only_that_tool(tmp_path: Path) -> No
         assert specs["s_null"].parameters == {"type": "object"}
         assert await call_tool_of(source, "s_empty") == "ok"
         for name, why in (("text", "inputSchema"), ("list", "inputSchema.type"), ("seven", "is invalid")):
-            absent = source.absent(f"s_{name}")
+            absent = source.absent_tool(f"s_{name}")
             assert absent
             assert why in absent.why
 
@@ -232,7 +232,7 @@ async def test_tools_that_cannot_be_offered_are_left_out_and_say_why(tmp_path: P
     huge = a_definition("huge", inputSchema={"type": "object", "description": "", "enum": ["x" * 100_000]})
     async with source_of(s=hostile(tmp_path, tools=[bad, "echo", huge])) as source:
         assert list(await source.specs(["s_*"])) == ["s_echo"]
-        absent = source.absent("s_huge")
+        absent = source.absent_tool("s_huge")
         assert absent
         assert "over the limit" in absent.why
         assert not absent.for_now

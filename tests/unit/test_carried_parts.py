@@ -211,10 +211,10 @@ def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:
 def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
     after = check(largest(Sizes()))
     assert after.input.output_schema is None
-    wish = parse_fork({"fork": {"workflow_id": "w", "iteration": 7}})
+    fork_input = parse_fork({"fork": {"workflow_id": "w", "iteration": 7}})
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=7)
     past = fork_state(
-        after.model_copy(update={"input": after.input.model_copy(update={"task": "t"})}), source, wish, T0
+        after.model_copy(update={"input": after.input.model_copy(update={"task": "t"})}), source, fork_input, T0
     )
     assert after.setup is not None
     assert past.input.output_schema == after.setup.output_schema

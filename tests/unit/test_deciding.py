@@ -139,7 +139,7 @@ def test_the_only_text_that_it_takes_is_the_reason() -> None:
 
 def test_a_decision_stands() -> None:
     state = after(a_run())
-    with pytest.raises(ValueError, match=r"made already, and stands: severity = medium, page = nobody \(rule: 5\)"):
+    with pytest.raises(ValueError, match=r"is final: severity = medium, page = nobody \(rule: 5\)"):
         decision_of_call(state, a_call("decide", **proposal(triage_fields("low"))))
 
 
@@ -197,9 +197,11 @@ def test_the_data_of_a_result(state: AgentState, keys: set[str]) -> None:
 
 def test_a_fork_decides_anew() -> None:
     """Its facts may be others: what was decided on those of another run is not its own."""
-    wish = ForkInput(fork=Fork(workflow_id="w", iteration=1))
+    fork_input = ForkInput(fork=Fork(workflow_id="w", iteration=1))
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
-    fork = with_past(state_before_past(wish, "other", T0), fork_state(after(a_run(undecided=2)), source, wish, T0))
+    fork = with_past(
+        state_before_past(fork_input, "other", T0), fork_state(after(a_run(undecided=2)), source, fork_input, T0)
+    )
     assert (fork.decided, fork.undecided) == ({}, 0)
 
 

@@ -37,16 +37,16 @@ def wanting(task: str | None = None, requeue: tuple[str, ...] = (), **changes: A
     return parse_fork({"fork": fork, **changes, **({} if task is None else {"task": task})})
 
 
-def started(past: AgentState, wish: ForkInput | None = None, seconds: float = 50) -> AgentState:
+def started(past: AgentState, fork_input: ForkInput | None = None, seconds: float = 50) -> AgentState:
     """Return the state of the fork once it has read this past, through a payload as in life."""
-    wish = wish or wanting()
-    first = first_state(wish.model_dump(mode="json", exclude_unset=True), None, None, "fork", at(seconds))
+    fork_input = fork_input or wanting()
+    first = first_state(fork_input.model_dump(mode="json", exclude_unset=True), None, None, "fork", at(seconds))
     return with_past(first, AgentState.model_validate(past.model_dump(mode="json")))
 
 
 def forked(past: AgentState, changes: dict[str, Any] | None = None, task: str | None = None) -> AgentState:
-    wish = wanting(task, **(changes or {}))
-    return started(fork_state(past, SOURCE, wish, at(5)), wish)
+    fork_input = wanting(task, **(changes or {}))
+    return started(fork_state(past, SOURCE, fork_input, at(5)), fork_input)
 
 
 def test_what_was_recalled_for_the_other_run_is_not_taken_over() -> None:

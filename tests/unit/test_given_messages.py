@@ -163,8 +163,8 @@ def test_what_the_task_refers_to_goes_with_it() -> None:
 def test_a_fork_with_another_task_keeps_the_conversation() -> None:
     state = start(TALK)
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=0)
-    wish = ForkInput(fork=Fork(workflow_id="w", run_id="r", iteration=0), task="And ORD-9?")
-    assert texts(fork_state(state, source, wish, T0))[-2:] == ["It was sent on Monday.", "And ORD-9?"]
+    fork_input = ForkInput(fork=Fork(workflow_id="w", run_id="r", iteration=0), task="And ORD-9?")
+    assert texts(fork_state(state, source, fork_input, T0))[-2:] == ["It was sent on Monday.", "And ORD-9?"]
 
 
 def test_the_journal_counts_them() -> None:

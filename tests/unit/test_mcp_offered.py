@@ -48,7 +48,7 @@ class FakeSource:
         self.wanted = wanted
         return {name: a_spec(name, digest=f"digest of {name}") for name in ("up_a", "up_b")}
 
-    def absent(self, name: str) -> AbsentTool | None:
+    def absent_tool(self, name: str) -> AbsentTool | None:
         if name.startswith("down_"):
             return AbsentTool("its server is away", for_now=True)
         return AbsentTool("its server has no such tool", for_now=False) if name.startswith("up_") else None
@@ -95,7 +95,7 @@ class FetchSource(FakeSource):
     async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
         return {name: a_spec(name, digest=f"digest of {name}") for name in self.tools}
 
-    def absent(self, name: str) -> AbsentTool | None:
+    def absent_tool(self, name: str) -> AbsentTool | None:
         server = meant_server(name, ["fetch"])
         return AbsentTool(f"the MCP server {server!r} has no such tool", for_now=not self.tools) if server else None
 

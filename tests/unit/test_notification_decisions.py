@@ -19,7 +19,7 @@ from orga.workflows.decisions.control.notifications import (
     end_notification,
     question_markdown,
     question_notification,
-    unannounced,
+    unannounced_questions,
     waiting_text,
     with_announced_question,
 )
@@ -71,24 +71,24 @@ def told(state: AgentState, question: Question) -> Notification:
 )
 def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent, ...], expected: list[str]) -> None:
     state = with_question(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
-    assert [each.question_id for each in unannounced(state)] == expected
+    assert [each.question_id for each in unannounced_questions(state)] == expected
 
 
 def test_a_run_without_a_setup_tells_nobody() -> None:
     state = with_question(a_state(), an_escalation(), T0)
-    assert (unannounced(state), state.is_end_notified) == ((), False)
+    assert (unannounced_questions(state), state.is_end_notified) == ((), False)
 
 
 def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
     state = with_question(with_question(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
     state = continue_as_new.continue_as_new_state(with_announced_question(state, "a"), "run-1")
     state = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
-    assert [each.question_id for each in unannounced(state)] == ["b"]
+    assert [each.question_id for each in unannounced_questions(state)] == ["b"]
 
 
 def test_a_decided_question_is_told_no_more() -> None:
     state = with_question(telling(), an_escalation(), T0)
-    assert unannounced(with_resolution(state, Resolution(escalation_id="w", choice="skip"), T0)) == ()
+    assert unannounced_questions(with_resolution(state, Resolution(escalation_id="w", choice="skip"), T0)) == ()
 
 
 def test_questions_that_are_closed_are_forgotten() -> None:

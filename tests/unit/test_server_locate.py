@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def no_download(target: Path, report: Report) -> None:
         raise ObtainFailed("its download failed: no network")
 
-    monkeypatch.setattr(locate_module, "downloaded", no_download)
+    monkeypatch.setattr(locate_module, "download_release", no_download)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("COUNT", str(tmp_path / "count"))

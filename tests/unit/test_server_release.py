@@ -13,7 +13,7 @@ import pytest
 
 from orga.client.server import obtain
 from orga.client.server.locate import locate
-from orga.client.server.obtain import ObtainFailed, downloaded
+from orga.client.server.obtain import ObtainFailed, download_release
 from tests.support.web.raw import answer, raw_http
 
 COMMAND = b"#!/bin/sh\necho temporal\n"
@@ -52,7 +52,7 @@ async def test_the_command_of_a_release_is_unpacked_and_can_be_run(
 ) -> None:
     told: list[str] = []
     async with published(monkeypatch, answer("200 OK", ARCHIVE)):
-        await downloaded(tmp_path / "temporal", told.append)
+        await download_release(tmp_path / "temporal", told.append)
     assert (tmp_path / "temporal").read_bytes() == COMMAND
     assert (tmp_path / "temporal").stat().st_mode & 0o111
     assert [path.name for path in tmp_path.iterdir()] == ["temporal"]
@@ -80,14 +80,14 @@ async def test_whatever_else_comes_is_left(
     monkeypatch.setattr(obtain, "MAX_BYTES", 2_000)
     async with published(monkeypatch, served, archive):
         with pytest.raises(ObtainFailed, match=f"its download failed: .*{cause}"):
-            await downloaded(tmp_path / "temporal", silent)
+            await download_release(tmp_path / "temporal", silent)
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_machine_without_a_release_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(ObtainFailed, match=r"release .* has none for \w+ riscv64"):
-        await downloaded(tmp_path / "temporal", silent)
+        await download_release(tmp_path / "temporal", silent)
 
 
 async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatc
     async with published(monkeypatch, b""), await asyncio.start_server(says_nothing, "127.0.0.1", 0) as server:
         monkeypatch.setattr(obtain, "ADDRESS", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
         with pytest.raises(ObtainFailed, match="its download failed: ReadTimeout"):
-            await downloaded(tmp_path / "temporal", silent)
+            await download_release(tmp_path / "temporal", silent)
 
 
 async def test_a_download_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ async def test_a_download_that_takes_too_long_is_given_up(tmp_path: Path, monkey
     monkeypatch.setattr(obtain, "unpacked_release", for_ever)
     monkeypatch.setattr(obtain, "DOWNLOAD_TIMEOUT_S", 0.1)
     with pytest.raises(ObtainFailed, match=r"its download failed: not done after 0\.1 s"):
-        await downloaded(tmp_path / "temporal", silent)
+        await download_release(tmp_path / "temporal", silent)
 
 
 async def test_one_that_is_not_the_release_is_told_although_another_way_works(

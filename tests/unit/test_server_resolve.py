@@ -85,7 +85,7 @@ async def test_the_address_of_the_embedded_server_is_that_server_with_its_ui(
         return None
 
     monkeypatch.setattr(resolve.Client, "connect", connected)
-    monkeypatch.setattr(resolve, "running", lambda: EMBEDDED)
+    monkeypatch.setattr(resolve, "running_server", lambda: EMBEDDED)
     monkeypatch.setenv("TEMPORAL_ADDRESS", f"{host}:7233")
     assert (await resolve_endpoint(None, silent)).ui == EMBEDDED.ui
     assert (await resolve_endpoint("127.0.0.1:7234", silent)).ui is None

@@ -194,7 +194,7 @@ def reference_and_sent(
     """
     messages, sent = conversation.messages, conversation.sent
     replacement = summary_message(summary.text) if summary and drop else None
-    base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, replacement)
+    base = HashedMessages(messages[:sent], conversation.digest).with_compaction(drop, mask, replacement)
     chain = base.plus(messages[sent:])
     context = ContextRef(news=conversation.news, head=short_digest(chain.digest))
     if conversation.forget:

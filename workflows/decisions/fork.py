@@ -31,23 +31,23 @@ S = TypeVar("S", bound=AgentState)
 _GUIDANCE = frozenset({"steer", "add_context"})
 
 
-def fork_state(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: datetime) -> AgentState:
+def fork_state(state: AgentState, source: ForkedFrom, fork_input: ForkInput, ended_at: datetime) -> AgentState:
     """Return the past for a fork, for `with_past`.
 
     Args:
         state: State of the other run at the end of the iteration.
-        wish: The differences in the fork. Only the dead letters that it names are taken over.
+        fork_input: The differences in the fork. Only the dead letters that it names are taken over.
         ended_at: When that iteration ended. The clock continues from there.
 
     Raises:
         InvalidInput: Lists every problem with its key.
     """
-    past = shared_past(state, source, _fork_input(state, wish), wish.fork.requeue, ended_at)
-    if wish.task is None:
+    past = shared_past(state, source, _fork_input(state, fork_input), fork_input.fork.requeue, ended_at)
+    if fork_input.task is None:
         return past
     # a new task begins without the answer to the previous one
     return past.with_task(hydrated=False, output="", data=None, gathered=()).with_dialogue(
-        conversation=_with_task(past, state, wish.task), partial=""
+        conversation=_with_task(past, state, fork_input.task), partial=""
     )
 
 
@@ -85,10 +85,10 @@ def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Co
     )
 
 
-def state_before_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
+def state_before_past(fork_input: ForkInput, origin: str, now: datetime) -> AgentState:
     """Return the first state of a fork, which only knows whose past it shares."""
-    run_input = AgentInput(task=wish.task or unread_task_text(wish.fork), config=wish.config)
-    return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=wish)
+    run_input = AgentInput(task=fork_input.task or unread_task_text(fork_input.fork), config=fork_input.config)
+    return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=fork_input)
 
 
 def unread_task_text(fork: Fork) -> str:
@@ -161,17 +161,17 @@ def _requeued_letters(state: AgentState, requeue: Collection[str]) -> tuple[Dead
     return state.waiting_letters
 
 
-def _fork_input(state: AgentState, wish: ForkInput) -> AgentInput:
+def _fork_input(state: AgentState, fork_input: ForkInput) -> AgentInput:
     """Return the input of the fork: the settings of its past, overridden by those that are given."""
     raw: dict[str, Any] = state.input.model_dump(mode="json", exclude_unset=True)
-    changes = wish.changes
+    changes = fork_input.changes
     if state.setup is not None and "agent" not in changes:
         raw |= state.setup.model_dump(mode="json", include={"model", "instructions"})
         raw["config"] = state.config.model_dump(mode="json", warnings=False)
     if state.setup is not None and state.setup.output_schema is not None:
         raw["output_schema"] = state.setup.output_schema
     config = _merged_tables(raw.get("config", {}), changes.get("config") or {})
-    task: dict[str, Any] = {} if wish.task is None else {"task": wish.task}
+    task: dict[str, Any] = {} if fork_input.task is None else {"task": fork_input.task}
     return parse_input(raw | changes | {"config": config} | task)
 
 

@@ -231,12 +231,14 @@ def due_recall(state: AgentState) -> RecallRequest | None:
     if settings is None or not state.config.uses_knowledge:
         return None
     request = _recall_request(state, settings)
-    if not request.search_terms or _casefolded(request.search_terms) == _casefolded(state.recollection.terms):
+    if not request.search_terms or _casefolded_terms(request.search_terms) == _casefolded_terms(
+        state.recollection.terms
+    ):
         return None
     return request
 
 
-def _casefolded(terms: tuple[str, ...]) -> set[str]:
+def _casefolded_terms(terms: tuple[str, ...]) -> set[str]:
     return {term.casefold() for term in terms}
 
 

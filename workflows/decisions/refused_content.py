@@ -61,12 +61,12 @@ def with_new_replaced(state: AgentState) -> AgentState:
     """Return the state whose next model call contains nothing new from this turn."""
     turn = latest_turn(state.conversation.messages)
 
-    def replaced(index: int, message: Message) -> Message | None:
+    def replacement(index: int, message: Message) -> Message | None:
         if index < turn.start:
             return message
         return None if message.calls or message.role == "tool" else _placeholder(message)
 
-    return state.with_dialogue(conversation=_with_changed_news(state.conversation, replaced))
+    return state.with_dialogue(conversation=_with_changed_news(state.conversation, replacement))
 
 
 def with_refusal_noted(state: AgentState, before: Conversation, after: Conversation, error: str) -> AgentState:

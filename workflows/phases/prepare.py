@@ -53,12 +53,12 @@ async def adopt_past(run: Run) -> None:
         ActivityError: `InvalidInput`, not retried, if there is no such past. Otherwise nobody could read it in time.
         ApplicationError: `InvalidInput` for an invalid past.
     """
-    wish = run.state.fork
-    if wish is None:
+    fork_input = run.state.fork
+    if fork_input is None:
         return
     within_s = run.state.input.config.timeout_s
     past = await run.wait_for_result(
-        asyncio.create_task(run.wait_for_event(_read_past(wish, within_s))), run.is_interrupted
+        asyncio.create_task(run.wait_for_event(_read_past(fork_input, within_s))), run.is_interrupted
     )
     run.raise_if_interrupted()
     try:
@@ -67,15 +67,15 @@ async def adopt_past(run: Run) -> None:
         raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
 
 
-async def _read_past(wish: AnyForkInput, within_s: float) -> Any:
+async def _read_past(fork_input: AnyForkInput, within_s: float) -> Any:
     return await workflow.execute_activity(
         READ_PAST,
-        wish,
+        fork_input,
         start_to_close_timeout=timedelta(seconds=PAST_ATTEMPT_S),
         schedule_to_close_timeout=timedelta(seconds=within_s),
         heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
-        summary=f"iteration {wish.fork.iteration} of {wish.fork.workflow_id}",
+        summary=f"iteration {fork_input.fork.iteration} of {fork_input.fork.workflow_id}",
     )
 
 

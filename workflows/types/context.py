@@ -116,7 +116,7 @@ class HashedMessages:
         kept = tuple(message for message in self.messages if not message.knowledge)
         return self if len(kept) == len(self.messages) else HashedMessages().plus(kept)
 
-    def compacted(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
+    def with_compaction(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
         """Return the chain without `drop`, with the results in `mask` masked, and the summary in place of the first
         dropped one.
         """
@@ -166,7 +166,7 @@ class ContextRef(Record):
         """
         summary = None if self.summary is None or not self.drop else resolve(self.summary)
         base = base.without_knowledge() if self.forget else base
-        kept = base.compacted(self.drop, self.mask, summary)
+        kept = base.with_compaction(self.drop, self.mask, summary)
         chain = kept.plus(tuple(resolve(news) for news in self.news))
         if short_digest(chain.digest) != self.head:
             raise DigestMismatch(f"the {len(chain.messages)} messages found do not have the digest {self.head}")

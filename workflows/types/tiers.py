@@ -66,7 +66,7 @@ class ModelTiers(CheckedInput):
         return getattr(self, tier)
 
     @property
-    def configured(self) -> tuple[TierName, ...]:
+    def configured_tiers(self) -> tuple[TierName, ...]:
         return tuple(tier for tier in TIERS if self.models(tier))
 
 

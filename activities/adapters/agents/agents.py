@@ -202,7 +202,7 @@ class ConfiguredAgents:
         if problem := embedder_refusal(chosen, config, channels, self._embedder):
             raise InvalidInput(problem)
         tools = await self._current_tools(agent, request, config)
-        absent = self._source.absent if self._source else _never_absent
+        absent = self._source.absent_tool if self._source else _never_absent
         offered = offered_tools(request, agents, tools, config, absent)
         self._pipelines.require_delegation(pipeline, offered)
         acting = [f"{key}: {fault}" for key, fault in acting_lookup_faults(config, tools)]

@@ -120,11 +120,11 @@ class ModelChoice:
         known: TierName | None = next((tier for tier in TIERS if tier == wanted), None)
         if known is None:
             raise InvalidInput(f"{key}: there is no tier {wanted!r}; {known_names_hint(wanted, TIERS)}")
-        if not self.tiers.configured:
+        if not self.tiers.configured_tiers:
             return Tier(name=known, models=(self.default,), is_default=True)
         if models := self.tiers.models(known):
             return Tier(name=known, models=models)
-        others = ", ".join(self.tiers.configured)
+        others = ", ".join(self.tiers.configured_tiers)
         raise InvalidInput(
             f"{key}: tier {known} has no models; give it some, [models.tiers] {known} = [...], or name one of {others}"
         )

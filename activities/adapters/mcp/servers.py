@@ -107,7 +107,7 @@ class McpServers:
         known = [each.known for each in self._connections.values() if each.known]
         return {name: offered.spec for each in known for name, offered in each.offered.items()}
 
-    def absent(self, name: str) -> AbsentTool | None:
+    def absent_tool(self, name: str) -> AbsentTool | None:
         """Return why a tool is absent, or None if no server would have it."""
         server = meant_server(name, self._connections)
         if server is None:

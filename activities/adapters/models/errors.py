@@ -399,7 +399,7 @@ class ProviderFailures:
         return refusal
 
     def _refusal(self, how: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
-        kind, retryable = _classified(status, error)
+        kind, retryable = _kind_and_retry(status, error)
         retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
         stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
         wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
@@ -435,7 +435,7 @@ class ProviderFailures:
         return f"{self._provider} {redacted_text(text, self._secret)}"
 
 
-def _classified(status: int, error: ErrorBody) -> tuple[str, bool]:
+def _kind_and_retry(status: int, error: ErrorBody) -> tuple[str, bool]:
     """Return a failure's kind and whether to retry it. A too long context and an empty account have their own kinds."""
     if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False

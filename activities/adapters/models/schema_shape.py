@@ -114,25 +114,25 @@ def portable_names(schema: dict[str, Any]) -> dict[str, str]:
 
 
 def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    def renamed_list(listed: object) -> list[str]:
+    def renamed_texts(listed: object) -> list[str]:
         return [names.get(name, name) for name in _texts(listed)]
 
-    def renamed(each: dict[str, Any]) -> dict[str, Any]:
+    def rename_properties(each: dict[str, Any]) -> dict[str, Any]:
         found = dict(each)
         for key in {"properties", "dependentSchemas", "dependentRequired"} & each.keys():
             found[key] = {names.get(name, name): value for name, value in as_object(each[key]).items()}
         if "dependentRequired" in found:
             dependent = found["dependentRequired"].items()
-            found["dependentRequired"] = {name: renamed_list(others) for name, others in dependent}
+            found["dependentRequired"] = {name: renamed_texts(others) for name, others in dependent}
         if "required" in each:
-            found["required"] = renamed_list(each["required"])
+            found["required"] = renamed_texts(each["required"])
         if "$ref" in each:
             found["$ref"] = "/".join(
                 names.get(_unescaped_step(step), step) for step in as_text(each["$ref"]).split("/")
             )
         return found
 
-    return as_object(_with_changed_schemas(schema, renamed))
+    return as_object(_with_changed_schemas(schema, rename_properties))
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:

@@ -185,7 +185,7 @@ def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
         if node.tag == "-text":
             yield "" if is_end else re.sub(r"\s+", " ", node.text_content or "")
         elif node.tag == "pre":
-            yield "\n" if is_end else f"\n{_preformatted(node, hidden)}\n"
+            yield "\n" if is_end else f"\n{_preformatted_text(node, hidden)}\n"
         elif node.tag in ("td", "th"):
             yield " | " if is_end else ""
         elif node.tag in _BLOCK_ELEMENTS:
@@ -193,7 +193,7 @@ def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
             yield "" if is_end else _MARKDOWN_MARKS.get(node.tag or "", "")
 
 
-def _preformatted(pre: LexborNode, hidden: set[int]) -> str:
+def _preformatted_text(pre: LexborNode, hidden: set[int]) -> str:
     nodes = (node for node, is_end in _node_events(pre, hidden, into_pre=True) if node.tag == "-text" and not is_end)
     return "".join(node.text_content or "" for node in nodes)
 

@@ -142,7 +142,7 @@ def _key_bindings(ctrl_c: Callable[[], str]) -> "KeyBindings":
         else:
             buffer.validate_and_handle()
 
-    def interrupted(event: "KeyPressEvent") -> None:
+    def on_ctrl_c(event: "KeyPressEvent") -> None:
         does = ctrl_c()
         if does == "leaves":
             event.app.exit(exception=ChatExit(CTRL_C_EXIT_CODE))
@@ -156,7 +156,7 @@ def _key_bindings(ctrl_c: Callable[[], str]) -> "KeyBindings":
 
     keys.add("enter")(enter)
     keys.add("escape", "enter")(newline)
-    keys.add("c-c")(interrupted)
+    keys.add("c-c")(on_ctrl_c)
     return keys
 
 

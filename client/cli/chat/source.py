@@ -76,7 +76,7 @@ class PipedLines:
             self._free_places.release()
             self._number += 1
             self._unread -= bool(line.strip())
-            if text := self._decoded(line).strip():
+            if text := self._decode(line).strip():
                 return text
         self._read.put_nowait(b"")
         raise ChatExit
@@ -104,7 +104,7 @@ class PipedLines:
         # a file cannot be awaited, and the loop would wait for an executor's thread when it ends
         threading.Thread(target=read, daemon=True, name="lines of standard input").start()
 
-    def _decoded(self, line: bytes) -> str:
+    def _decode(self, line: bytes) -> str:
         where = f"line {self._number} of standard input"
         if len(line) > MAX_LINE_BYTES:
             raise UsageError(

@@ -191,7 +191,7 @@ def _configured_models(held: OrgaConfig) -> Iterator[tuple[str, str]]:
     default = held.models.default or default_model(os.environ)
     if tier_in_model_name(default) is None:
         yield "default", default
-    for tier in held.models.tiers.configured:
+    for tier in held.models.tiers.configured_tiers:
         yield from ((f"tier:{tier}", model) for model in held.models.tiers.models(tier))
     for name, agent in held.agents.items():
         found = [("", agent.model), *((f".{asker.key}", asker.model) for asker in agent.askers)]

@@ -257,18 +257,18 @@ async def _routing_checks(here: CliContext) -> list[DoctorCheck]:
 
 def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:
     """Return which deployment version takes new runs, and whether a worker of it polls. Empty without versions."""
-    if there.current is None and not there.waiting:
+    if there.current is None and not there.waiting_versions:
         return []
-    names = ", ".join(version.to_canonical_string() for version in there.waiting)
+    names = ", ".join(version.to_canonical_string() for version in there.waiting_versions)
     polling = f"; workers of {names} poll, too" if names else ""
     if there.current is not None:
         name = there.current.to_canonical_string()
         if there.is_served:
             return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling}")]
         lacking = f"{no_workers_text(there.current, task_queue)}{polling}"
-        other = make_current_command(there.waiting[-1], server) if there.waiting else ""
+        other = make_current_command(there.waiting_versions[-1], server) if there.waiting_versions else ""
         return [DoctorCheck("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
-    remedy = f"let new runs go there: {make_current_command(there.waiting[-1], server)}"
+    remedy = f"let new runs go there: {make_current_command(there.waiting_versions[-1], server)}"
     if there.is_served:
         detail = f"new runs go to workers without a version{polling}"
         return [DoctorCheck("version", ok=True, detail=detail, remedy=remedy, warning=True)]

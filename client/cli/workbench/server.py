@@ -16,7 +16,7 @@ from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import set_quiet, write_json, write_note, write_result
-from orga.client.server.embedded import ensure_server, running, stop_embedded_server
+from orga.client.server.embedded import ensure_server, running_server, stop_embedded_server
 from orga.client.server.endpoint import Endpoint
 from orga.client.server.home import server_home
 from orga.client.server.record import lease, try_lock_leases
@@ -58,7 +58,7 @@ def _stop_server(*, as_json: bool) -> int:
 
 
 def _show_status(*, as_json: bool) -> int:
-    endpoint = running()
+    endpoint = running_server()
     if as_json:
         write_json(asdict(endpoint) if endpoint else None)
     elif endpoint:
@@ -89,7 +89,7 @@ async def _wait_until_down() -> None:
     misses = 0
     while misses < MAX_MISSES:
         await asyncio.sleep(WATCH_S)
-        misses = 0 if running() else misses + 1
+        misses = 0 if running_server() else misses + 1
 
 
 def _endpoint_lines(endpoint: Endpoint) -> list[str]:

@@ -40,7 +40,7 @@ MAX_TEXT_CHARS = 300
 MAX_APPROVERS = 20
 
 
-def unannounced(state: Control) -> tuple[Question, ...]:
+def unannounced_questions(state: Control) -> tuple[Question, ...]:
     """Return the open questions that have to be sent to people outside, and were not."""
     kinds = state.terms.notify
     return tuple(

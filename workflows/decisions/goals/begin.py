@@ -46,15 +46,19 @@ _LOOP_LIMIT_NAMES = {"max_model_calls": "max_llm_calls"}
 """Limits with another name in a goal's config."""
 
 
-def goal_state_before_past(wish: GoalForkInput, origin: str, now: datetime) -> GoalState:
+def goal_state_before_past(fork_input: GoalForkInput, origin: str, now: datetime) -> GoalState:
     """Return the first state of a fork, which only knows whose past it shares."""
-    goal = GoalInput(goal=unread_task_text(wish.fork), config=wish.config)
+    goal = GoalInput(goal=unread_task_text(fork_input.fork), config=fork_input.config)
     return GoalState(
-        input=goal.for_agent(), origin=origin, clock=Clock(started_at=now), fork=wish, goal_config=wish.config
+        input=goal.for_agent(),
+        origin=origin,
+        clock=Clock(started_at=now),
+        fork=fork_input,
+        goal_config=fork_input.config,
     )
 
 
-def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ended_at: datetime) -> GoalState:
+def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkInput, ended_at: datetime) -> GoalState:
     """Return the past for a fork of a goal, for `with_past`.
 
     Plan, scores and memory are the other goal's. A new task is guidance for the next prompt. Streaks start from zero.
@@ -63,29 +67,31 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, e
 
     Args:
         state: State of the other goal at the end of the turn.
-        wish: The differences in the fork.
+        fork_input: The differences in the fork.
         ended_at: When that turn ended. The clock continues from there.
 
     Raises:
         InvalidInput: Lists every problem with its key.
     """
-    goal = _goal_fork_input(state, wish)
-    past = shared_past(state, source, goal.for_agent(), wish.fork.requeue, ended_at).with_aim(goal.config, goal.deliver)
+    goal = _goal_fork_input(state, fork_input)
+    past = shared_past(state, source, goal.for_agent(), fork_input.fork.requeue, ended_at).with_aim(
+        goal.config, goal.deliver
+    )
     past = past.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=(), question="", terms=None)
-    if wish.task is not None:
-        past = with_guidance(past, guidance("steer", (wish.task,)))
+    if fork_input.task is not None:
+        past = with_guidance(past, guidance("steer", (fork_input.task,)))
     ending = past.pursuit.ending
     if ending is None:
         is_approved = goal.config.plan_review in {"never", state.goal_config.plan_review}
         return past if is_approved or not past.pursuit.open_steps else with_plan_to_review(past)
-    if ending[0] == "completed" and wish.task is None:
+    if ending[0] == "completed" and fork_input.task is None:
         return past
     past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
     is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # after `stuck`, no rule may continue by itself
     return with_end_withdrawn(past.with_pursuit(confidence=None, is_guided=is_guided))
 
 
-def _goal_fork_input(state: GoalState, wish: GoalForkInput) -> GoalInput:
+def _goal_fork_input(state: GoalState, fork_input: GoalForkInput) -> GoalInput:
     """Return the input of the fork: that of its past with the raised limits, overridden by the given keys."""
     given, config = state.input, state.goal_config.model_dump(mode="json", exclude_unset=True)
     config |= {_LOOP_LIMIT_NAMES.get(name, name): getattr(state.config, name) for name in state.extended}
@@ -98,6 +104,6 @@ def _goal_fork_input(state: GoalState, wish: GoalForkInput) -> GoalInput:
         "tenant": given.tenant,
         "deliver": state.deliver,
     }
-    changes = wish.changes
+    changes = fork_input.changes
     changes["config"] = config | changes.get("config", {})
     return parse_goal({name: value for name, value in (raw | changes).items() if value is not None})

@@ -40,7 +40,7 @@ def _no_calls(_: GoalState) -> None:
     """Leave it to the model."""
 
 
-def _unchanged(state: GoalState, _: object) -> GoalState:
+def _same_state(state: GoalState, _: object) -> GoalState:
     return state
 
 
@@ -50,11 +50,11 @@ def _no_answer(_: GoalState, __: Stop) -> str:
 
 MODEL_PLANNER = Planner(
     plan=_no_calls,
-    keep_guidance=_unchanged,
+    keep_guidance=_same_state,
     round=pursue.with_round,
     calls=plans.due_step_calls,
     reconsider=pursue.with_round_postponed,
-    keep_outputs=_unchanged,
+    keep_outputs=_same_state,
     next=pursue.with_decision_by_rules,
     answer=_no_answer,
 )

@@ -65,7 +65,7 @@ class ControlHandlers(Generic[R]):
         self._resets.record_rewind(first_argument(rewind))
 
     @workflow.signal(dynamic=True)
-    def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
+    def count_unknown_signal(self, name: str, arguments: Sequence[RawValue]) -> None:
         """Count an unknown signal, because it takes room in the history."""
         self._run.record_intervention()
 

@@ -72,7 +72,11 @@ class QuestionAnnouncer:
             await workflow.wait_condition(lambda: self._is_over or bool(self._unannounced_questions()))
 
     def _unannounced_questions(self) -> list[Question]:
-        return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._deliveries]
+        return [
+            each
+            for each in notifications.unannounced_questions(self._run.state)
+            if each.question_id not in self._deliveries
+        ]
 
     async def _announce(self, question: Question) -> None:
         delivery = self._run.start_background_task(_deliver_question(self._run, question))
