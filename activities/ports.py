@@ -1,18 +1,17 @@
 """The protocols of everything that activities need from outside. `worker.py` passes the adapters."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from orga.workflows.types.knowledge import Behalf
-from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, ProposedStep, Purpose
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
@@ -174,37 +173,6 @@ class ToolError(Exception):
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """One action that waits for a verdict: a tool call, a plan (if it has steps), or the answer."""
-
-    agent: str
-    iteration: int
-    call: ToolCall | None = None
-    spec: ToolSpec | None = None
-    answer: str | None = None
-    plan: Sequence[ProposedStep] = ()
-    plan_specs: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    """The tools that are skills of the plan, by name. Other skills are agents."""
-    tenant: str | None = None
-    trusted_context: dict[str, Any] = field(default_factory=dict[str, Any])
-    listed: Sequence[str] = ()
-    """Tools that the agent's config lists."""
-    purpose: Purpose = "reply"
-    depth: int = 0
-    """Number of delegations that lead to this run."""
-    taint: Sequence[str] = ()
-    """Tools whose untrusted content has entered the conversation."""
-    left: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The remainder of each limited budget."""
-    approved_by: str = ""
-    """The person who has approved this call already."""
-    approved_version: str = ""
-    """The version of the policy set that asked for the approval."""
-    delegates: Sequence[DelegateSpec] = ()
-    """Agents that a `delegate` call may name, with the tools that the config allows them."""
-
-
-@dataclass(frozen=True)
 class EngineVerdict:
     """A policy engine's answer. The model reads the `reason` of a denial."""
 
@@ -230,7 +198,7 @@ class PolicyEngine(Protocol):
         """True if it decides in this process. An engine that asks a server gets several proposals at once."""
         ...
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Return the decision for exactly this proposal."""
         ...
 

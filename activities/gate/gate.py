@@ -13,7 +13,7 @@ from temporalio import activity
 from orga.activities.calls.activity import error_text, heartbeats, log_iteration
 from orga.activities.gate.permits import PermitKeys, current_activity_identity
 from orga.activities.instruments import count_verdicts
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_json
 from orga.workflows.types.messages import ToolCall
@@ -113,18 +113,17 @@ class GateActivities:
     @activity.defn(name="gate")
     async def gate(self, request: GateRequest) -> Verdicts:
         log_iteration(request.iteration)
-        specs = {spec.name: spec for spec in request.specs}
         if is_weaker_engine(self._engine_name, request.engine):
             verdicts = (self._weaker_engine_denial(request.engine),) * (len(request.calls) or 1)
         elif request.calls:
-            judged = [(call.name, partial(self._judge_call, request, call, specs)) for call in request.calls]
+            judged = [(call.name, partial(self._judge_call, request, call)) for call in request.calls]
             verdicts = await self._judge_all(judged)
         elif request.plan:
             verdicts = await self._judge_all([("the plan", partial(self._judge_unmodified, request, "plan"))])
         else:
             verdicts = await self._judge_all([("the answer", partial(self._judge_answer, request))])
         verdicts = recordable_verdicts(verdicts)
-        count_verdicts(request.calls, verdicts, specs)
+        count_verdicts(request.calls, verdicts, {spec.name for spec in request.specs})
         given = self._secrets.redact_record(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
             given = Verdicts(verdicts=given.verdicts, places=request.places)
@@ -177,11 +176,10 @@ class GateActivities:
         return await self._judge_unmodified(request, "final answer")
 
     async def _judge_unmodified(self, request: GateRequest, what: str) -> Verdict:
-        proposal = _proposal(request)
-        judgement = await self._engine_verdict(proposal)
+        judgement = await self._engine_verdict(request)
         if judgement.allowed and judgement.arguments is not None:  # the policy does not allow it unchanged
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
-        return _recorded_verdict(proposal, judgement)
+        return _recorded_verdict(request, judgement)
 
     async def _answer_problem(self, request: GateRequest) -> str:
         if request.output_schema is None:
@@ -193,8 +191,8 @@ class GateActivities:
             errors = [str(error)]
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
 
-    async def _judge_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
-        spec, proposed = specs.get(call.name), call.arguments
+    async def _judge_call(self, request: GateRequest, call: ToolCall) -> Verdict:
+        spec, proposed = request.spec(call.name), call.arguments
         by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
             problem = (
@@ -202,7 +200,7 @@ class GateActivities:
             )
             if problem or spec is None:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
-            proposal = _proposal(request, call, spec)
+            proposal = request.with_calls((call,))
             judgement = _with_earlier_policies(by, await self._engine_verdict(proposal))
             if (
                 not judgement.allowed
@@ -223,7 +221,7 @@ class GateActivities:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
 
-    async def _engine_verdict(self, proposal: Proposal) -> EngineVerdict:
+    async def _engine_verdict(self, proposal: GateRequest) -> EngineVerdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:
@@ -244,7 +242,7 @@ def verdict_time_s() -> float | None:
     return limit.total_seconds() * VERDICT_TIME_SHARE if limit else None
 
 
-def _recorded_verdict(proposal: Proposal, judgement: EngineVerdict) -> Verdict:
+def _recorded_verdict(proposal: GateRequest, judgement: EngineVerdict) -> Verdict:
     """Return the verdict with only the fields that are set, because each verdict is written to history."""
     by = _deciding_fields(judgement)
     if judgement.allowed is not True:
@@ -270,7 +268,7 @@ def _with_earlier_policies(earlier: dict[str, Any], judgement: EngineVerdict) ->
     return dataclasses.replace(judgement, policies=tuple(policies))
 
 
-def _is_approved(proposal: Proposal, judgement: EngineVerdict) -> bool:
+def _is_approved(proposal: GateRequest, judgement: EngineVerdict) -> bool:
     """Return whether an authorised person has approved exactly this proposal under exactly this policy set."""
     approvers = judgement.approval.approvers if judgement.approval else ()
     may_decide = not approvers or proposal.approved_by in approvers
@@ -279,28 +277,6 @@ def _is_approved(proposal: Proposal, judgement: EngineVerdict) -> bool:
 
 def _denial(reason: str, **by: Any) -> Verdict:
     return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS], **by)
-
-
-def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec | None = None) -> Proposal:
-    return Proposal(
-        agent=request.agent,
-        iteration=request.iteration,
-        call=call,
-        spec=spec,
-        answer=request.answer,
-        plan=request.plan,
-        plan_specs={each.name: each for each in request.specs} if request.plan else {},
-        tenant=request.tenant,
-        trusted_context=request.trusted_context,
-        listed=request.offered,
-        delegates=request.delegates,
-        purpose=request.purpose,
-        depth=request.depth,
-        taint=request.taint,
-        left=request.left,
-        approved_by=request.approved_by,
-        approved_version=request.approved_version,
-    )
 
 
 def _unknown_tool_text(call: ToolCall, offered: tuple[str, ...]) -> str:

@@ -9,12 +9,12 @@ from pydantic import Field, ValidationError
 
 from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine
 from orga.client.config.file import ConfigError, line_of
 from orga.client.config.problems import Place, problem_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import CheckedInput
-from orga.workflows.types.tool_calls.gate import ProposedStep, Purpose
+from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep, Purpose
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
@@ -136,20 +136,17 @@ def _read(model: type[Read], given: dict[str, Any], place: Place) -> Read:
 
 def case_proposal(
     case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
-) -> Proposal:
+) -> GateRequest:
     """Return the proposal of a case. Raise BadCases if its tool is unknown, and so the tool's effect and tags."""
-    spec = None if case.tool is None else _tool_spec(case.tool, tools, known)
+    named = [step.skill for step in case.plan if step.skill in {*tools, *known}] if case.tool is None else [case.tool]
     call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
-    return Proposal(
+    return GateRequest(
         agent=case.agent,
         iteration=case.iteration,
-        call=call,
-        spec=spec,
+        calls=(call,) if call else (),
         answer=case.answer,
         plan=tuple(step.proposed_step(f"s{number}") for number, step in enumerate(case.plan, start=1)),
-        plan_specs={
-            step.skill: _tool_spec(step.skill, tools, known) for step in case.plan if step.skill in {*tools, *known}
-        },
+        specs=tuple(_tool_spec(name, tools, known) for name in named),
         tenant=case.tenant,
         trusted_context=case.trusted,
         purpose=case.purpose,

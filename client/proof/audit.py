@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import GateActivities
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
@@ -114,7 +114,7 @@ class _RecordingEngine:
         self.is_embedded = engine.is_embedded
         self.failure: Exception | None = None
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:

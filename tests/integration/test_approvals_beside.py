@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import send_update, tool_results_in
@@ -26,7 +26,7 @@ class Changing:
     """What it puts in place of the arguments of `look`."""
     version: str = "v1"
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Decide by the rules of now."""
         call = proposal.call
         if call is None or call.name in self.denied:

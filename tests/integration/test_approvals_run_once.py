@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool, answers
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.runs.approvals import wait_for_held_calls
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import send_update
@@ -44,7 +44,7 @@ class Terms:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         if proposal.call is None:
             return EngineVerdict(True)
         expires_s = SOON_S if proposal.call.arguments.get("soon") else LATE_S

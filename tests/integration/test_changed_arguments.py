@@ -5,10 +5,11 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.text import undelimited_text
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
@@ -29,7 +30,7 @@ class Redirects:
 
     purpose: str
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Change them once."""
         call = proposal.call
         is_changed = call is not None and proposal.purpose == self.purpose and call.arguments != PUBLIC
@@ -94,7 +95,7 @@ async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     class Adds:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             call = proposal.call
             if call is not None and call.name == "saga" and len(call.arguments["steps"]) == 1:
                 return EngineVerdict(True, arguments={"steps": [book("flight"), pay()]})

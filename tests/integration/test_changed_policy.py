@@ -6,11 +6,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.policy.ladder import gate_execution
-from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, wait_until
@@ -32,7 +32,7 @@ class Reloaded:
     forbids: bool = False
     asks: bool = False
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Decide by the rules of now."""
         version = "v2" if self.forbids else "v1"
         if proposal.call is None or not (
@@ -190,7 +190,7 @@ class Slow:
     def __init__(self) -> None:
         self.hold, self.judged = Hold(), 0
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Allow the first proposal; of others the answer alone."""
         self.judged += 1
         if self.judged == 1:

@@ -6,7 +6,7 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest
 from orga.client.history.chain import RunHistory
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
@@ -14,6 +14,7 @@ from orga.client.proof.verify import check_histories, verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.integration.test_grounded_decisions import INJECTION, an_agent, decides, decision, triaged
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.critics import a_critic, verdict
@@ -44,7 +45,7 @@ class Lowers:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Change a decision, if it is not low already."""
         call = proposal.call
         if call is None or call.arguments["fields"]["severity"] == "low":

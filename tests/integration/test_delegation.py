@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.runs.delegates import (
     PAIR,
     a_cast,
@@ -56,12 +57,12 @@ async def test_an_empty_answer_is_an_answer(client: Client) -> None:
 
 
 async def test_a_delegate_knows_its_tenant_and_what_is_trusted(client: Client) -> None:
-    seen: list[Proposal] = []
+    seen: list[GateRequest] = []
 
     class Watching:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             seen.append(proposal)
             return EngineVerdict(True)
 

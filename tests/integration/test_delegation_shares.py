@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.hold import wait_for_event
 from tests.support.runs.delegates import (
     PAIR,
@@ -29,7 +30,7 @@ async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by:
     class Narrowing:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             is_delegation = proposal.call is not None and proposal.call.name == "delegate"
             return (
                 EngineVerdict(True, tools=("look", "send") if by == "both" else ("look",))

@@ -3,8 +3,9 @@
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import send_update
@@ -20,7 +21,7 @@ class Slow:
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Allow all."""
         if proposal.call is None:
             await self._hold.then(None)

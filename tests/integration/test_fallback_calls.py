@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, ToolContext, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.hold import Hold
@@ -63,7 +64,7 @@ async def test_arguments_that_policy_changed_are_those_of_the_call(client: Clien
 
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             """Take from what goes to the cloud."""
             changes = proposal.call is not None and proposal.call.name == "cloud"
             return EngineVerdict(True, arguments={"text": "less"} if changes else None)
@@ -102,7 +103,7 @@ class Together:
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Allow it; a fallback once the other is asked about, too."""
         if proposal.purpose == "fallback":
             await self._both.wait()

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, ScriptedModel, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.runs.loop import Deny, a_loop
 
 
@@ -70,7 +71,7 @@ class Raising:
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         raise self._error
 
 
@@ -101,7 +102,7 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
     class Watching:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             asked.append(proposal.call)
             return EngineVerdict(allowed=True)
 

@@ -7,9 +7,9 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.gate.gate import UNRECORDABLE
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
@@ -30,7 +30,7 @@ class Answers:
 
     judgement: EngineVerdict
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Say it."""
         return self.judgement if proposal.call else EngineVerdict(True)
 
@@ -60,7 +60,7 @@ class Lowers:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Lower, then ask."""
         if proposal.call is None:
             return EngineVerdict(True)
@@ -94,7 +94,7 @@ async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(
     class Slow(Lowers):
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             judgement = EngineVerdict(True, approval=ApprovalTerms())
             return await hold.then(judgement) if proposal.approved_by else judgement
 

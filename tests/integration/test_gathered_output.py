@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.client.proof.verify import verify
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.hold import Hold
 from tests.support.runs.critics import a_critic, agents_with_critics
 from tests.support.runs.delegates import a_cast, agent, delegates, run_lead, start_lead
@@ -26,7 +27,7 @@ class Judges:
     def __init__(self, word: str) -> None:
         self._word = word
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Deny an answer with the word."""
         return EngineVerdict(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
 

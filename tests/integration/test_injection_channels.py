@@ -5,9 +5,10 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal, ToolError
+from orga.activities.ports import EngineVerdict, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import a_loop
@@ -23,9 +24,9 @@ class Careful:
 
     seen: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list[tuple[str, str, tuple[str, ...]]])
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Deny what the rule says."""
-        if proposal.call is None or proposal.spec is None:
+        if proposal.call is None or proposal.spec(proposal.call.name) is None:
             return EngineVerdict(allowed=True)
         self.seen.append((proposal.agent, proposal.call.name, tuple(proposal.taint)))
         return EngineVerdict(not (proposal.taint and proposal.call.name == "pay"), "untrusted content")

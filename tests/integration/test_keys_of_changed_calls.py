@@ -5,10 +5,11 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, ToolContext, ToolError
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
@@ -27,7 +28,7 @@ class Capped:
 
     purpose: str
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Change what is more than 5."""
         call = proposal.call
         is_too_much = call is not None and proposal.purpose == self.purpose and call.arguments.get("amount", 0) > 5

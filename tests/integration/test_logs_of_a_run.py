@@ -10,10 +10,11 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.logs import configure_logs
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.programs.log_lines import lines, restored_logs
 from tests.support.runs.logging_workflow import LoggingWorkflow
 from tests.support.runs.loop import a_loop
@@ -28,7 +29,7 @@ class Broken:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         if proposal.call is None:
             raise RuntimeError("no engine")
         return EngineVerdict(True)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.parts.opa import bundle, opa, running_opa
 from tests.support.values.policies import a_tool_proposal, an_answer
 
@@ -113,7 +113,7 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
         ),
     ],
 )
-async def test_a_rule_decides(engine: PolicyEngine, proposal: Proposal, expected: EngineVerdict) -> None:
+async def test_a_rule_decides(engine: PolicyEngine, proposal: GateRequest, expected: EngineVerdict) -> None:
     try:
         found = await engine.judge(proposal)
     except Exception:  # what an engine raises is a denial: compiled rules that disagree raise

@@ -17,13 +17,14 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
 from orga.activities.gate.permits import PermitKeys
-from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, ToolContext, ToolError
 from orga.client.past.requeue import read_ended_run, requeue_in_fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.worker import build_worker
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
@@ -79,7 +80,7 @@ class Changes:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Allow no more than 9 cents."""
         is_more = proposal.call is not None and proposal.call.arguments.get("cents") != 9
         return EngineVerdict(allowed=True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
@@ -220,7 +221,7 @@ class Slow:
         self.asked = asyncio.Event()
         self.over = asyncio.Event()
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Take so long that somebody else answers first."""
         if proposal.call is None:
             return EngineVerdict(allowed=True)

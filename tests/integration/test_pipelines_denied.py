@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ModelError, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelError, ModelRequest
 from orga.testing import answers
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.model.goals import GoalModel
 from tests.support.runs.pipelines import CHAIN, LEAD, TaskModel, a_pipeline, run_pipeline
 
@@ -19,7 +20,7 @@ class DenyTask:
     def __init__(self, agent: str) -> None:
         self._agent = agent
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Deny it."""
         call = proposal.call
         is_it = call is not None and call.name == "delegate" and call.arguments["agent"] == self._agent
@@ -34,7 +35,7 @@ class DenyAnswer:
     def __init__(self, agent: str, word: str) -> None:
         self._agent, self._word = agent, word
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Deny them."""
         is_it = proposal.agent == self._agent and self._word in (proposal.answer or "")
         return EngineVerdict(not is_it, "no such words")

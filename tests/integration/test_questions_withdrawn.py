@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
@@ -22,7 +23,7 @@ class Reloaded(Asks):
 
     allows: bool | None = None
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Decide by the rules of now."""
         if self.allows is None:
             return await super().judge(proposal)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.testing import answers
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Deny
 from tests.support.runs.questions import send_update, tool_results_in
@@ -85,7 +85,7 @@ class Judge:
     asks: tuple[str, ...] = ()
     seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         if proposal.call is None:
             return EngineVerdict(allowed=True)
         what = f"{proposal.call.name} {proposal.call.arguments.get('what')}"
@@ -160,7 +160,7 @@ async def test_what_a_tool_said_within_a_saga_taints_the_run(client: Client) -> 
     class Watching(Judge):
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             seen.append(tuple(proposal.taint))
             return EngineVerdict(allowed=True)
 

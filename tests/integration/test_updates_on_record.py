@@ -5,9 +5,10 @@ from typing import Any
 
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import a_loop
 
@@ -43,7 +44,7 @@ async def test_it_waits_for_the_task(client: Client) -> None:
     class Slow:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> EngineVerdict:
             return await judging.then(EngineVerdict(True))
 
     config = client.config()

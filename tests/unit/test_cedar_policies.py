@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_plan_proposal, a_tool_proposal, an_answer
 
@@ -20,7 +20,7 @@ when { resource.effect == "read_only" };
 NOBODY = '@id("nobody") forbid (principal, action, resource);'
 
 
-async def judged(root: Path, text: str, proposal: Proposal | None = None) -> EngineVerdict:
+async def judged(root: Path, text: str, proposal: GateRequest | None = None) -> EngineVerdict:
     """Return what one file of policies decides."""
     return await CedarPolicies(a_folder(root, policies=text)).judge(proposal or a_tool_proposal())
 
@@ -30,13 +30,15 @@ def when(condition: str) -> str:
     return f'@id("it") permit (principal, action == Action::"tool_call", resource) when {{ {condition} }};'
 
 
-def a_delegation(agent: Any = "researcher") -> Proposal:
+def a_delegation(agent: Any = "researcher") -> GateRequest:
     call = ToolCall(call_id="c1", name="delegate", arguments={"agent": agent, "task": "t"})
-    return Proposal(agent="lead", iteration=1, call=call)
+    return GateRequest(agent="lead", iteration=1, calls=(call,))
 
 
-def an_end() -> Proposal:
-    return Proposal(agent="a", iteration=1, call=ToolCall(call_id="c1", name="terminate", arguments={"reason": "done"}))
+def an_end() -> GateRequest:
+    return GateRequest(
+        agent="a", iteration=1, calls=(ToolCall(call_id="c1", name="terminate", arguments={"reason": "done"}),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def an_end() -> Proposal:
     ],
 )  # fmt: skip
 async def test_a_set_decides(
-    tmp_path: Path, text: str, proposal: Proposal, allowed: bool, policies: tuple[str, ...]
+    tmp_path: Path, text: str, proposal: GateRequest, allowed: bool, policies: tuple[str, ...]
 ) -> None:
     found = await judged(tmp_path, text, proposal)
     assert (found.allowed, found.policies) == (allowed, policies)

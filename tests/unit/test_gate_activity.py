@@ -9,7 +9,7 @@ import pytest
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import MAX_CONCURRENT_QUERIES, MAX_REASON_CHARS, GateActivities
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "require
 READ = a_spec("read", parameters=SCHEMA)
 BROKEN = a_spec("broken", parameters={"type": "nonsense"})
 GOOD = a_call("read", path="a")
-Answer = Callable[[Proposal], EngineVerdict]
+Answer = Callable[[GateRequest], EngineVerdict]
 
 
 class Engine:
@@ -31,9 +31,9 @@ class Engine:
 
     def __init__(self, answer: Answer | Exception | EngineVerdict) -> None:
         self.answer = answer
-        self.asked: list[Proposal] = []
+        self.asked: list[GateRequest] = []
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Return or raise the answer."""
         self.asked.append(proposal)
         if isinstance(self.answer, Exception):
@@ -128,7 +128,7 @@ async def test_there_is_one_verdict_for_each_call_in_call_order() -> None:
 
 
 async def test_one_failure_of_the_engine_denies_one_call() -> None:
-    def answer(proposal: Proposal) -> EngineVerdict:
+    def answer(proposal: GateRequest) -> EngineVerdict:
         if proposal.call == GOOD:
             return ALLOW
         raise RuntimeError("rule 7 is broken")
@@ -156,14 +156,14 @@ async def test_the_engine_learns_all_that_a_policy_may_rely_on() -> None:
     engine = Engine(ALLOW)
     await verdicts(engine, asked_for(GOOD, tenant="acme", trusted_context={"role": "admin"}))
     assert engine.asked == [
-        Proposal(
+        GateRequest(
             agent="coder",
             iteration=3,
-            call=GOOD,
-            spec=READ,
+            calls=(GOOD,),
+            specs=(READ, BROKEN),
             tenant="acme",
             trusted_context={"role": "admin"},
-            listed=("read", "broken"),
+            offered=("read", "broken"),
         )
     ]
 
@@ -270,7 +270,7 @@ class Distant:
         self._takes_s = takes_s
         self._now = 0
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Allow what is asked, later."""
         self._now += 1
         self.most = max(self.most, self._now)
@@ -318,7 +318,7 @@ class Never:
 
     is_embedded = False
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Wait."""
         await asyncio.Event().wait()
         raise AssertionError

@@ -11,7 +11,7 @@ from orga.activities.adapters.agents.loop_tools import delegate_tool
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import MAX_REASON_CHARS, GateActivities, narrowed_tools
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
@@ -31,9 +31,9 @@ class Engine:
 
     def __init__(self, judgement: EngineVerdict) -> None:
         self._judgement = judgement
-        self.asked: list[Proposal] = []
+        self.asked: list[GateRequest] = []
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Return it."""
         self.asked.append(proposal)
         return self._judgement

@@ -10,9 +10,9 @@ from pydantic_core import from_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.policy.opa import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer, parse_opa_result
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.values.policies import a_tool_proposal, an_answer
 from tests.support.values.strategies import LAW, any_json
 
@@ -37,7 +37,7 @@ class Server:
         return OpaServer("http://opa.test:8181/", "orga/decision", transport=http.MockTransport(self), **options)
 
 
-async def judged(*answers: Any, proposal: Proposal | None = None) -> EngineVerdict:
+async def judged(*answers: Any, proposal: GateRequest | None = None) -> EngineVerdict:
     return await Server(*answers).engine().judge(proposal or a_tool_proposal())
 
 
@@ -230,16 +230,18 @@ async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
     [
         pytest.param(an_answer(), "respond", None, id="an answer"),
         pytest.param(
-            Proposal(agent="a", iteration=1, call=ToolCall(call_id="c", name="delegate", arguments={"agent": "b"})),
+            GateRequest(
+                agent="a", iteration=1, calls=(ToolCall(call_id="c", name="delegate", arguments={"agent": "b"}),)
+            ),
             "delegate", "b", id="a delegation",
         ),
         pytest.param(
-            Proposal(agent="a", iteration=1, call=ToolCall(call_id="c", name="terminate")), "terminate", None,
+            GateRequest(agent="a", iteration=1, calls=(ToolCall(call_id="c", name="terminate"),)), "terminate", None,
             id="an end",
         ),
     ],
 )  # fmt: skip
-async def test_the_question_says_what_it_is_about(proposal: Proposal, action: str, target: str | None) -> None:
+async def test_the_question_says_what_it_is_about(proposal: GateRequest, action: str, target: str | None) -> None:
     server = Server({"result": True})
     await server.engine().judge(proposal)
     asked = from_json(server.asked[0].content)["input"]

@@ -5,12 +5,12 @@ import logging
 import pytest
 
 from orga.activities.adapters.policy.ladder import AllowAll, ListedTools
-from orga.activities.ports import Proposal
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.gate import GateRequest
 
 
-def a_call(name: str, *listed: str) -> Proposal:
-    return Proposal(agent="a", iteration=1, call=ToolCall(call_id="c1", name=name), listed=listed)
+def a_call(name: str, *listed: str) -> GateRequest:
+    return GateRequest(agent="a", iteration=1, calls=(ToolCall(call_id="c1", name=name),), offered=listed)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ def a_call(name: str, *listed: str) -> Proposal:
         pytest.param(a_call("READ_FILE", "read_file"), False, id="another case"),
         pytest.param(a_call("read", "read_file"), False, id="part of a name"),
         pytest.param(a_call("", "read_file"), False, id="no name"),
-        pytest.param(Proposal(agent="a", iteration=1, answer="done"), True, id="final answer"),
+        pytest.param(GateRequest(agent="a", iteration=1, answer="done"), True, id="final answer"),
     ],
 )
-async def test_listed_tools(proposal: Proposal, allowed: bool) -> None:
+async def test_listed_tools(proposal: GateRequest, allowed: bool) -> None:
     assert (await ListedTools().judge(proposal)).allowed is allowed
 
 

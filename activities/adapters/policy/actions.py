@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orga.activities.ports import Proposal
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -10,7 +10,7 @@ THIS_RUN = "this"
 """Id of the run as a resource."""
 
 
-def proposal_action(proposal: Proposal) -> str:
+def proposal_action(proposal: GateRequest) -> str:
     """Return `tool_call`, `delegate`, `terminate`, `plan` or `respond`."""
     if proposal.call is None:
         return "plan" if proposal.plan else "respond"

@@ -28,13 +28,13 @@ from orga.activities.adapters.policy.cedar_values import (
     wanted_value,
 )
 from orga.activities.adapters.problem import BrokenPolicies, Problem
-from orga.activities.ports import EngineVerdict, Proposal
+from orga.activities.ports import EngineVerdict
 from orga.activities.threads import Threads
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 
 
-def cedar_request(proposal: Proposal, want: WantedValue, version: str) -> dict[str, Any]:
+def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dict[str, Any]:
     """Return the request's parts. Raise UnrepresentableValue if Cedar has no form for something that a policy names."""
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
@@ -44,15 +44,17 @@ def cedar_request(proposal: Proposal, want: WantedValue, version: str) -> dict[s
     }
 
 
-def cedar_entities(proposal: Proposal) -> str:
+def cedar_entities(proposal: GateRequest) -> str:
     """Return Cedar's entities about the tool, as JSON."""
     if proposal.call is None or proposal_action(proposal) != "tool_call":
         return "[]"
     name = proposal.call.name
-    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": tool_facts(name, proposal.spec), "parents": []}])
+    return json.dumps(
+        [{"uid": {"type": "Tool", "id": name}, "attrs": tool_facts(name, proposal.spec(name)), "parents": []}]
+    )
 
 
-def _cedar_resource(proposal: Proposal) -> dict[str, str]:
+def _cedar_resource(proposal: GateRequest) -> dict[str, str]:
     action = proposal_action(proposal)
     if proposal.call is None or action == "terminate":
         return {"type": "Run", "id": THIS_RUN}
@@ -61,9 +63,10 @@ def _cedar_resource(proposal: Proposal) -> dict[str, str]:
     return {"type": "Tool", "id": proposal.call.name}
 
 
-def _cedar_context(proposal: Proposal, want: WantedValue, version: str) -> dict[str, Any]:
+def _cedar_context(proposal: GateRequest, want: WantedValue, version: str) -> dict[str, Any]:
     arguments = proposal.call.arguments if proposal.call else {}
-    schema = proposal.spec.parameters if proposal.spec else None
+    spec = proposal.spec(proposal.call.name) if proposal.call else None
+    schema = spec.parameters if spec else None
     is_approved = proposal.approved_by and proposal.approved_version == version
     optional = {
         "tenant": proposal.tenant,
@@ -86,10 +89,10 @@ def _cedar_context(proposal: Proposal, want: WantedValue, version: str) -> dict[
     }
 
 
-def _plan_summary(proposal: Proposal) -> dict[str, Any]:
+def _plan_summary(proposal: GateRequest) -> dict[str, Any]:
     """Return a summary of the steps, because Cedar cannot look at each item of a list."""
     skills = list(dict.fromkeys(step.skill for step in proposal.plan))
-    known = [tool_facts(name, proposal.plan_specs.get(name)) for name in skills]
+    known = [tool_facts(name, proposal.spec(name)) for name in skills]
     return {
         "steps": len(proposal.plan),
         "skills": skills,
@@ -183,7 +186,7 @@ class UndecidedError(ValueError):
     """Cedar reached no reliable decision."""
 
 
-def cedar_verdict(policies: CedarSet, proposal: Proposal) -> EngineVerdict:
+def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> EngineVerdict:
     """Return the decision: denied by default, forbid wins, and an undecidable proposal is denied."""
     try:
         request = cedar_request(proposal, policies.wanted, policies.version)
@@ -212,7 +215,7 @@ def _evaluate(
     return found.allowed, [policy for policy_id, policy in policies.policies.items() if policy_id in reasons]
 
 
-def _denial(policies: CedarSet, proposal: Proposal, deciding: Sequence[CedarPolicy]) -> EngineVerdict:
+def _denial(policies: CedarSet, proposal: GateRequest, deciding: Sequence[CedarPolicy]) -> EngineVerdict:
     reason = (
         "forbidden by policy " + _policy_reasons(deciding)
         if deciding
@@ -282,7 +285,7 @@ def _policy_reasons(deciding: Iterable[CedarPolicy]) -> str:
     return "; ".join(reasons)
 
 
-def _proposal_text(proposal: Proposal) -> str:
+def _proposal_text(proposal: GateRequest) -> str:
     match proposal_action(proposal):
         case "tool_call" if proposal.call is not None:
             return f"{proposal.call.name} for agent {proposal.agent}"
@@ -339,7 +342,7 @@ class CedarPolicies:
         """Digest of the files in use."""
         return self._version
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Return the decision by the current files. Broken files are given a moment to be repaired."""
         await self._reload_if_due()
         while isinstance(self._current, BrokenPolicies) and self._clock() < self._held_until:

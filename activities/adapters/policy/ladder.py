@@ -7,8 +7,8 @@ from typing import Literal
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class AllowAll:
             "POLICY IS OFF: every tool call of every agent is allowed; set another [policy] engine for real work"
         )
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         return EngineVerdict(allowed=True)
 
 
@@ -35,14 +35,15 @@ class ListedTools:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         if proposal.call is None:
             return EngineVerdict(allowed=True)
-        if proposal.call.name in proposal.listed:
-            if proposal.spec is not None and proposal.spec.options.approval:
+        if proposal.call.name in proposal.offered:
+            spec = proposal.spec(proposal.call.name)
+            if spec is not None and spec.options.approval:
                 return EngineVerdict(True, f"{proposal.call.name} is marked for approval", approval=ApprovalTerms())
             return EngineVerdict(allowed=True)
-        listed = ", ".join(proposal.listed) or "none"
+        listed = ", ".join(proposal.offered) or "none"
         return EngineVerdict(
             allowed=False, reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}"
         )

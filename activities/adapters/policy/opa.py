@@ -17,24 +17,25 @@ from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.policy.actions import proposal_action, tool_facts
 from orga.activities.adapters.tools.guarded_http import bounded_body
 from orga.activities.calls.activity import error_text
-from orga.activities.ports import EngineVerdict, Proposal, ToolError
+from orga.activities.ports import EngineVerdict, ToolError
 from orga.activities.text.secrets import KnownSecrets
 from orga.activities.threads import Threads
 from orga.workflows.types.json_text import unique_keys_object
 from orga.workflows.types.record import CheckedInput, validation_problems
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 
 if TYPE_CHECKING:
     from opapywasm import OpaWasmPolicy
 
 
-def opa_input(proposal: Proposal) -> dict[str, Any]:
+def opa_input(proposal: GateRequest) -> dict[str, Any]:
     """Return the input document. Fields that do not apply are null.
 
     Without an approval, `approved_by` is absent, so that `not input.approved_by` holds.
     """
-    call, spec = proposal.call, proposal.spec
+    call = proposal.call
+    spec = proposal.spec(call.name) if call else None
     action = proposal_action(proposal)
     approval = {"approved_by": proposal.approved_by, "approved_version": proposal.approved_version}
     return {
@@ -46,8 +47,7 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
         "parameters": spec.parameters if spec else {},
         "answer": proposal.answer,
         "plan": [
-            step.model_dump() | {"tool": tool_facts(step.skill, proposal.plan_specs.get(step.skill))}
-            for step in proposal.plan
+            step.model_dump() | {"tool": tool_facts(step.skill, proposal.spec(step.skill))} for step in proposal.plan
         ]
         or None,
         "trusted": proposal.trusted_context,
@@ -164,7 +164,7 @@ class OpaServer:
         headers |= {"authorization": f"Bearer {token}"} if token else {}
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         try:
             body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
             async with asyncio.timeout(self._timeout_s):
@@ -274,7 +274,7 @@ class OpaWasm:
             known = ", ".join(self._policy.entrypoints)
             raise ValueError(f"{file} has no entrypoint {self._path!r}; it has {known}: opa build -e {self._path}")
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         from opapywasm import UNDEFINED
 
         found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)

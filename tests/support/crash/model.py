@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
 from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import undelimited_text
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.model.goals import SteadyModel, a_step, requesting_message, says
 
 
@@ -69,7 +69,7 @@ class Lenient:
 
     reached: Callable[[str], None]
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         self.reached(f"gate {proposal.iteration}")
         if proposal.call is not None:
             self.reached(f"gate of {proposal.call.name}")

@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from orga.activities.ports import EngineVerdict, Proposal
-from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.activities.ports import EngineVerdict
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
 from tests.support.hold import wait_until
 from tests.support.runs.questions import is_on_record
 
@@ -22,9 +22,9 @@ class Asks:
     expires_s: float = 3_600
     version: str = "v1"
     answer: bool = False
-    seen: list[Proposal] = field(default_factory=list[Proposal])
+    seen: list[GateRequest] = field(default_factory=list[GateRequest])
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Ask for what is listed."""
         self.seen.append(proposal)
         asks = self.answer if proposal.call is None else proposal.call.name in self.tools

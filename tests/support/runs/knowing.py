@@ -8,10 +8,11 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest
 from orga.testing import calls
 from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.hold import Hold
 from tests.support.runs.loop import Deny, Ran
 
@@ -48,9 +49,9 @@ class Judging(Deny):
 
     def __init__(self, *tools: str) -> None:
         super().__init__(*tools)
-        self.asked: list[Proposal] = []
+        self.asked: list[GateRequest] = []
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         self.asked.append(proposal)
         return await super().judge(proposal)
 

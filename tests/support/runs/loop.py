@@ -18,7 +18,7 @@ from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import EngineVerdict, ModelProvider, Notifier, PolicyEngine, Proposal, Tool
+from orga.activities.ports import EngineVerdict, ModelProvider, Notifier, PolicyEngine, Tool
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.journal.laws import law_faults
@@ -36,6 +36,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import AgentResult, JournalEntry
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.values.planted import around_marks
 
 EXECUTION_TIMEOUT = timedelta(seconds=60)
@@ -52,7 +53,7 @@ class Deny:
         self._tools = tools
         self._words = words
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Deny what is listed."""
         if proposal.call is not None:
             return EngineVerdict(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")

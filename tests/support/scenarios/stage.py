@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
-from orga.activities.ports import EngineVerdict, ModelRequest, Proposal, ToolError
+from orga.activities.ports import EngineVerdict, ModelRequest, ToolError
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
@@ -22,6 +22,7 @@ from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening
+from orga.workflows.types.tool_calls.gate import GateRequest
 from orga.workflows.types.usage import Usage
 from tests.support.runs.looked_at import being_looked_at
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, check_journal, check_tasks, histories_of
@@ -41,7 +42,7 @@ class Judge:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> EngineVerdict:
         """Return the decision."""
         if proposal.call is None:
             return EngineVerdict(PROVEN_WORD not in (proposal.answer or ""), "such words are forbidden")

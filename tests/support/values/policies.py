@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from orga.activities.ports import Proposal
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import ProposedStep
+from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
 PERMIT_ALL = '@id("all") permit (principal, action, resource);'
@@ -33,24 +32,23 @@ def a_tool_proposal(
     arguments: dict[str, Any] | None = None,
     agent: str = "default",
     **fields: Any,
-) -> Proposal:
+) -> GateRequest:
     """Return the proposal of a tool call."""
     options = ToolOptions(tags=tags, verified=verified, approval=approval)
     spec = ToolSpec(name=name, effect=effect, parameters=parameters or {}, options=options)
     call = ToolCall(call_id="c1", name=name, arguments=arguments or {})
-    return Proposal(agent=agent, iteration=fields.pop("iteration", 1), call=call, spec=spec, **fields)
+    return GateRequest(agent=agent, iteration=fields.pop("iteration", 1), calls=(call,), specs=(spec,), **fields)
 
 
-def a_plan_proposal(*specs: ToolSpec, agent: str = "default", **skills: dict[str, Any] | None) -> Proposal:
+def a_plan_proposal(*specs: ToolSpec, agent: str = "default", **skills: dict[str, Any] | None) -> GateRequest:
     """Return the proposal of a plan, a step for each skill with its arguments; these are the tools among them."""
     steps = tuple(
         ProposedStep(id=f"s{n}", skill=skill, goal=f"use {skill}", arguments=arguments)
         for n, (skill, arguments) in enumerate(skills.items(), start=1)
     )
-    known = {spec.name: spec for spec in specs}
-    return Proposal(agent=agent, iteration=1, plan=steps, plan_specs=known, purpose="plan")
+    return GateRequest(agent=agent, iteration=1, plan=steps, specs=specs, purpose="plan")
 
 
-def an_answer(text: str = "done", agent: str = "default") -> Proposal:
+def an_answer(text: str = "done", agent: str = "default") -> GateRequest:
     """Return the proposal of a final answer."""
-    return Proposal(agent=agent, iteration=1, answer=text)
+    return GateRequest(agent=agent, iteration=1, answer=text)

@@ -71,7 +71,10 @@ class ApprovalTerms(Record):
 
 
 class GateRequest(Record):
-    """Input of `gate`: the calls of one reply, the final answer, or the plan of a goal."""
+    """Input of `gate`: the calls of one reply, the final answer, or the plan of a goal.
+
+    A policy engine gets a proposal in the same form: a plan, an answer, or only one of the calls.
+    """
 
     agent: str
     iteration: int
@@ -83,8 +86,9 @@ class GateRequest(Record):
     answer: str | None = None
     plan: tuple[ProposedStep, ...] = ()
     specs: tuple[ToolSpec, ...] = ()
-    """The offered tools that `calls` or `plan` name."""
+    """The offered tools that `calls` or `plan` name. Other skills of a plan are agents."""
     offered: tuple[str, ...] = ()
+    """Tools that the agent's config lists."""
     tenant: str | None = None
     trusted_context: dict[str, Any] = {}
     delegates: tuple[DelegateSpec, ...] = ()
@@ -102,6 +106,16 @@ class GateRequest(Record):
     """The person who approved the one proposal of this request. It is judged once more."""
     approved_version: str = ""
     """The version of the policy set that asked for the approval."""
+
+    @property
+    def call(self) -> ToolCall | None:
+        """The call that a policy engine judges. Raises ValueError if there are several."""
+        (call,) = self.calls or (None,)
+        return call
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool that `calls` or `plan` name."""
+        return next((spec for spec in self.specs if spec.name == name), None)
 
     def with_approval(self, approver: str, version: str) -> Self:
         """Return the request as approved by this person. Empty texts remove the approval."""
