@@ -61,7 +61,7 @@ def _class(found: griffe.Class, name: str) -> Iterator[str]:
         yield "| field | type | default | meaning |\n|---|---|---|---|"
         for each in own:
             default = "" if each.value is None else f"`{in_cell(_default(each))}`"
-            yield f"| `{each.name}` | `{in_cell(str(each.annotation))}` | {default} | {in_cell(said(each))} |"
+            yield f"| `{each.name}` | `{in_cell(_type(each))}` | {default} | {in_cell(said(each))} |"
         yield ""
     for each in fields:
         if "property" in each.labels:
@@ -109,6 +109,18 @@ def _default(field: griffe.Attribute) -> str:
         given = {each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)}
         return str(given.get("default", "")) or "needed"
     return str(value)
+
+
+def _type(field: griffe.Attribute) -> str:
+    """Return a field's annotation, with the plain type in place of an alias of ours that also has bounds."""
+
+    def plain(found: re.Match[str]) -> str:
+        home = field.module.imports.get(found[1], "")
+        alias = module(home).members.get(found[2]) if home.startswith("orga.") else None
+        bounded = re.match(r"Annotated\[(\w+),", str(alias.value)) if isinstance(alias, griffe.Attribute) else None
+        return bounded[1] if bounded else found[0]
+
+    return re.sub(r"\b(\w+)\.(\w+)\b", plain, str(field.annotation))
 
 
 def _is_public(name: str) -> bool:
