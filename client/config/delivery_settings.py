@@ -42,12 +42,12 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
         raise ValueError(f"{SECRET} {error}; {REMEDY}") from None
 
 
-def checked_address(place: str, url: str, *, allow_http: bool) -> str:
+def checked_address(key: str, url: str, *, allow_http: bool) -> str:
     """Return the address. Raise ValueError, without it, if others could read what is sent and `allow_http` is false."""
     if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or allow_http)):
         return url
-    table = place.rpartition(".")[0]
-    raise ValueError(f"{place}: has to begin with https://; or set {table}.allow_http = true to send it unencrypted")
+    table = key.rpartition(".")[0]
+    raise ValueError(f"{key}: has to begin with https://; or set {table}.allow_http = true to send it unencrypted")
 
 
 Environment = Mapping[str, str]
@@ -88,35 +88,35 @@ def delivery_channels(
     return {name: made(name, each) for name, each in deliveries.items()}
 
 
-def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    secret = _variable_value(f"{place}.secret_from", config.secret_from, env)
+def _webhook(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    secret = _variable_value(f"{section}.secret_from", config.secret_from, env)
     try:
         key = SigningKey.from_secret(secret)
     except ValueError as error:
-        raise ValueError(f"{place}.secret_from: {config.secret_from} {error}; {REMEDY}") from None
-    return PostedDelivery(WebhookPost(_channel_url(place, config, env), "the webhook"), webhook_form, key)
+        raise ValueError(f"{section}.secret_from: {config.secret_from} {error}; {REMEDY}") from None
+    return PostedDelivery(WebhookPost(_channel_url(section, config, env), "the webhook"), webhook_form, key)
 
 
-def _telegram(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    token = _variable_value(f"{place}.token_from", config.token_from, env)
-    server = checked_address(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), allow_http=config.allow_http)
+def _telegram(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    token = _variable_value(f"{section}.token_from", config.token_from, env)
+    server = checked_address(f"{section}.url", (config.url or TELEGRAM).rstrip("/"), allow_http=config.allow_http)
     url = f"{server}/bot{token}/sendMessage"
     return PostedDelivery(WebhookPost(url, "Telegram"), telegram_form(config.chat_id or ""))
 
 
-def _discord(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    return PostedDelivery(WebhookPost(_channel_url(place, config, env), "Discord"), discord_form)
+def _discord(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    return PostedDelivery(WebhookPost(_channel_url(section, config, env), "Discord"), discord_form)
 
 
-def _slack(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    return PostedDelivery(WebhookPost(_channel_url(place, config, env), "Slack"), slack_form)
+def _slack(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+    return PostedDelivery(WebhookPost(_channel_url(section, config, env), "Slack"), slack_form)
 
 
-def _email(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
+def _email(section: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     host, security, user = config.host or "", config.security, config.username
-    password = _variable_value(f"{place}.password_from", config.password_from, env) if user is not None else None
+    password = _variable_value(f"{section}.password_from", config.password_from, env) if user is not None else None
     if password is not None and security == "none" and not is_loopback(f"smtp://{host}"):
-        raise ValueError(f'{place}.security: a password does not go through a network unencrypted; use "starttls"')
+        raise ValueError(f'{section}.security: a password does not go through a network unencrypted; use "starttls"')
     port = config.port or PORTS[security]
     return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
 
@@ -130,14 +130,14 @@ _SENDING_CHANNELS: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environm
 }
 
 
-def _channel_url(place: str, config: DeliveryConfig, env: Environment) -> str:
+def _channel_url(section: str, config: DeliveryConfig, env: Environment) -> str:
     if config.url is not None:
-        return checked_address(f"{place}.url", config.url, allow_http=config.allow_http)
-    url = _variable_value(f"{place}.url_from", config.url_from, env)
-    return checked_address(f"{place}.url_from", url, allow_http=config.allow_http)
+        return checked_address(f"{section}.url", config.url, allow_http=config.allow_http)
+    url = _variable_value(f"{section}.url_from", config.url_from, env)
+    return checked_address(f"{section}.url_from", url, allow_http=config.allow_http)
 
 
-def _variable_value(place: str, variable: str | None, env: Environment) -> str:
+def _variable_value(key: str, variable: str | None, env: Environment) -> str:
     if variable and (value := env.get(variable, "").strip()):
         return value
-    raise ValueError(f"{place}: the environment has no {variable}")
+    raise ValueError(f"{key}: the environment has no {variable}")

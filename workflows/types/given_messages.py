@@ -87,28 +87,28 @@ class _CallOrder:
         self._open: dict[str, str] = {}
         """Tool names by the ids of unanswered calls."""
 
-    def next(self, place: str, message: GivenMessage) -> GivenMessage:
+    def next(self, key: str, message: GivenMessage) -> GivenMessage:
         """Return the message if it may follow the previous ones."""
         if problem := _message_problem(message):
-            raise ValueError(f"{place}: {problem}")
+            raise ValueError(f"{key}: {problem}")
         if message.role == "tool":
             name = self._open.pop(message.call_id or "", None)
             if name is None:
-                raise ValueError(f"{place}: call_id {message.call_id!r} belongs to no unanswered call right before it")
+                raise ValueError(f"{key}: call_id {message.call_id!r} belongs to no unanswered call right before it")
             return message if message.tool else message.with_tool(name)
-        self.refuse_unanswered(place)
+        self.refuse_unanswered(key)
         for call in message.calls:
             if call.call_id in self._known:
-                raise ValueError(f"{place}: two calls have the id {call.call_id!r}; give each its own")
+                raise ValueError(f"{key}: two calls have the id {call.call_id!r}; give each its own")
             self._known.add(call.call_id)
             self._open[call.call_id] = call.name
         return message
 
-    def refuse_unanswered(self, place: str) -> None:
-        """Raise if a call before this place has no result."""
+    def refuse_unanswered(self, key: str) -> None:
+        """Raise if a call before this message has no result."""
         if self._open:
             raise ValueError(
-                f"{place}: call {next(iter(self._open))!r} has no result; add a message with role tool and its call_id"
+                f"{key}: call {next(iter(self._open))!r} has no result; add a message with role tool and its call_id"
             )
 
 

@@ -73,13 +73,13 @@ def agent_own_problems(name: str, agent: AgentConfig, agents: Mapping[str, Agent
 
 def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
     for index, delegate in enumerate(agent.delegates):
-        place = f"agents.{name}.delegates.{index}"
+        key = f"agents.{name}.delegates.{index}"
         if delegate.agent == name:
-            yield Problem(place, "an agent cannot delegate to itself", "leave it out")
+            yield Problem(key, "an agent cannot delegate to itself", "leave it out")
         elif delegate.agent not in agents:
-            yield Problem(place, f"no such agent: {delegate.agent}", known_names_hint(delegate.agent, agents))
+            yield Problem(key, f"no such agent: {delegate.agent}", known_names_hint(delegate.agent, agents))
         else:
-            yield from _idle_tool_problems(place, delegate, agents[delegate.agent])
+            yield from _idle_tool_problems(key, delegate, agents[delegate.agent])
 
 
 def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
@@ -91,17 +91,17 @@ def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
             yield Problem(f"agents.{name}.{key}", text, known_names_hint(tool, listed))
 
 
-def _idle_tool_problems(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
+def _idle_tool_problems(key: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
     """Yield tools that a delegation allows, but that the other agent does not have."""
     own = agent_tool_names(target)
     for tool in delegate.tools or ():
         if not matches_any_glob(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
-            yield Problem(f"{place}.tools", text, known_names_hint(tool, own))
+            yield Problem(f"{key}.tools", text, known_names_hint(tool, own))
     has_to_decide = any(decision.required for decision in target.decisions.values())
     decide = tool_needing("decisions")
     if has_to_decide and delegate.tools is not None and not matches_any_glob(decide, delegate.tools):
-        yield Problem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
+        yield Problem(f"{key}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
 
 
 def agent_tool_names(agent: AgentConfig) -> list[str]:

@@ -24,10 +24,10 @@ def unknown_tool_lines(
 ) -> Iterator[str]:
     """Yield a line for each key that names no tool of the worker. A tool that is absent for now is accepted."""
     named = [*config_tools(config), *option_tools(offered)]
-    for place in named:
-        missing = absent(place.tool)
-        if place.tool not in known and not (missing and missing.for_now):
-            yield f"{place.key}: this worker has no tool {place.tool!r}; {known_names_hint(place.tool, known)}"
+    for each in named:
+        missing = absent(each.tool)
+        if each.tool not in known and not (missing and missing.for_now):
+            yield f"{each.key}: this worker has no tool {each.tool!r}; {known_names_hint(each.tool, known)}"
 
 
 def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
@@ -35,10 +35,10 @@ def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> I
 
     Nobody reviews a lookup, and the text of a task decides what is looked up.
     """
-    for place in _resolver_tools(config):
-        spec = known.get(place.tool)
+    for each in _resolver_tools(config):
+        spec = known.get(each.tool)
         if spec is not None and spec.effect != "read_only":
-            yield place.key, f"{place.tool} is {spec.effect}; only a read_only tool looks references up"
+            yield each.key, f"{each.tool} is {spec.effect}; only a read_only tool looks references up"
 
 
 def config_tools(config: LoopConfig) -> Iterator[NamedTool]:
@@ -58,9 +58,9 @@ def _resolver_tools(config: LoopConfig) -> Iterator[NamedTool]:
             yield NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
 
 
-def _alternative_tools(place: str, recovery: Recovery) -> Iterator[NamedTool]:
+def _alternative_tools(section: str, recovery: Recovery) -> Iterator[NamedTool]:
     for index, tool in enumerate(recovery.alternatives):
-        yield NamedTool(f"{place}.alternatives.{index}", tool)
+        yield NamedTool(f"{section}.alternatives.{index}", tool)
 
 
 IsServerTool = Callable[[str], bool]

@@ -52,22 +52,22 @@ def server_settings(
 def _one_server_settings(
     name: str, server: McpServer, tool_options: Mapping[str, ToolOptions], env: Mapping[str, str]
 ) -> ServerSettings:
-    place = f"mcp.servers.{name}"
-    _check_options(f"{place}.options", server.options)
+    section = f"mcp.servers.{name}"
+    _check_options(f"{section}.options", server.options)
     for tool, options in tool_options.items():
         _check_options(f"tools.options.{tool}", options)
-    own_variables = {variable: _required_value(f"{place}.env_from", variable, env) for variable in server.env_from}
+    own_variables = {variable: _required_value(f"{section}.env_from", variable, env) for variable in server.env_from}
     headers = {
-        header: _required_value(f"{place}.headers_from", variable, env)
+        header: _required_value(f"{section}.headers_from", variable, env)
         for header, variable in server.headers_from.items()
     }
     secrets = [*own_variables.values(), *headers.values()]
     if server.bearer_from:
-        token = _required_value(f"{place}.bearer_from", server.bearer_from, env)
+        token = _required_value(f"{section}.bearer_from", server.bearer_from, env)
         headers["Authorization"] = f"Bearer {token}"
         secrets.append(token)
     if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
-        raise ValueError(f"{place}.url: has to begin with https://, because secrets are sent there")
+        raise ValueError(f"{section}.url: has to begin with https://, because secrets are sent there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
     base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
     return ServerSettings(name, server, tool_options, base | own_variables, headers, KnownSecrets.from_values(secrets))
@@ -77,17 +77,17 @@ def _options_of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[st
     return {tool: each for tool, each in options.items() if meant_server(tool, (name,))}
 
 
-def _required_value(place: str, variable: str, env: Mapping[str, str]) -> str:
+def _required_value(key: str, variable: str, env: Mapping[str, str]) -> str:
     if value := env.get(variable):
         return value
-    raise ValueError(f"{place}: the environment has no {variable}")
+    raise ValueError(f"{key}: the environment has no {variable}")
 
 
-def _check_options(place: str, options: ToolOptions) -> None:
+def _check_options(section: str, options: ToolOptions) -> None:
     if options.execution == "local":
-        raise ValueError(f'{place}.execution: a tool of an MCP server runs as an activity; leave "activity"')
+        raise ValueError(f'{section}.execution: a tool of an MCP server runs as an activity; leave "activity"')
     if options.isolation is not None:
-        raise ValueError(f"{place}.isolation: only a Python function can be isolated; remove it")
+        raise ValueError(f"{section}.isolation: only a Python function can be isolated; remove it")
 
 
 def server_secret_variables(servers: Mapping[str, McpServer]) -> set[str]:

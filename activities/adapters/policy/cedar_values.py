@@ -46,56 +46,56 @@ def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
     return WantedValue({name: wanted_value(rests) for name, rests in below.items()}, is_whole)
 
 
-def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, place: str) -> dict[str, Any]:
+def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, path: str) -> dict[str, Any]:
     """Return the wanted attributes of an object as a Cedar record. null means a missing attribute.
 
     Args:
         value: The object.
         want: The parts that policies name.
         schema: JSON Schema of the object, if there is one. A `number` always becomes a decimal.
-        place: The object's name in errors.
+        path: The object's name in errors.
 
     Raises:
-        UnrepresentableValue: The text names the place and the reason.
+        UnrepresentableValue: The text names the path and the reason.
     """
     given = {name: value[name] for name in want.parts if value.get(name) is not None}
     return {
-        name: _wanted_part(given[name], want.attribute(name), _property_schema(schema, name), f"{place}.{name}")
+        name: _wanted_part(given[name], want.attribute(name), _property_schema(schema, name), f"{path}.{name}")
         for name in given
     }
 
 
-def _wanted_part(value: Any, want: WantedValue, schema: Any, place: str) -> Any:
+def _wanted_part(value: Any, want: WantedValue, schema: Any, path: str) -> Any:
     if not want.is_whole and not want.parts:
         return True
     if not want.is_whole and isinstance(value, dict):
-        return cedar_record(cast("dict[str, Any]", value), want, schema, place)
-    return cedar_value(value, schema, place)
+        return cedar_record(cast("dict[str, Any]", value), want, schema, path)
+    return cedar_value(value, schema, path)
 
 
-def cedar_value(value: Any, schema: Any = None, place: str = "value", depth: int = 0) -> Any:
+def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int = 0) -> Any:
     """Return a value in Cedar's JSON: text, truth, whole numbers, decimals, sets, records.
 
     Raises:
-        UnrepresentableValue: The text names the place and the reason.
+        UnrepresentableValue: The text names the path and the reason.
     """
     if depth > MAX_DEPTH:
-        raise UnrepresentableValue(f"{place} is nested deeper than {MAX_DEPTH}")
+        raise UnrepresentableValue(f"{path} is nested deeper than {MAX_DEPTH}")
     match value:
         case bool() | str():
             return value
         case int() | float():
-            return _cedar_number(value, schema, place)
+            return _cedar_number(value, schema, path)
         case list():
             items = cast("list[Any]", value)
-            return [cedar_value(item, _item_schema(schema), f"{place}[]", depth + 1) for item in items]
+            return [cedar_value(item, _item_schema(schema), f"{path}[]", depth + 1) for item in items]
         case dict():
-            return _whole_record(cast("dict[str, Any]", value), schema, place, depth)
+            return _whole_record(cast("dict[str, Any]", value), schema, path, depth)
         case _:
-            raise UnrepresentableValue(f"{place} holds {value!r}, which Cedar has no form for")
+            raise UnrepresentableValue(f"{path} holds {value!r}, which Cedar has no form for")
 
 
-def cedar_decimal(value: float, place: str, *, is_rounded: bool = False) -> dict[str, Any]:
+def cedar_decimal(value: float, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
     """Return a decimal of four places; `is_rounded` cuts others off. Raise UnrepresentableValue if it does not fit."""
     try:
         exact = Decimal(str(value))
@@ -104,24 +104,24 @@ def cedar_decimal(value: float, place: str, *, is_rounded: bool = False) -> dict
     except InvalidOperation:
         is_held, kept = False, DECIMAL_STEP
     if not is_held:
-        raise UnrepresentableValue(f"{place} is {value!r}; decimals of Cedar have four places and end at {MAX_DECIMAL}")
+        raise UnrepresentableValue(f"{path} is {value!r}; decimals of Cedar have four places and end at {MAX_DECIMAL}")
     return {"__extn": {"fn": "decimal", "arg": f"{kept:f}"}}
 
 
-def _cedar_number(value: float, schema: Any, place: str) -> Any:
+def _cedar_number(value: float, schema: Any, path: str) -> Any:
     kinds = _schema_types(schema)
     if "number" in kinds or (isinstance(value, float) and not ("integer" in kinds and value.is_integer())):
-        return cedar_decimal(value, place)
+        return cedar_decimal(value, path)
     if abs(value) > MAX_LONG:
-        raise UnrepresentableValue(f"{place} is {value!r}; whole numbers of Cedar end at {MAX_LONG}")
+        raise UnrepresentableValue(f"{path} is {value!r}; whole numbers of Cedar end at {MAX_LONG}")
     return int(value)
 
 
-def _whole_record(value: dict[str, Any], schema: Any, place: str, depth: int) -> dict[str, Any]:
+def _whole_record(value: dict[str, Any], schema: Any, path: str, depth: int) -> dict[str, Any]:
     if reserved := next((name for name in RESERVED_KEYS if name in value), None):
-        raise UnrepresentableValue(f"{place} has the key {reserved!r}, which means something else to Cedar")
+        raise UnrepresentableValue(f"{path} has the key {reserved!r}, which means something else to Cedar")
     return {
-        name: cedar_value(part, _property_schema(schema, name), f"{place}.{name}", depth + 1)
+        name: cedar_value(part, _property_schema(schema, name), f"{path}.{name}", depth + 1)
         for name, part in value.items()
         if part is not None
     }

@@ -65,21 +65,23 @@ class _ConfiguredTool:
 
 
 def _check_name(spec: ToolSpec) -> None:
-    place = f"tools.options.{spec.name}"
+    section = f"tools.options.{spec.name}"
     if spec.effect == "irreversible" and (spec.options.max_attempts or 1) > 1:
         raise ValueError(
-            f'{place}.max_attempts: an irreversible tool has one attempt; set effect = "idempotent" if it is'
+            f'{section}.max_attempts: an irreversible tool has one attempt; set effect = "idempotent" if it is'
         )
     if spec.options.execution == "local":
-        _check_local(spec, place)
+        _check_local(spec, section)
 
 
-def _check_local(spec: ToolSpec, place: str) -> None:
+def _check_local(spec: ToolSpec, section: str) -> None:
     if spec.effect != "read_only":
-        raise ValueError(f'{place}.execution: only a read_only tool can run inside the workflow task; leave "activity"')
+        raise ValueError(
+            f'{section}.execution: only a read_only tool can run inside the workflow task; leave "activity"'
+        )
     if (spec.options.timeout_s or 0) > MAX_LOCAL_TIMEOUT_S:
         raise ValueError(
-            f"{place}.timeout_s: {spec.options.timeout_s:g} s, and an abort is not heard while a call runs inside the "
+            f"{section}.timeout_s: {spec.options.timeout_s:g} s, but no abort is handled while a call runs inside the "
             f'workflow task; set at most {MAX_LOCAL_TIMEOUT_S:g}, or execution = "activity"'
         )
 
@@ -101,13 +103,13 @@ def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> l
 def _with_config_options(tool: Tool, options: ToolOptions) -> Tool:
     if options.isolation is None:
         return _ConfiguredTool(tool, options)
-    place = f"tools.options.{tool.spec.name}.isolation"
+    key = f"tools.options.{tool.spec.name}.isolation"
     if not isinstance(tool, PythonFunction):
-        raise ValueError(f"{place}: only a Python function can be put into a {options.isolation}; remove it")  # noqa: TRY004
+        raise ValueError(f"{key}: only a Python function can be put into a {options.isolation}; remove it")  # noqa: TRY004
     try:
         tool = tool.with_isolation(options.isolation)
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
+        raise ValueError(f"{key}: {error}") from error
     return _ConfiguredTool(tool, options)
 
 
