@@ -59,9 +59,9 @@ def attempt_may_have_acted() -> bool:
     return info.attempt > 1 and _failed_attempt(info.heartbeat_details) != info.attempt - 1
 
 
-def _failed_attempt(beats: Any) -> Any:
+def _failed_attempt(heartbeats: Any) -> Any:
     """Return the number of the attempt that wrote the last heartbeat, if it wrote it after its failure."""
-    last = beats[-1] if beats else None
+    last = heartbeats[-1] if heartbeats else None
     return cast(Mapping[str, Any], last).get(_FAILED_KEY) if isinstance(last, Mapping) else None
 
 
@@ -79,7 +79,7 @@ def retry_backoff_s() -> float:
 def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     """Return whether the next attempt would begin after the run's clock has stopped.
 
-    Calculated from the server's own times, because this machine's clock may differ.
+    It compares the server's own times, because this machine's clock may differ.
 
     Args:
         left_s: Seconds that the run had left when it scheduled this. None if the request does not give them.

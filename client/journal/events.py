@@ -359,8 +359,8 @@ class _Watcher:
         """Stop showing a delegate. The run may know that it has ended before the delegate's own watcher does."""
         self._delegates.discard(delegate)
         self._delegate_watchers.pop(delegate, None)
-        if companion := self._delegate_tasks.pop(delegate, None):
-            companion.cancel()
+        if task := self._delegate_tasks.pop(delegate, None):
+            task.cancel()
 
     def _follow_delegates(self) -> None:
         for ended in self._delegate_tasks.keys() - self._delegates:

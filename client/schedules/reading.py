@@ -107,13 +107,13 @@ async def _listed_summary(each: ScheduleListDescription, workflow: str) -> Sched
 
 
 def _build_summary(
-    known_as: tuple[str, str],
+    ids: tuple[str, str],
     spec: ScheduleSpec,
     times: tuple[Sequence[datetime], Sequence[ScheduleActionResult]],
     state: tuple[bool, str | None],
     memo: Mapping[str, Any],
 ) -> ScheduleSummary:
-    (schedule_id, workflow), (coming, past), (paused, note) = known_as, times, state
+    (schedule_id, workflow), (next_times, past), (paused, note) = ids, times, state
     home = workplace_of(memo.get(WORKPLACE_MEMO))
     return ScheduleSummary(
         id=schedule_id,
@@ -121,7 +121,7 @@ def _build_summary(
         what=str(memo.get(SUMMARY_MEMO, "")),
         times=_times_text(spec),
         time_zone=spec.time_zone_name or "UTC",
-        next=tuple(coming),
+        next=tuple(next_times),
         runs=tuple(
             ScheduledRun(each.action.workflow_id, each.scheduled_at)
             for each in past
@@ -134,7 +134,7 @@ def _build_summary(
 
 
 def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
-    """Return the expressions and intervals. The server keeps expressions only as comments of what it made of them."""
+    """Return the expressions and intervals. The server keeps an expression only as the comment of its parsed form."""
     return (
         *spec.cron_expressions,
         *(calendar.comment or "a calendar" for calendar in spec.calendars),

@@ -84,10 +84,10 @@ class Agent:
         return _validate(AgentConfig, given, f"Agent({self.name!r})")
 
 
-def _require_list(key: str, given: Any, place: str = "") -> None:
+def _require_list(key: str, given: Any, owner: str = "") -> None:
     """Refuse a single value instead of a list, and a generator, because the values are read repeatedly."""
     if not isinstance(given, (list, tuple)):
-        raise ConfigError(f"{place}{key} takes a list; write {key}=[{_example_text(given)}]")
+        raise ConfigError(f"{owner}{key} takes a list; write {key}=[{_example_text(given)}]")
 
 
 def _example_text(given: Any) -> str:
@@ -155,14 +155,14 @@ class InCodeParts:
 
 
 def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
-    united = dict(of_file)
+    merged = dict(of_file)
     for name, each in in_code:
         if name in of_file:
             raise ConfigError(f"{what} {name!r} is given in code, and {file} has one; rename one of them, or remove it")
-        if name in united:
+        if name in merged:
             raise ConfigError(f"two {what}s given in code are called {name!r}; rename one of them")
-        united[name] = each
-    return united
+        merged[name] = each
+    return merged
 
 
 def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServer:
@@ -172,8 +172,8 @@ def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServe
 def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyConfig:
     """Return the policy of a folder given in code. It may not replace a configured policy, so that no doubt remains."""
     folder = folder.absolute()
-    says_other = configured.engine not in (None, "cedar") or configured.opa.url or configured.opa.wasm
-    if says_other or (configured.dir is not None and configured.dir.resolve() != folder.resolve()):
+    has_other_policy = configured.engine not in (None, "cedar") or configured.opa.url or configured.opa.wasm
+    if has_other_policy or (configured.dir is not None and configured.dir.resolve() != folder.resolve()):
         other = configured.dir or configured.engine or "opa"
         raise ConfigError(f"policy: {folder} is given in code, and {file} has a policy ({other}); remove one of them")
     if not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
@@ -184,8 +184,8 @@ def _folder_policy(folder: Path, configured: PolicyConfig, file: str) -> PolicyC
 M = TypeVar("M", bound=Any)
 
 
-def _validate(kind: type[M], given: Mapping[str, Any], place: str) -> M:
+def _validate(kind: type[M], given: Mapping[str, Any], owner: str) -> M:
     try:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{place}: {each}" for each in validation_problems(error, kind))) from None
+        raise ConfigError("\n".join(f"{owner}: {each}" for each in validation_problems(error, kind))) from None

@@ -27,7 +27,7 @@ class WorkerFailed(OrgaError):
 
 
 class WorkerProcess:
-    """A worker of our own. It ends with us, whatever happens to us."""
+    """A worker process that this command started. It ends with the command, even if the command is killed."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path | None) -> None:
         self._process = process
@@ -85,7 +85,9 @@ class WorkerProcess:
     def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                with suppress(BrokenPipeError):  # it ended before it read its order, which closing tries to write again
+                with suppress(
+                    BrokenPipeError
+                ):  # it ended before it read its order, and `close` writes the rest of that
                     stream.close()
 
     def _last_log_line(self) -> str:

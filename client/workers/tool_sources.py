@@ -116,9 +116,9 @@ def _manifest_tool(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapp
 
 @asynccontextmanager
 async def available_tools(
-    config: OrgaConfig, root: Path, env: Mapping[str, str], say: Callable[[str], None]
+    config: OrgaConfig, root: Path, env: Mapping[str, str], report: Callable[[str], None]
 ) -> AsyncGenerator[list[WorkerTool]]:
-    """Yield the tools, ready to be called. `say` is called with each server that cannot be reached.
+    """Yield the tools, ready to be called. `report` is called with each server that cannot be reached.
 
     Raises:
         ValueError: Something in the configuration is unavailable, or two tools have one name.
@@ -133,7 +133,7 @@ async def available_tools(
         for name in config.mcp.servers:
             missing = servers.absent_tool(f"{name}_*")
             if missing and missing.for_now:
-                say(missing.why)
+                report(missing.why)
         yield own + [
             WorkerTool(_OfferedTool(spec, tool), f"MCP server {meant_server(name, config.mcp.servers)}")
             for name, spec in found.items()

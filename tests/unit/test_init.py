@@ -82,7 +82,7 @@ def test_what_was_chosen_is_trusted_until_it_changes(tmp_path: Path, capsys: Sho
     file.write_text(file.read_text().replace('"git"', '"sh"'))
     assert run_command(["config", "show"]) in {0, 2}
     assert run_command(["tools", "list"]) == 2
-    assert "is not trusted as it stands now" in capsys.readouterr().err
+    assert "is not trusted in its present form" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

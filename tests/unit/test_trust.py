@@ -337,7 +337,7 @@ def test_it_is_asked_anew_when_anything_that_runs_has_changed(project: Path, cha
     (project / "notes.md").write_text("what runs nothing may change")
     load_config(folder=project)
     change(project)
-    with pytest.raises(Untrusted, match="not trusted as it stands now"):
+    with pytest.raises(Untrusted, match="not trusted in its present form"):
         load_config(folder=project)
 
 
@@ -448,5 +448,5 @@ def test_code_of_a_folder_below_is_not_what_was_trusted(project: Path, monkeypat
     monkeypatch.chdir(project / "empty")
     load_config()
     monkeypatch.chdir(project / "cloned")
-    with pytest.raises(Untrusted, match="not trusted as it stands now"):
+    with pytest.raises(Untrusted, match="not trusted in its present form"):
         load_config()

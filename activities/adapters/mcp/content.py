@@ -84,7 +84,7 @@ def _parsed_json(text: str) -> Any:
         return text
 
 
-_SHAPELESS_CATEGORIES = frozenset({"Co", "Cn", "Zl", "Zp"})
+_INVISIBLE_CATEGORIES = frozenset({"Co", "Cn", "Zl", "Zp"})
 """Private and unassigned characters, and line separators, which must not end a line of ours."""
 
 _EXAMINED_FACTOR = 4
@@ -104,7 +104,7 @@ def plain_line(text: str, max_bytes: int) -> str:
 
 
 def _visible_text(text: str) -> str:
-    shaped = "".join(c for c in clean_text(text) if unicodedata.category(c) not in _SHAPELESS_CATEGORIES)
-    text, _ = without_sequences(shaped)
+    visible = "".join(c for c in clean_text(text) if unicodedata.category(c) not in _INVISIBLE_CATEGORIES)
+    text, _ = without_sequences(visible)
     text, _ = without_invisible(text)
     return text

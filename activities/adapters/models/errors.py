@@ -301,7 +301,7 @@ class ErrorBody:
 
     @property
     def is_unpaid(self) -> bool:
-        """True if the account is empty. OpenAI answers it with 429, although waiting does not help."""
+        """True if the account is empty. OpenAI then answers 429, although waiting does not help."""
         return self.code in _UNPAID_CODES or _UNPAID.search(self.message) is not None
 
     @property
@@ -368,7 +368,7 @@ _KIND_OF_STATUS = {
 
 
 class Refusal(ModelError):
-    """An error that the provider answered. `error` has the whole text, which may contain secrets: never show it."""
+    """The provider's answer is an error. `error` has the whole text, which may contain secrets: never show it."""
 
     def __init__(self, kind: str, message: str, error: ErrorBody, *, retryable: bool, wait: float | None) -> None:
         super().__init__(kind, message, retryable=retryable, retry_after_s=wait if retryable else None)

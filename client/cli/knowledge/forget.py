@@ -88,10 +88,10 @@ def forget(
         raise UsageError("name what to erase: --id, --subject, --run, --user, --tenant, --source or --expired")
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("there is no terminal to ask for confirmation. Add --yes")
-    going = Counter[KnowledgeKind]()
-    if not yes and (code := run_interruptible(_count_matches(what, config, going))):
+    matches = Counter[KnowledgeKind]()
+    if not yes and (code := run_interruptible(_count_matches(what, config, matches))):
         return code
-    if going and not typer.confirm(f"Erase {kind_counts_text(going)} for ever?", default=False, err=True):
+    if matches and not typer.confirm(f"Erase {kind_counts_text(matches)} for ever?", default=False, err=True):
         return 130
     return run_interruptible(_forget(what, config, as_json=json))
 
@@ -104,15 +104,15 @@ def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
             raise UsageError(f"{option}: is empty, so more would be erased than named. Give a value, or remove it")
 
 
-async def _count_matches(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
+async def _count_matches(what: Erasure, config: Path | None, matches: Counter[KnowledgeKind]) -> int:
     async with open_store(config) as here:
         async for item in here.store.items(source_prefix=what.source):
             if is_erased_by(item, what):
-                going[item.kind] += 1
-                if going.total() <= _EXAMPLES:
+                matches[item.kind] += 1
+                if matches.total() <= _EXAMPLES:
                     write_note(f"  {headline(item)}")
-    if going.total() > _EXAMPLES:
-        write_note(f"  and {going.total() - _EXAMPLES:,} more")
+    if matches.total() > _EXAMPLES:
+        write_note(f"  and {matches.total() - _EXAMPLES:,} more")
     return 0
 
 

@@ -182,7 +182,7 @@ def check(
         write_json({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
     else:
         write_result(*map(_manifest_line, good), *chain.from_iterable(map(_problem_lines, problems)))
-    write_note(f"{len(problems)} to fix: until then workers refuse to start" if problems else f"tools: {len(good)}")
+    write_note(f"{len(problems)} to fix; workers refuse to start before that" if problems else f"tools: {len(good)}")
     return ExitCode.FAULTY if problems else 0
 
 

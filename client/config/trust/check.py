@@ -22,7 +22,7 @@ from orga.workflows.types.text import escaped_line
 
 
 def trust_key(path: Path) -> str:
-    """Return the key of a file. A link from elsewhere has its own key, since other files lie next to it."""
+    """Return the key of a file. A link has its own key, because other files lie next to it."""
     return str(path.parent.resolve() / path.name)
 
 
@@ -46,12 +46,12 @@ def revoke_trust(path: Path) -> bool:
 def ownership_problem(path: Path, user: int) -> str | None:
     """Return why somebody other than `user` and root may have written a file or its folder, or None."""
     real = path.resolve()
-    for place in dict.fromkeys((path, real, path.parent.resolve(), real.parent)):
-        status = place.lstat()
+    for each in dict.fromkeys((path, real, path.parent.resolve(), real.parent)):
+        status = each.lstat()
         if status.st_uid not in (user, 0):
-            return f"{place} belongs to another user ({status.st_uid})"
+            return f"{each} belongs to another user ({status.st_uid})"
         if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
-            return f"{place} can be written by every user"
+            return f"{each} can be written by every user"
     return None
 
 
@@ -86,7 +86,7 @@ class Untrusted(ConfigError):
 
     def __init__(self, asked: TrustRequest) -> None:
         self.asked = asked
-        changed = " as it stands now" if trust_key(asked.path) in trusted_digests() else ""
+        changed = " in its present form" if trust_key(asked.path) in trusted_digests() else ""
         lines = [f"{escaped_line(str(asked.path))} is not trusted{changed}. It", *(f"  {risk}" for risk in asked.risks)]
         super().__init__("\n".join([*lines, f"if you want that: orga trust {escaped_line(quote(str(asked.path)))}"]))
 
@@ -118,11 +118,11 @@ def file_trust_request(path: Path, text: str, config: OrgaConfig, found: Sequenc
     return TrustRequest(path, tuple(found), lambda: _digest(path, text, config))
 
 
-def policies_risk(folder: Path, around: UserSettings) -> Risk | None:
+def policies_risk(folder: Path, own: UserSettings) -> Risk | None:
     """Return the risk of a policy folder that nothing names, or None if it replaces no decision of the user's."""
-    if around.server:
-        return Risk(("policies",), str(folder), around.server, why="judges the runs of others on that server")
-    setting = next((by for key, by in around.said if key[0] == "policy"), "")
+    if own.server:
+        return Risk(("policies",), str(folder), own.server, why="judges the runs of others on that server")
+    setting = next((variable for key, variable in own.variables if key[0] == "policy"), "")
     return Risk(("policies",), str(folder), setting, why="decides in place of what you have set") if setting else None
 
 
@@ -150,7 +150,7 @@ def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSetti
 def letter_case_risks(found: Sequence[Setting]) -> list[Risk]:
     """Return the names in a file that attract a setting of the user: `Clerk` takes over what is set for `clerk`."""
     plain = {each.variable: tuple(part.lower() for part in each.path) for each in found}
-    why = "takes for itself what you have set for the name in lower case"
+    why = "gets what you have set for the name in lower case"
     return [Risk(each.path, each.value, each.variable, why=why) for each in found if each.path != plain[each.variable]]
 
 
@@ -164,8 +164,8 @@ def _leaf_values(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
 
 def _server_source(keys: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
     """Return the variable or profile by which the user has named a Temporal server, or ""."""
-    if by := next((by for key, by in keys if key == ("temporal", "address")), ""):
-        return by
+    if variable := next((name for key, name in keys if key == ("temporal", "address")), ""):
+        return variable
     if env.get("TEMPORAL_ADDRESS"):
         return "TEMPORAL_ADDRESS"
     from orga.client.server.resolve import standard_address  # this import loads Temporal's client
@@ -183,8 +183,8 @@ def _digest(path: Path, text: str, config: OrgaConfig) -> str:
     root, compiled = config.tools.files.root, config.policy.opa.wasm
     found = [
         file
-        for place in ((root,) if root else (path.parent, Path.cwd()))
-        for file in user_code(config.with_file(path), place).existing_files()
+        for folder in ((root,) if root else (path.parent, Path.cwd()))
+        for file in user_code(config.with_file(path), folder).existing_files()
     ]
     for file in [*found, *((compiled,) if compiled and compiled.is_file() else ())]:
         whole[str(file.resolve())] = _sha256(file.read_bytes())

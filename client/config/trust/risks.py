@@ -134,7 +134,7 @@ _WHY: dict[str, str] = {
 class UserSettings:
     """The user's own settings, which do not come from the file."""
 
-    said: Sequence[tuple[Key, str]] = ()
+    variables: Sequence[tuple[Key, str]] = ()
     """The keys that the user has set, each with its variable."""
     server: str = ""
     """The Temporal server that the user has named. A worker here would serve all users of that server."""
@@ -199,7 +199,9 @@ def _any_value(value: Any, folder: Path) -> bool:
 
 def _overriding_variable(patterns: Sequence[str], around: UserSettings) -> str:
     """Return the variable by which the user has set one of these keys or a key below one, or ""."""
-    return next((by for key, by in around.said if any(_is_below(key, pattern) for pattern in patterns)), "")
+    return next(
+        (variable for key, variable in around.variables if any(_is_below(key, pattern) for pattern in patterns)), ""
+    )
 
 
 def _risk_reason(key: Key) -> str:

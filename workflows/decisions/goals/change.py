@@ -20,8 +20,8 @@ def with_message_to_model(state: GoalState, text: str) -> GoalState:
 
 def without_plan(state: GoalState) -> GoalState:
     """Return the state without open steps, except those that a person has added."""
-    over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
-    return state.with_pursuit(steps=(*over, *state.pursuit.open_steps_of_people), due=())
+    finished = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
+    return state.with_pursuit(steps=(*finished, *state.pursuit.open_steps_of_people), due=())
 
 
 def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:

@@ -97,7 +97,7 @@ def _shown_value(value: object) -> str:
 
 
 DECISION_GROUNDED = "DecisionGrounded"
-"""The note about a decision and its grounds. The call has no activity."""
+"""The journal event of a decision with its grounds. A `decide` call has no activity that would show them."""
 
 TAINTED = "tainted"
 """A fact of every decision: whether untrusted content has entered the conversation."""
@@ -119,9 +119,9 @@ class GroundedDecision(CheckedInput):
     """A decision: its fields, its facts, and its rules."""
 
     description: str = Field(default="", max_length=2_000)
-    """The model reads here what is decided, and when."""
+    """What is decided, and when. The model reads it."""
     required: bool = False
-    """Without it no answer ends the run."""
+    """True if the run cannot end with an answer before this decision is made."""
     revisable: bool = False
     """True if it may be made again. The last one counts."""
     fields: dict[VariableName, ValueKind] = Field(default={}, max_length=20)
@@ -282,16 +282,16 @@ class CheckedDecision(GroundedDecision):
 def _kind_problems(decision: GroundedDecision) -> Iterator[str]:
     if not decision.fields:
         yield "fields: there are none; name at least one that the model proposes"
-    for place, kinds in (("fields", decision.fields), ("facts", decision.facts)):
+    for key, kinds in (("fields", decision.fields), ("facts", decision.facts)):
         for name, kind in kinds.items():
             if problem := _kind_problem(kind):
-                yield f"{place}.{name}: {problem}"
+                yield f"{key}.{name}: {problem}"
             if name == TAINTED:
-                yield f"{place}.{name}: every decision has this fact by itself; leave it out, or rename yours"
+                yield f"{key}.{name}: every decision has this fact by itself; leave it out, or rename yours"
     for name in decision.fields.keys() & decision.facts.keys():
         yield f"facts.{name}: a field has this name, too; rename one of them"
     if not decision.default:
-        yield "default: it is missing, or sets nothing; say what is decided where no rule holds"
+        yield "default: it is missing, or sets nothing; give the outcome if no rule holds"
 
 
 def _kind_problem(kind: ValueKind) -> str:
@@ -320,14 +320,14 @@ def _bounds_problem(kind: ValueKind) -> str:
 def _rule_problems(decision: GroundedDecision) -> Iterator[str]:
     variables = decision.variables
     for index, rule in enumerate(decision.rules):
-        place = f"rules.{index}"
+        key = f"rules.{index}"
         for name, condition in rule.when.items():
             if name not in variables:
-                yield f"{place}.when.{name}: there is no such field or fact; there are: {', '.join(variables)}"
+                yield f"{key}.when.{name}: there is no such field or fact; there are: {', '.join(variables)}"
             elif problem := _condition_problem(condition, variables[name]):
-                yield f"{place}.when.{name}: {problem}"
+                yield f"{key}.when.{name}: {problem}"
         if decision.default:
-            yield from _outcome_problems(f"{place}.then", rule.then, decision.default)
+            yield from _outcome_problems(f"{key}.then", rule.then, decision.default)
     yield from _name_problems(decision.rules)
 
 
@@ -347,14 +347,14 @@ def _condition_problem(condition: Condition, kind: ValueKind) -> str:
     return ""
 
 
-def _outcome_problems(place: str, then: dict[str, Value], default: dict[str, Value]) -> Iterator[str]:
+def _outcome_problems(key: str, then: dict[str, Value], default: dict[str, Value]) -> Iterator[str]:
     for name in default.keys() - then.keys():
-        yield f"{place}.{name}: it is missing; each rule sets what the default sets"
+        yield f"{key}.{name}: it is missing; each rule sets what the default sets"
     for name in then.keys() - default.keys():
-        yield f"{place}.{name}: the default does not set it; add it there, or leave it out"
+        yield f"{key}.{name}: the default does not set it; add it there, or leave it out"
     for name in then.keys() & default.keys():
         if _type(then[name]) != _type(default[name]):
-            yield f"{place}.{name}: {then[name]!r} is {_type(then[name])}, in the default it is {_type(default[name])}"
+            yield f"{key}.{name}: {then[name]!r} is {_type(then[name])}, in the default it is {_type(default[name])}"
 
 
 def _name_problems(rules: tuple[Rule, ...]) -> Iterator[str]:
@@ -372,7 +372,7 @@ def _idle_rules(decision: GroundedDecision) -> Iterator[str]:
             what = f"rules.{index} ({decision.rule_name(index)})"
             yield f"{what}: it never decides, the rules before it take all its cases; move it up, or leave it out"
     except TooManyCombinations:
-        yield "rules: they overlap in too many ways to be checked; use fewer conditions, or make two decisions of it"
+        yield "rules: they overlap in too many ways to be checked; use fewer conditions, or make two decisions"
 
 
 def _type(value: Value) -> str:

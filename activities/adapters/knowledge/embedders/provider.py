@@ -30,7 +30,7 @@ REQUEST_S = 60.0
 _MAX_NUMBER = 1e18
 """The largest number in a vector. Beyond it the vector's length cannot be computed."""
 
-_TRY_AGAIN_TEXT = "the store is as it was: try again, or choose another [knowledge] embedder"
+_TRY_AGAIN_TEXT = "the store is unchanged: try again, or choose another [knowledge] embedder"
 
 
 class ProviderEmbedder:
@@ -84,13 +84,13 @@ class ProviderEmbedder:
         self._dimensions = sizes.pop()
         return vectors
 
-    async def _ask(self, client: http.AsyncClient, question: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
+    async def _ask(self, client: http.AsyncClient, request: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
         url, headers = f"{self._place.base_url}/embeddings", dict(self._place.headers)
         is_reading = False
         try:
             async with (
                 asyncio.timeout(REQUEST_S),
-                client.stream("POST", url, json=question, headers=headers, follow_redirects=False) as response,
+                client.stream("POST", url, json=request, headers=headers, follow_redirects=False) as response,
             ):
                 is_reading = True
                 limit = MAX_ANSWER_BYTES if response.status_code == 200 else MAX_ERROR_BYTES
@@ -136,7 +136,7 @@ def _parsed_vectors(body: bytes, wanted: int) -> list[list[float]]:
     by_index = {str(item.get("index", at)): item.get("embedding") for at, item in enumerate(items)}
     vectors = [by_index.get(str(at)) for at in range(wanted)]
     if len(items) != wanted or not all(_is_vector(vector) for vector in vectors):
-        raise ValueError(f"{wanted} were asked for, {len(items)} came, or not as lists of numbers")
+        raise ValueError(f"{len(items)} of {wanted} are there, or they are not lists of numbers")
     return [[float(value) for value in vector] for vector in vectors if vector is not None]
 
 
