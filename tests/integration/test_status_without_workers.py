@@ -75,7 +75,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         pursued = await wait_for_goal(handle, client)
     after = await of_history(client, handle.id)
     assert after.plan is not None
-    assert (after.asked, after.plan["rounds"]) == ((), pursued.result.rounds)
+    assert (after.run.questions, after.plan["rounds"]) == ({}, pursued.result.rounds)
     assert [(step["id"], step["status"]) for step in after.plan["steps"]] == [
         (step.id, step.status) for step in pursued.result.steps
     ]

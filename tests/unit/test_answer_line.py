@@ -9,7 +9,7 @@ from orga.client.cli.live.terminal import answer_label
 from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.questions import QuestionKind, Resolution, ShownQuestion
 from tests.support.values.entries import an_entry
-from tests.support.values.statuses import a_status
+from tests.support.values.statuses import a_status, progress_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,9 +28,10 @@ def test_what_has_a_free_answer_is_offered_here_and_below() -> None:
 
 def test_what_is_answered_is_not_offered_any_more() -> None:
     progress = Progress(run_id="run", waiting=(asked(),))
-    answered = progress.with_entry(an_entry("QuestionAnswered", id="question-1.0", choice="result"))
+    answered = progress_after(an_entry("QuestionAnswered", id="question-1.0", choice="result"), since=progress)
     assert (answered.open_questions(), answered.phase) == ({}, "acting")
-    assert progress.with_entry(an_entry("QuestionAnswered", id="question-7.0", choice="result")).open_questions()
+    other = an_entry("QuestionAnswered", id="question-7.0", choice="result")
+    assert progress_after(other, since=progress).open_questions()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from orga.client.cli.chat.source import ChatExit, ChatParts, InputMode
 from orga.client.cli.chat.talk import Chat, CommandCall, carry_out
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
+from orga.client.journal.run_view import ViewedEntry
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import ENDED, TURN
@@ -89,7 +90,7 @@ class Session:
 class Watch:
     """Looks at nothing."""
 
-    def take(self, entry: JournalEntry) -> None:
+    def take(self, viewed: ViewedEntry) -> None:
         pass
 
     @asynccontextmanager
@@ -230,7 +231,7 @@ async def test_a_turn_that_ends_as_it_is_steered_keeps_no_chat_busy(monkeypatch:
     session = Session()
     monkeypatch.setattr(Session, "events", followed_ahead_of(session))
     chat = a_chat(session, "typed", "/steer Be brief")
-    chat.turns.take(TURN[0])
+    chat.turns.take(chat.run.take(TURN[0]))
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
     assert session.posted == [("Be brief", "steer")]
     assert not chat.is_busy
@@ -330,7 +331,7 @@ async def test_an_interrupt_is_of_the_turn_that_is_shown() -> None:
     """The one behind it may have begun meanwhile."""
     session = Session()
     chat = a_chat(session, "typed")
-    chat.turns.take(TURN[0])
+    chat.turns.take(chat.run.take(TURN[0]))
     await carry_out(chat, CommandCall("interrupt"))
     assert session.interrupts == [("/interrupt in the chat", 1)]
 
@@ -349,7 +350,7 @@ async def test_an_error_of_several_lines_is_shown_as_such() -> None:
     session = Session()
     session.fails = Refused("several calls wait\napproval  tool")
     chat = a_chat(session, "typed", "/steer x", "Hello")
-    chat.turns.take(TURN[0])
+    chat.turns.take(chat.run.take(TURN[0]))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Session, "events", followed_ahead_of(session))
         assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
@@ -383,8 +384,8 @@ async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
     assert shown_in(chat) == ["nothing was said yet"]
     for number in (1, 2):
         begins, ends = ({**entry.data, "turn": number} for entry in (TURN[0], ENDED))
-        chat.turns.take(TURN[0].model_copy(update={"data": begins}))
-        chat.turns.take(ENDED.model_copy(update={"data": ends}))
+        chat.turns.take(chat.run.take(TURN[0].model_copy(update={"data": begins})))
+        chat.turns.take(chat.run.take(ENDED.model_copy(update={"data": ends})))
     await carry_out(chat, CommandCall("history", "1"))
     assert [line[:9] for line in shown_in(chat) if line.startswith("──")] == ["── turn 2"]
     with pytest.raises(UsageError, match="/history 0: not a number of turns"):

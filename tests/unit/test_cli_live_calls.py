@@ -12,6 +12,7 @@ from orga.client.cli.live.terminal import live_block
 from orga.client.cli.shown.progress import PendingActivity, Progress
 from orga.workflows.types.limits import Budgets
 from tests.support.values.entries import an_entry
+from tests.support.values.statuses import progress_after
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)
@@ -39,7 +40,7 @@ COLLECTED = an_entry("ObservationsCollected", iteration=3, outcomes=[])
 
 
 def acting() -> Progress:
-    return Progress().with_entry(PROPOSED).with_activities((READ, FETCH), NOW)
+    return progress_after(PROPOSED).with_activities((READ, FETCH), NOW)
 
 
 def test_parallel_calls_stand_with_their_arguments_and_each_with_its_own_time() -> None:
@@ -61,7 +62,7 @@ def test_a_call_that_is_over_stops_counting_while_another_goes_on() -> None:
     ],
 )
 def test_when_all_is_over_nothing_counts_even_if_an_older_look_comes_late(entry: Any) -> None:
-    progress = acting().with_entry(entry)
+    progress = progress_after(entry, since=acting())
     assert len(drawn(progress, LATER)) == 1
     if entry is COLLECTED:
         assert len(drawn(progress.with_activities((READ, FETCH), LATER), LATER)) == 1
@@ -69,7 +70,7 @@ def test_when_all_is_over_nothing_counts_even_if_an_older_look_comes_late(entry:
 
 def test_a_dead_letter_of_an_earlier_iteration_counts() -> None:
     sent_again = PendingActivity("3.0.q7", "save", since=NOW)
-    assert drawn(Progress().with_entry(COLLECTED).with_activities((sent_again,), NOW))[0] == "  save 0.0 s"
+    assert drawn(progress_after(COLLECTED).with_activities((sent_again,), NOW))[0] == "  save 0.0 s"
 
 
 def test_another_attempt_has_the_calls_words_and_a_fallback_its_own_name() -> None:
@@ -86,7 +87,7 @@ def test_a_call_stays_on_its_line_and_keeps_its_time() -> None:
         actions=[{"tool": "read_file", "call_id": "c0", "arguments": {"path": "x/" * 90}}],
         finish="tool_calls",
     )
-    (call, _) = drawn(Progress().with_entry(long).with_activities((READ,), NOW), width=60)
+    (call, _) = drawn(progress_after(long).with_activities((READ,), NOW), width=60)
     assert cell_len(call) <= 60
     assert call.endswith("… 1.0 s")
 

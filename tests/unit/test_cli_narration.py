@@ -3,7 +3,8 @@
 import pytest
 
 from orga.client.cli.inspect.journal import Timeline
-from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.narration import entry_lines
+from orga.client.journal.run_view import RunView
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import A_RUN, an_entry
 
@@ -229,22 +230,24 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
     ],
 )
 def test_an_entry_in_words(entry: JournalEntry, text: str) -> None:
-    assert any(text in line.text for line in Narrator().render(entry))
+    assert any(text in line.text for line in entry_lines(RunView().take(entry)))
 
 
 def test_a_delegation_is_told_by_the_agents_name() -> None:
-    narrator = Narrator()
-    started = narrator.render(an_entry("DelegationStarted", agent="reader", task="read it", workflow_id="w.1.0"))
-    ended = narrator.render(an_entry("DelegationEnded", workflow_id="w.1.0", reason="max_tokens", detail="5 of 4"))
+    run = RunView()
+    started = entry_lines(run.take(an_entry("DelegationStarted", agent="reader", task="read it", workflow_id="w.1.0")))
+    ended = entry_lines(
+        run.take(an_entry("DelegationEnded", workflow_id="w.1.0", reason="max_tokens", detail="5 of 4"))
+    )
     assert [line.text for line in (*started, *ended)] == ["⇢ reader: read it", "✗ reader: max_tokens: 5 of 4"]
 
 
 def test_a_later_denial_names_the_call_that_it_is_about() -> None:
-    narrator = Narrator()
-    narrator.render(A_RUN[1])
+    run = RunView()
+    run.take(A_RUN[1])
     again = an_entry("PolicyEvaluated", calls=["c2"], verdicts=[{"decision": "deny", "reason": "not any more"}])
-    assert [line.text for line in narrator.render(again)] == ["✗ denied write_file x: not any more"]
+    assert [line.text for line in entry_lines(run.take(again))] == ["✗ denied write_file x: not any more"]
 
 
 def test_a_session_begins_with_no_task() -> None:
-    assert Narrator().render(an_entry("Started", task="", input={})) == []
+    assert entry_lines(RunView().take(an_entry("Started", task="", input={}))) == []

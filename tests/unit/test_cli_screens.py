@@ -17,7 +17,7 @@ from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.entries import A_RUN, an_entry
-from tests.support.values.statuses import NOW, a_status, progress_text
+from tests.support.values.statuses import NOW, a_status, progress_after, progress_text
 
 LACKING = Progress(task_queue="q", lacks_worker=True)
 
@@ -30,24 +30,20 @@ def a_question(wait_id: str = "call-1.0-0") -> ShownQuestion:
 
 
 def test_progress_follows_the_journal() -> None:
-    progress = Progress()
-    for entry in A_RUN:
-        progress = progress.with_entry(entry)
+    progress = progress_after(*A_RUN)
     assert (progress.agent, progress.iteration, progress.phase) == ("a", 2, "done")
 
 
 def test_tokens_add_up() -> None:
     entry = an_entry("ReasoningComplete", usage={"input_tokens": 10, "output_tokens": 2}, actions=[])
-    assert Progress().with_entry(entry).with_entry(entry).tokens == 24
+    assert progress_after(entry, entry).tokens == 24
 
 
 def test_whatever_spends_counts_and_the_sum_at_the_end_does_not_count_again() -> None:
     usage = {"input_tokens": 10, "output_tokens": 2}
     sums = ("TurnEnded", "Terminated")
     spending = ("ReasoningComplete", "CritiqueEvaluated", "ContextCompacted", "DelegationEnded", *sums)
-    progress = Progress()
-    for event in spending:
-        progress = progress.with_entry(an_entry(event, usage=usage))
+    progress = progress_after(*(an_entry(event, usage=usage) for event in spending))
     assert progress.tokens == 4 * 12
 
 
@@ -61,9 +57,7 @@ def test_whatever_spends_counts_and_the_sum_at_the_end_does_not_count_again() ->
     ],
 )
 def test_a_pause_is_seen(kinds: list[str], paused: bool) -> None:
-    progress = Progress()
-    for kind in kinds:
-        progress = progress.with_entry(an_entry("InterventionReceived", kind=kind))
+    progress = progress_after(*(an_entry("InterventionReceived", kind=kind) for kind in kinds))
     assert progress.paused is paused
 
 
@@ -138,7 +132,7 @@ def test_what_waits_for_a_person_is_shown_with_the_command_until_it_is_decided()
     waiting = Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
     assert "orga resolve run call-1.0-0 --retry" in progress_text(waiting)
     assert "orga resolve" not in progress_text(
-        waiting.with_entry(an_entry("ApprovalResolved", id="call-1.0-0", choice="skip"))
+        progress_after(an_entry("ApprovalResolved", id="call-1.0-0", choice="skip"), since=waiting)
     )
 
 

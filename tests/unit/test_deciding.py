@@ -9,7 +9,8 @@ from orga.activities.adapters.agents.agents import ConfiguredAgents, with_defaul
 from orga.activities.adapters.agents.offered_tools import decide_tool
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.narration import entry_lines
+from orga.client.journal.run_view import RunView
 from orga.client.proof.replay import decision_fault
 from orga.testing import FakeTool, answers
 from orga.workflows.decisions.fork import fork_state, state_before_past, with_past
@@ -236,7 +237,7 @@ def test_the_journal_has_the_decision_with_its_grounds() -> None:
     assert entry.data["outcome"] == {"severity": "high", "page": "support"}
     assert entry.data["facts"]["tainted"] == {"value": True, "source": "read_file"}
     assert collected.data["outcomes"] == [{"tool": "decide", "call_id": "c1", "outcome": "ok"}]
-    assert [line.text for line in Narrator().render(entry)] == [
+    assert [line.text for line in entry_lines(RunView().take(entry))] == [
         "✓ decided route: severity=high, page=support (rule: capped)"
     ]
 

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from orga.client.cli.inspect.journal import Timeline
-from orga.client.cli.shown.progress import Nesting, Progress
+from orga.client.journal.run_view import RunView
 from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import Happening, JournalEntry
 from tests.support.values.core import T0
+from tests.support.values.statuses import progress_after
 
 CHILD, GRANDCHILD = "run.1.0", "run.1.0.2.0"
 
@@ -79,14 +80,12 @@ def test_the_timeline_indents_delegated_runs_and_counts_their_iterations_apart()
 
 
 def test_how_deep_an_entry_stands() -> None:
-    nesting = Nesting()
-    assert [nesting.depth(entry) for entry in a_family()] == [0, 0, 1, 1, 2, 1, 1, 0, 0]
+    run = RunView()
+    assert [run.take(entry).run.depth for entry in a_family()] == [0, 0, 1, 1, 2, 1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("upto", [pytest.param(7, id="while its delegate ends"), pytest.param(8, id="after that")])
 def test_a_run_is_where_its_own_entries_say(upto: int) -> None:
-    progress = Progress()
-    for entry in a_family()[:upto]:
-        progress = progress.with_entry(entry)
+    progress = progress_after(*a_family()[:upto])
     assert (progress.agent, progress.iteration, progress.phase) == ("lead", 1, "preparing")
     assert progress.tokens == (110 if upto == 8 else 0)

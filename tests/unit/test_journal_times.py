@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.narration import entry_lines
+from orga.client.journal.run_view import RunView
 from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.decisions.journal.iteration import CallTimes
 from orga.workflows.types.messages import Reply, ToolCall
@@ -62,10 +63,10 @@ def test_a_call_inside_a_workflow_task_has_no_time_of_its_own() -> None:
 
 
 def told(outcomes: list[dict[str, Any]], times: dict[str, float]) -> list[str]:
-    narrator = Narrator()
-    narrator.render(an_entry("ToolsDispatched", 1.0))
+    run = RunView()
+    run.take(an_entry("ToolsDispatched", 1.0))
     entry = an_entry("ObservationsCollected", 4.0, outcomes=outcomes).with_took(times)
-    return [line.text for line in narrator.render(entry)]
+    return [line.text for line in entry_lines(run.take(entry))]
 
 
 def test_the_timeline_has_each_calls_own_time() -> None:

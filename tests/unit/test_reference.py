@@ -15,8 +15,9 @@ from docs.generate.explained import page_of
 from docs.generate.pages import FOLDER, pages
 from docs.generate.source import module, said
 from orga.client.cli.exit_codes import COMMAND_EXIT_CODES, EXIT_CODE_MEANINGS, ExitCode
-from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.narration import entry_lines
 from orga.client.journal.event_types import EVENTS
+from orga.client.journal.run_view import RunView
 from orga.workflows.types import names as attributes
 from tests.support.values.entries import an_entry
 
@@ -87,9 +88,11 @@ def test_a_workflow_has_each_handler_once_by_the_name_that_is_sent(name: str, ow
 
 
 def test_every_event_that_is_written_or_told_is_in_the_vocabulary() -> None:
-    narrator = Narrator()
+    run = RunView()
     raw = {
-        name for name in EVENTS if [line.text for line in narrator.render(an_entry(name, later=1))] == ["{'later': 1}"]
+        name
+        for name in EVENTS
+        if [line.text for line in entry_lines(run.take(an_entry(name, later=1)))] == ["{'later': 1}"]
     }
     assert raw == {"InterventionRefused"}
     assert _noted() - EVENTS.keys() == set()

@@ -9,7 +9,8 @@ from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.agents.loop_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.narration import entry_lines
+from orga.client.journal.run_view import RunView
 from orga.testing import FakeTool
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.agents import AgentConfig
@@ -103,4 +104,4 @@ def test_the_journal_tells_what_became_of_it(happenings: list[Happening], expect
 def test_the_end_of_a_saga_in_words(outcome: str, error: str, line: str) -> None:
     happening = note(outcome, error=error, calls=[{"tool": "book", "outcome": "ok"}])
     entry = next(entry for entry in told(happening) if entry.event == "SagaEnded")
-    assert [each.text for each in Narrator().render(entry)] == [line]
+    assert [each.text for each in entry_lines(RunView().take(entry))] == [line]

@@ -22,6 +22,7 @@ from orga.client.cli.shown.status_text import call_budgets, status_lines
 from orga.client.cli.shown.text import count_text, hanging_lines, separated_blocks
 from orga.client.errors import NotTakenYet, OrgaError, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.reading import read_journal
+from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.result import call_counts_text, usage_text
 from orga.workflows.types.sessions.input import WhenBusy
@@ -170,6 +171,7 @@ class Chat:
     def __init__(self, parts: ChatParts, carry_out: CarryOut) -> None:
         self.session = parts.session
         self.shown = parts.shown
+        self.run = RunView()
         self.turns = SessionTurns()
         self.code = int(ExitCode.COMPLETED)
         """The exit code of a script's last turn that was not completed."""
@@ -191,8 +193,9 @@ class Chat:
     async def catch_up(self) -> None:
         """Read the journal so far without showing it."""
         async for entry in read_journal(self._parts.client, self.session.id):
-            self.turns.take(entry)
-            self._parts.watch.take(entry)
+            viewed = self.run.take(entry)
+            self.turns.take(viewed)
+            self._parts.watch.take(viewed)
             self._next_sequence = entry.sequence + 1
 
     async def talk(self) -> int:
@@ -345,12 +348,12 @@ class Chat:
                 self._parts.watch.take(event)
 
     async def _show_entry(self, entry: JournalEntry) -> None:
-        self._parts.watch.take(entry)
-        for line in self.turns.take(entry):
+        viewed = self.run.take(entry)
+        self._parts.watch.take(viewed)
+        for line in self.turns.take(viewed):
             self.shown.show_line(line, entry.timestamp)
-        if not self.turns.recorded:
+        if (turn := self.run.turn) is None:
             return
-        turn = self.turns.recorded[-1]
         if entry.event == TURN_STARTED:
             self._interrupted = False
             if turn.number not in self._turn_endings or turn.number in self._queued_turns:
@@ -368,7 +371,7 @@ class Chat:
         except TurnUnknown as error:  # a session keeps only its last turns, and more than those passed meanwhile
             past = self.turns.ended_turn(turn)
             self.shown.lines(*history_lines([past], datetime.now(UTC)), f"orga: {error}")
-            reason = cast("TurnReason", past.reason)
+            reason = cast("TurnReason", past.turn.reason)
         if not (end := self._turn_ending(turn)).done():
             end.set_result(reason)
 

@@ -1,6 +1,5 @@
 """`orga journal`: show the journal of a run, export it, check it, or make a report of it."""
 
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +13,12 @@ from orga.client.cli.inspect.report import html, markdown, write_report
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.session import run_context
-from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting
+from orga.client.cli.shown.narration import INDENT, entry_lines
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.journal.file import JournalFile, export_check, read_journal_file, write_journal
 from orga.client.journal.head import head_mismatches, sealed_head
 from orga.client.journal.reading import read_journal
+from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.types.status import JournalEntry
@@ -31,21 +30,16 @@ class Timeline:
     """Renders the entries of a journal and of its delegates' journals. It takes them in order."""
 
     def __init__(self) -> None:
-        self._nesting = Nesting()
-        self._narrators: defaultdict[str, Narrator] = defaultdict(Narrator)
-        self._iterations: defaultdict[str, int] = defaultdict(int)
-        self._start: datetime | None = None
+        self._run = RunView()
 
     def lines(self, entry: JournalEntry) -> list[str]:
-        self._start = self._start or entry.timestamp
-        since = (entry.timestamp - self._start).total_seconds()
-        run, indent = entry.run, INDENT * self._nesting.depth(entry)
-        texts = [line.text for line in self._narrators[run].render(entry)] or [""]
-        head = [f"── iteration {entry.iteration}"] if entry.iteration > self._iterations[run] else []
-        self._iterations[run] = entry.iteration
-        first = f"{since:+10.3f}s {entry.event:<{EVENT_CHARS}} {texts[0]}".rstrip()
+        viewed = self._run.take(entry)
+        texts = [line.text for line in entry_lines(viewed)] or [""]
+        head = [f"── iteration {entry.iteration}"] if viewed.begins_iteration else []
+        first = f"{self._run.elapsed_s(entry):+10.3f}s {entry.event:<{EVENT_CHARS}} {texts[0]}".rstrip()
         margin = " " * (12 + EVENT_CHARS)
-        return [f"{indent}{line}" for line in (*head, first, *(f"{margin} {text}" for text in texts[1:]))]
+        lines = (*head, first, *(f"{margin} {text}" for text in texts[1:]))
+        return [f"{INDENT * viewed.run.depth}{line}" for line in lines]
 
 
 async def check_export(named: str, path: Path, config: Path | None) -> int:

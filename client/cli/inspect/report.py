@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,13 +11,13 @@ from pathlib import Path
 from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.session import run_context
-from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import Nesting
+from orga.client.cli.shown.narration import entry_lines
 from orga.client.cli.shown.text import StyledLine, harmless_text, write_document
 from orga.client.errors import RunFailed
 from orga.client.journal import event_types as on
-from orga.client.journal.event_types import read_event
+from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.reading import read_journal
+from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.workflows.types.status import AgentResult, JournalEntry
 from orga.workflows.types.text import escaped_line
 
@@ -45,7 +44,7 @@ class ReportStep:
 @dataclass(frozen=True)
 class ReportIteration:
     number: int
-    steps: tuple[ReportStep, ...]
+    steps: list[ReportStep]
 
 
 @dataclass(frozen=True)
@@ -67,33 +66,34 @@ def build_report(
     Args:
         ended: A text on how it ended without a result.
     """
-    known = list(entries)
-    own = [entry for entry in known if not entry.run]
-    started = next((event for event in map(read_event, own) if isinstance(event, on.Started)), None)
+    run, iterations = RunView(), [ReportIteration(0, [])]
+    for viewed in map(run.take, entries):
+        if not viewed.entry.run and viewed.entry.iteration > iterations[-1].number:
+            iterations.append(ReportIteration(viewed.entry.iteration, []))
+        iterations[-1].steps.append(_step(run, viewed))
     return RunReport(
         run_id=run_id,
-        task=started.task if started else "",
+        task=run.task,
         answer=result.output if result else "",
-        facts=tuple(_facts(run_id, own, result, ended)),
-        iterations=tuple(_iterations(known)),
+        facts=tuple(_facts(run_id, run, result, ended)),
+        iterations=tuple(iteration for iteration in iterations if iteration.steps),
     )
 
 
-def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, ended: str) -> Iterable[tuple[str, str]]:
-    prepared = next((event for event in map(read_event, own) if isinstance(event, on.Prepared)), None)
+def _facts(run_id: str, run: RunView, result: AgentResult | None, ended: str) -> Iterable[tuple[str, str]]:
     yield "Run", run_id
-    if own:
-        yield "Agent", own[-1].agent
-    if prepared:
-        yield "Model", prepared.model
-        yield "Tools", ", ".join(prepared.tools) or "none"
-        yield "Policy", " ".join(filter(None, (prepared.policy, prepared.policy_version)))
-    if own:
-        yield "Started", _time_text(own[0].timestamp)
+    if run.first:
+        yield "Agent", run.agent
+    if run.setup:
+        yield "Model", run.setup.model
+        yield "Tools", ", ".join(run.setup.tools) or "none"
+        yield "Policy", " ".join(filter(None, (run.setup.policy, run.setup.policy_version)))
+    if run.first:
+        yield "Started", _time_text(run.first.timestamp)
     if result is None:
         yield "State", ended or "not ended yet; this is the state at the time of the report"
         return
-    yield "Ended", _time_text(own[-1].timestamp) if own else ""
+    yield "Ended", _time_text(run.last.timestamp) if run.last else ""
     yield "Ending", ": ".join(filter(None, (result.termination.reason, result.termination.detail)))
     yield "Iterations", str(result.iterations)
     counts = result.tool_calls
@@ -103,34 +103,21 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
     if result.usage.cost_usd is not None:
         yield "Cost", f"{result.usage.cost_usd:.4f} USD"
     yield "Time", f"{result.duration_s:.1f} s"
-    if own:
-        yield "Last hash of the journal", own[-1].hash
+    if run.last:
+        yield "Last hash of the journal", run.last.hash
 
 
 def _time_text(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _iterations(entries: list[JournalEntry]) -> Iterable[ReportIteration]:
-    narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
-    steps: list[ReportStep] = []
-    number = 0
-    for entry in entries:
-        run, depth = entry.run, nesting.depth(entry)
-        if not run and entry.iteration > number:
-            if steps:
-                yield ReportIteration(number, tuple(steps))
-            number, steps = entry.iteration, []
-        lines = tuple(narrators[run].render(entry))
-        since = (entry.timestamp - entries[0].timestamp).total_seconds()
-        steps.append(ReportStep(since, entry.event, lines, tuple(_details(entry)), depth))
-    if steps:
-        yield ReportIteration(number, tuple(steps))
+def _step(run: RunView, viewed: ViewedEntry) -> ReportStep:
+    lines, details = tuple(entry_lines(viewed)), tuple(_details(viewed.event))
+    return ReportStep(run.elapsed_s(viewed.entry), viewed.entry.event, lines, details, viewed.run.depth)
 
 
-def _details(entry: JournalEntry) -> Iterable[ReportDetail]:
+def _details(event: JournalEvent) -> Iterable[ReportDetail]:
     """Yield the texts that the lines of an entry had to cut."""
-    event = read_event(entry)
     if not isinstance(event, on.ReasoningComplete):
         return
     for action in event.actions:

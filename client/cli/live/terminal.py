@@ -260,7 +260,7 @@ def is_terminal() -> bool:
 def live_block(progress: Progress, now: datetime) -> RenderableType:
     """Return the block: streaming text, pending calls, plan and delegates, remarks, meters."""
     parts: list[RenderableType] = []
-    for activity in progress.in_flight:
+    for activity in progress.flights.under_way:
         if activity.name in _SHOWN_MODEL_CALLS and activity.text:
             parts.append(_text_tail(activity.text))
     parts += [_CallLine(progress.flights, each, now) for each in _ordered_activities(progress)]
@@ -276,7 +276,7 @@ def _text_tail(text: str) -> Text:
 
 def _ordered_activities(progress: Progress) -> list[PendingActivity]:
     """Return the pending and the finished calls, in the order of the reply."""
-    under_way = [each for each in progress.in_flight if each.name not in _SHOWN_MODEL_CALLS]
+    under_way = [each for each in progress.flights.under_way if each.name not in _SHOWN_MODEL_CALLS]
     return sorted([*under_way, *progress.flights.over], key=PendingActivity.sort_key)
 
 

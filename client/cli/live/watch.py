@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -19,8 +18,8 @@ from orga.client.cli.live.screens import PlainScreen, QuietScreen, Screen
 from orga.client.cli.live.terminal import LiveScreen, is_terminal
 from orga.client.cli.options import login_name
 from orga.client.cli.session import CliContext
-from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting, Progress
+from orga.client.cli.shown.narration import INDENT, entry_lines
+from orga.client.cli.shown.progress import Progress
 from orga.client.cli.shown.status_text import as_goal_result
 from orga.client.cli.shown.text import (
     StyledLine,
@@ -35,14 +34,16 @@ from orga.client.cli.shown.text import (
 )
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
-from orga.client.journal.events import LiveActivity, RunEvent
+from orga.client.journal import event_types as on
+from orga.client.journal.events import LiveActivity
+from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.at_hand import WorkerKeeper
 from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.sessions.result import TurnResult
-from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
+from orga.workflows.types.status import AgentResult, AgentStatus
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -140,26 +141,27 @@ class Watch:
             await asyncio.gather(*looks, return_exceptions=True)
             self._screen.close()
 
-    def take(self, event: RunEvent) -> None:
+    def take(self, event: ViewedEntry | LiveActivity) -> None:
         """Show the run's progress after this event."""
-        if isinstance(event, JournalEntry):
+        if isinstance(event, ViewedEntry):
             self._show(self._progress.with_entry(event))
         elif event.run == self._run.id:
             self._show(self._progress.with_activity(event, datetime.now(UTC)))
 
     async def _show_journal(self) -> None:
-        narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
+        run = RunView()
         async for event in self._run.events():
             if isinstance(event, LiveActivity):
                 self.take(event)
                 continue
-            run, indent = event.run, INDENT * nesting.depth(event)
-            if not run and self._progress.begins_iteration(event):
+            viewed = run.take(event)
+            if viewed.begins_iteration and not event.run:
                 self._screen.show_line(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
-            self.take(event)
-            for line in narrators[run].render(event):
-                if line.tone != "quiet" and not _is_final_refusal(event):
-                    self._screen.show_line(replace(line, text=indent + line.text), event.timestamp)
+            self.take(viewed)
+            for line in entry_lines(viewed):
+                if line.tone != "quiet" and not _is_final_refusal(viewed):
+                    shown = replace(line, text=INDENT * viewed.run.depth + line.text)
+                    self._screen.show_line(shown, event.timestamp)
 
     async def _describe(self) -> WorkflowExecutionDescription:
         """Return the server's description of the run. A lost and a regained server are each reported once."""
@@ -224,10 +226,10 @@ def _is_server_away(error: OrgaError) -> bool:
     return isinstance(cause, RPCError) and cause.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}
 
 
-def _is_final_refusal(entry: JournalEntry) -> bool:
+def _is_final_refusal(viewed: ViewedEntry) -> bool:
     """Return whether this is the refusal with which the command itself ends."""
-    is_refusal = str(entry.data.get("detail", "")).startswith("InvalidInput")
-    return entry.event == "Terminated" and is_refusal and not entry.run
+    event = viewed.event
+    return isinstance(event, on.Terminated) and event.detail.startswith("InvalidInput") and not event.run
 
 
 async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:

@@ -1,21 +1,22 @@
 """Renders journal entries as lines for people: runs, goals and sessions."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from functools import singledispatch, singledispatchmethod
+from functools import singledispatch
 from itertools import chain, repeat
 from typing import cast
 
 from orga.client.cli.shown.decisions import held_call_text
 from orga.client.cli.shown.text import StyledLine, Tone, count_text, on_one_line
 from orga.client.journal import event_types as on
-from orga.client.journal.event_types import JournalEvent, read_event
+from orga.client.journal.event_types import JournalEvent
+from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.workflows.decisions.journal.entries import as_object
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tool_calls.gate import LEARNINGS, PLAN
+
+INDENT = "    "
+"""For each delegation between the journal's own run and an entry's."""
 
 _HIDDEN_KINDS = {"await_turn", "send"}
 """Interventions that the lines of a turn show. Waiting for a turn changes nothing."""
@@ -23,8 +24,52 @@ _HIDDEN_KINDS = {"await_turn", "send"}
 
 @singledispatch
 def event_lines(_: JournalEvent) -> list[StyledLine] | None:
-    """Return the lines of an event that needs no memory of earlier ones, or None for any other event."""
+    """Return the lines of an event that is shown without regard to its run, or None for any other event."""
     return None
+
+
+@event_lines.register
+def _started_lines(event: on.Started) -> list[StyledLine]:
+    lines = [StyledLine(f"task: {on_one_line(event.task)}")] if event.task else []  # a session has none
+    if source := event.forked_from:
+        forked = full_field_text(str(source.get("workflow_id")))
+        lines.append(StyledLine(f"fork of {forked} at iteration {source.get('iteration')}", "quiet"))
+    return lines
+
+
+@event_lines.register
+def _prepared_lines(event: on.Prepared) -> list[StyledLine]:
+    policy = " ".join(filter(None, map(on_one_line, (event.policy, event.policy_version))))
+    build = f", build {on_one_line(event.build)}" if event.build else ""
+    loop = f", loop version {event.loop_version}" if event.loop_version else ""
+    text = f"model {on_one_line(event.model)}, {count_text(len(event.tools), 'tool')}, policy {policy}{build}{loop}"
+    return [StyledLine(text, "quiet")]
+
+
+@event_lines.register
+def _reasoning_lines(event: on.ReasoningComplete) -> list[StyledLine]:
+    lines = [StyledLine(f"→ {call_text(call)}", "call") for call in event.calls]
+    if not event.calls and event.is_for_people:
+        lines = [StyledLine(f"answers: {on_one_line(action.respond)}") for action in event.actions]
+    if event.finish not in {"stop", "tool_calls"}:
+        lines.append(StyledLine(f"the reply ended early: {on_one_line(event.finish)}", "bad"))
+    return lines
+
+
+@event_lines.register
+def _dispatch_lines(event: on.ToolsDispatched) -> list[StyledLine]:
+    return [StyledLine(f"{event.tool_count} to run", "quiet")]
+
+
+@event_lines.register
+def _delegation_started_lines(event: on.DelegationStarted) -> list[StyledLine]:
+    return [StyledLine(f"⇢ {on_one_line(event.agent)}: {on_one_line(event.task)}", "call")]
+
+
+@event_lines.register
+def _terminated_lines(event: on.Terminated) -> list[StyledLine]:
+    reason, detail = event.reason, on_one_line(event.detail, 400)
+    return [StyledLine(f"{reason}{': ' if detail else ''}{detail}", "good" if reason == "completed" else "bad")]
 
 
 @event_lines.register
@@ -276,101 +321,55 @@ def _pairs_text(given: on.Object) -> str:
     return ", ".join(f"{key}={value}" for key, value in given.items() if value not in (None, ""))
 
 
-class Narrator:
-    """Renders the entries of one run in order. It remembers the run's calls and delegates."""
+def entry_lines(viewed: ViewedEntry) -> list[StyledLine]:
+    """Return the lines of an entry. The event of a later version is shown as its raw data."""
+    match viewed.event:
+        case on.PolicyEvaluated() as event:
+            return _verdict_lines(event, viewed.run)
+        case on.ObservationsCollected() as event:
+            return _outcome_lines(event, viewed)
+        case on.DelegationEnded() as event:
+            return _delegation_ended_lines(event, viewed.run)
+        case event:
+            lines = event_lines(event)
+            return [StyledLine(on_one_line(str(viewed.entry.data)), "quiet")] if lines is None else lines
 
-    def __init__(self) -> None:
-        self._calls: list[tuple[str, str]] = []
-        self._delegates: dict[str, str] = {}
-        self._dispatched_at: datetime | None = None
 
-    def render(self, entry: JournalEntry) -> list[StyledLine]:
-        """Return the lines of an entry. The event of a later version is shown as its raw data."""
-        return self.lines(read_event(entry), entry)
+def _verdict_lines(event: on.PolicyEvaluated, run: RunView) -> list[StyledLine]:
+    if event.error:
+        return [StyledLine(f"✗ the gate failed: {on_one_line(event.error)}", "bad")]
+    proposed = _call_texts(run)
+    if event.about in _SEPARATE_VERDICTS:
+        names = [_SEPARATE_VERDICTS[event.about]]
+    elif event.calls is None:
+        names = [call_text(call) for call in run.calls] or ["the answer"]
+    else:  # these are judged again; a call of a recovery, for example, has no name here
+        names = [proposed.get(call_id, "a call") for call_id in event.calls]
+    named = zip(chain(names, repeat("a call")), event.verdicts, strict=False)
+    denied = [(name, verdict) for name, verdict in named if verdict.decision != "allow"]
+    if not denied:
+        return [StyledLine(f"{len(event.verdicts)} allowed", "quiet")]
+    return [_refusal_line(name, verdict) for name, verdict in denied]
 
-    @singledispatchmethod
-    def lines(self, event: JournalEvent, entry: JournalEntry) -> list[StyledLine]:
-        """Return the lines of the event of an entry."""
-        lines = event_lines(event)
-        return [StyledLine(on_one_line(str(entry.data)), "quiet")] if lines is None else lines
 
-    @lines.register
-    def _started_lines(self, event: on.Started, _: JournalEntry) -> list[StyledLine]:
-        lines = [StyledLine(f"task: {on_one_line(event.task)}")] if event.task else []  # a session has none
-        if source := event.forked_from:
-            forked = full_field_text(str(source.get("workflow_id")))
-            lines.append(StyledLine(f"fork of {forked} at iteration {source.get('iteration')}", "quiet"))
-        return lines
+def _call_texts(run: RunView) -> dict[str, str]:
+    return {call.call_id: call_text(call) for call in run.calls}
 
-    @lines.register
-    def _prepared_lines(self, event: on.Prepared, _: JournalEntry) -> list[StyledLine]:
-        policy = " ".join(filter(None, map(on_one_line, (event.policy, event.policy_version))))
-        build = f", build {on_one_line(event.build)}" if event.build else ""
-        loop = f", loop version {event.loop_version}" if event.loop_version else ""
-        text = f"model {on_one_line(event.model)}, {count_text(len(event.tools), 'tool')}, policy {policy}{build}{loop}"
-        return [StyledLine(text, "quiet")]
 
-    @lines.register
-    def _reasoning_lines(self, event: on.ReasoningComplete, _: JournalEntry) -> list[StyledLine]:
-        self._calls = [(call.call_id, call_text(call)) for call in event.calls]
-        lines = [StyledLine(f"→ {call}", "call") for _, call in self._calls]
-        if not self._calls and event.is_for_people:
-            lines = [StyledLine(f"answers: {on_one_line(action.respond)}") for action in event.actions]
-        if event.finish not in {"stop", "tool_calls"}:
-            lines.append(StyledLine(f"the reply ended early: {on_one_line(event.finish)}", "bad"))
-        return lines
+def _outcome_lines(event: on.ObservationsCollected, viewed: ViewedEntry) -> list[StyledLine]:
+    entry, since = viewed.entry, viewed.run.dispatched_at
+    took = (entry.timestamp - since).total_seconds() if since else 0.0
+    names = _call_texts(viewed.run)
+    lines = [_outcome_line(each, names, entry.took_s.get(each.call_id, took)) for each in event.outcomes]
+    return lines or [StyledLine("nothing was run", "quiet")]
 
-    @lines.register
-    def _verdict_lines(self, event: on.PolicyEvaluated, _: JournalEntry) -> list[StyledLine]:
-        if event.error:
-            return [StyledLine(f"✗ the gate failed: {on_one_line(event.error)}", "bad")]
-        if event.about in _SEPARATE_VERDICTS:
-            names = [_SEPARATE_VERDICTS[event.about]]
-        else:
-            names = self._proposed_names() if event.calls is None else self._later_names(event.calls)
-        named = zip(chain(names, repeat("a call")), event.verdicts, strict=False)
-        denied = [(name, verdict) for name, verdict in named if verdict.decision != "allow"]
-        if not denied:
-            return [StyledLine(f"{len(event.verdicts)} allowed", "quiet")]
-        return [_refusal_line(name, verdict) for name, verdict in denied]
 
-    def _proposed_names(self) -> list[str]:
-        return [call for _, call in self._calls] or ["the answer"]
-
-    def _later_names(self, call_ids: Sequence[str]) -> list[str]:
-        """Return the calls that are judged again. A call of a recovery, for example, has no name here."""
-        names = dict(self._calls)
-        return [names.get(call_id, "a call") for call_id in call_ids]
-
-    @lines.register
-    def _dispatch_lines(self, event: on.ToolsDispatched, entry: JournalEntry) -> list[StyledLine]:
-        self._dispatched_at = entry.timestamp
-        return [StyledLine(f"{event.tool_count} to run", "quiet")]
-
-    @lines.register
-    def _outcome_lines(self, event: on.ObservationsCollected, entry: JournalEntry) -> list[StyledLine]:
-        took = (entry.timestamp - self._dispatched_at).total_seconds() if self._dispatched_at else 0.0
-        names = dict(self._calls)
-        lines = [_outcome_line(each, names, entry.took_s.get(each.call_id, took)) for each in event.outcomes]
-        return lines or [StyledLine("nothing was run", "quiet")]
-
-    @lines.register
-    def _delegation_started_lines(self, event: on.DelegationStarted, _: JournalEntry) -> list[StyledLine]:
-        agent = on_one_line(event.agent)
-        self._delegates[event.workflow_id] = agent
-        return [StyledLine(f"⇢ {agent}: {on_one_line(event.task)}", "call")]
-
-    @lines.register
-    def _delegation_ended_lines(self, event: on.DelegationEnded, _: JournalEntry) -> list[StyledLine]:
-        child = event.workflow_id
-        reason, detail = event.reason, on_one_line(event.detail, 300)
-        text = f"{self._delegates.get(child, full_field_text(child))}: {reason}{': ' if detail else ''}{detail}"
-        return [StyledLine(f"✓ {text}", "good") if reason == "completed" else StyledLine(f"✗ {text}", "bad")]
-
-    @lines.register
-    def _terminated_lines(self, event: on.Terminated, _: JournalEntry) -> list[StyledLine]:
-        reason, detail = event.reason, on_one_line(event.detail, 400)
-        return [StyledLine(f"{reason}{': ' if detail else ''}{detail}", "good" if reason == "completed" else "bad")]
+def _delegation_ended_lines(event: on.DelegationEnded, run: RunView) -> list[StyledLine]:
+    child = event.workflow_id
+    who = on_one_line(run.delegates[child]) if child in run.delegates else full_field_text(child)
+    reason, detail = event.reason, on_one_line(event.detail, 300)
+    text = f"{who}: {reason}{': ' if detail else ''}{detail}"
+    return [StyledLine(f"✓ {text}", "good") if reason == "completed" else StyledLine(f"✗ {text}", "bad")]
 
 
 _SEPARATE_VERDICTS = {PLAN: "the plan", LEARNINGS: "to store what was learnt"}

@@ -6,31 +6,16 @@ from typing import Any
 
 from orga.client.cli.shown.narration import call_text
 from orga.client.journal import event_types as on
-from orga.client.journal.event_types import read_event
+from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.events import LiveActivity
+from orga.client.journal.run_view import EVENT_PHASES, ViewedEntry, is_paused_after
 from orga.workflows.types.limits import Budgets
 from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES
-from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus
-from orga.workflows.types.status import AgentStatus, JournalEntry
+from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.sessions.result import SessionStatus
+from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.usage import UsageTotals
-
-INDENT = "    "
-
-
-class Nesting:
-    """Finds the depth of delegation of entries, which it reads in order."""
-
-    def __init__(self) -> None:
-        self._depths: dict[str, int] = {}
-
-    def depth(self, entry: JournalEntry) -> int:
-        """Return the number of delegations between the journal's own run and the entry's run."""
-        depth = self._depths.get(entry.run, 0)
-        if isinstance(event := read_event(entry), on.DelegationStarted):
-            self._depths[event.workflow_id] = depth + 1
-        return depth
 
 
 @dataclass(frozen=True)
@@ -49,11 +34,6 @@ class PendingActivity:
     took_s: float | None = None
     """Seconds that a finished call took. It is shown until all calls of its iteration are over."""
 
-    @classmethod
-    def from_live(cls, live: LiveActivity) -> "PendingActivity":
-        """Return the shown part of a live activity."""
-        return cls(live.activity_id, live.name, live.attempt, live.failure, live.text, live.since, live.retry_at)
-
     def sort_key(self) -> list[tuple[int, str]]:
         """Return the key that sorts calls in the order of the reply."""
         return [(int(part) if part.isdecimal() else 0, part) for part in self.activity_id.split(".")]
@@ -71,18 +51,15 @@ class PendingCalls:
     observed_iteration: int = 0
     """The last iteration whose outcomes the journal records. An older look at the server may still show its calls."""
 
-    def with_entry(self, entry: JournalEntry) -> "PendingCalls":
-        """Return the calls after the next journal entry."""
-        event = read_event(entry)
+    def with_event(self, event: JournalEvent, iteration: int) -> "PendingCalls":
+        """Return the calls after the next event of the journal."""
         if isinstance(event, on.ReasoningComplete):
             calls = enumerate(event.calls)
-            return replace(
-                self, calls=tuple((f"{entry.iteration}.{nth}", call_text(each)) for nth, each in calls), over=()
-            )
+            return replace(self, calls=tuple((f"{iteration}.{nth}", call_text(each)) for nth, each in calls), over=())
         if isinstance(event, on.ObservationsCollected):
-            under_way = tuple(each for each in self.under_way if not _is_call_up_to(each, entry.iteration))
+            under_way = tuple(each for each in self.under_way if not _is_call_up_to(each, iteration))
             return replace(
-                self, under_way=under_way, over=(), observed_iteration=max(self.observed_iteration, entry.iteration)
+                self, under_way=under_way, over=(), observed_iteration=max(self.observed_iteration, iteration)
             )
         return replace(self, under_way=(), over=()) if isinstance(event, on.Terminated) else self
 
@@ -112,25 +89,6 @@ def _elapsed_s(activity: PendingActivity, now: datetime) -> float:
     return max((now - activity.since).total_seconds(), 0.0) if activity.since else 0.0
 
 
-_PHASES = {
-    "Started": "preparing",
-    "Prepared": "reasoning",
-    "PreHydrationComplete": "reasoning",
-    "KnowledgeRecalled": "reasoning",
-    "ApprovalRequested": "waiting",
-    "ApprovalResolved": "acting",
-    QUESTION_ASKED: "waiting",
-    QUESTION_ANSWERED: "acting",
-    "ReasoningComplete": "gating",
-    "PolicyEvaluated": "acting",
-    "ToolsDispatched": "acting",
-    "ObservationsCollected": "reasoning",
-    TURN_STARTED: "reasoning",
-    TURN_ENDED: "idle",
-    "Terminated": "done",
-}
-_COUNTED_EVENTS = (on.ReasoningComplete, on.CritiqueEvaluated, on.ContextCompacted, on.DelegationEnded)
-"""Events with the usage of one more call. Others repeat a sum."""
 _STATUS_ONLY_PHASES = {"waiting", "hydrating", "reviewing", "idle"}
 """Phases that only the run's own status reports."""
 
@@ -140,8 +98,6 @@ class Progress:
     run_id: str = ""
     agent: str = ""
     iteration: int = 0
-    before: int = 0
-    """Iterations of a session's earlier turns."""
     phase: str = "starting"
     paused: bool = False
     tokens: int = 0
@@ -167,40 +123,32 @@ class Progress:
     starts_worker: bool = False
     """True if this command starts the missing worker."""
 
-    def with_entry(self, entry: JournalEntry) -> "Progress":
+    def with_entry(self, viewed: ViewedEntry) -> "Progress":
         """Return the progress after the next journal entry. Entries of delegated runs do not change it."""
+        entry, event, run = viewed.entry, viewed.event, viewed.run
         if entry.run:
             return self
-        if entry.event == TURN_STARTED:  # each turn has its own limits
-            begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
-            return replace(begun, agent=entry.agent, phase=_PHASES[TURN_STARTED])
-        tokens = self.tokens
-        if isinstance(event := read_event(entry), _COUNTED_EVENTS):
-            tokens += event.usage.input_tokens + event.usage.output_tokens
+        begins_turn = isinstance(event, on.TurnStarted)
         return replace(
             self,
-            agent=entry.agent,
-            iteration=entry.iteration - self.before,
-            phase=_PHASES.get(entry.event, self.phase),
-            paused=_is_paused_after(self.paused, entry),
-            waiting=_undecided_questions(self.waiting, entry),
-            tokens=tokens,
-            spent_at=self.spent_at or entry.timestamp,
-            flights=self.flights.with_entry(entry),
+            agent=run.agent,
+            iteration=run.turn_iteration,
+            phase=EVENT_PHASES.get(type(event), self.phase),
+            paused=is_paused_after(event, before=self.paused),
+            waiting=_undecided_questions(self.waiting, event),
+            tokens=run.tokens,
+            spent_s=0.0 if begins_turn else self.spent_s,
+            spent_at=entry.timestamp if begins_turn else self.spent_at or entry.timestamp,
+            flights=self.flights.with_event(event, entry.iteration),
         )
-
-    def begins_iteration(self, entry: JournalEntry) -> bool:
-        """Return whether another iteration begins with this entry."""
-        return entry.iteration - self.before > self.iteration
-
-    @property
-    def in_flight(self) -> tuple[PendingActivity, ...]:
-        return self.flights.under_way
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
         """Return the progress after an event of one activity."""
-        others = tuple(each for each in self.in_flight if each.activity_id != live.activity_id)
-        return self.with_activities(others if live.is_over else (*others, PendingActivity.from_live(live)), now)
+        others = [each for each in self.flights.under_way if each.activity_id != live.activity_id]
+        if not live.is_over:
+            state = live.attempt, live.failure, live.text, live.since, live.retry_at
+            others.append(PendingActivity(live.activity_id, live.name, *state))
+        return self.with_activities(tuple(others), now)
 
     def with_activities(self, activities: tuple[PendingActivity, ...], now: datetime) -> "Progress":
         """Return the progress after a look at the server, which knows of a new phase before the journal does."""
@@ -247,11 +195,10 @@ def budgeted_usage(status: AgentStatus) -> UsageTotals:
     return status.turn_usage if isinstance(status, SessionStatus) else status.usage
 
 
-def _undecided_questions(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:
-    """Return the questions that this entry leaves open. New ones come from the status, which has their data."""
-    if entry.event == "Terminated":
+def _undecided_questions(waiting: tuple[ShownQuestion, ...], event: JournalEvent) -> tuple[ShownQuestion, ...]:
+    """Return the questions that this event leaves open. New ones come from the status, which has their data."""
+    if isinstance(event, on.Terminated):
         return ()
-    event = read_event(entry)
     decided = event.id if isinstance(event, (on.ApprovalResolved, on.QuestionAnswered)) else None
     return tuple(wait for wait in waiting if wait.wait_id != decided)
 
@@ -259,9 +206,3 @@ def _undecided_questions(waiting: tuple[ShownQuestion, ...], entry: JournalEntry
 def open_circuits(status: AgentStatus) -> tuple[str, ...]:
     """Return the tools whose circuit is not closed."""
     return tuple(sorted(tool for tool, breaker in status.breakers.items() if breaker.state != "closed"))
-
-
-def _is_paused_after(before: bool, entry: JournalEntry) -> bool:
-    if isinstance(event := read_event(entry), on.InterventionReceived):
-        return {"pause": True, "resume": False, "abort": False}.get(event.kind, before)
-    return before and entry.event != "Terminated"

@@ -7,8 +7,9 @@ from rich.console import Console
 
 from orga.client.cli.live.terminal import live_block
 from orga.client.cli.shown.progress import Progress
+from orga.client.journal.run_view import RunView
 from orga.workflows.types.limits import Budgets
-from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.status import AgentStatus, JournalEntry
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
@@ -19,6 +20,13 @@ def progress_text(progress: Progress) -> str:
     with console.capture() as captured:
         console.print(live_block(progress, NOW))
     return captured.get()
+
+
+def progress_after(*entries: JournalEntry, since: Progress | None = None) -> Progress:
+    run, progress = RunView(), since or Progress()
+    for entry in entries:
+        progress = progress.with_entry(run.take(entry))
+    return progress
 
 
 def a_status(**fields: Any) -> AgentStatus:
