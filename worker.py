@@ -30,8 +30,8 @@ from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import worker_report
+from orga.client.workers.core_faults import SHUTDOWN_GRACE, work_around_core_faults
 from orga.client.workers.deployment import deployment_version, worker_options
-from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown
 from orga.client.workers.engine_memory import (
     engine_change_text,
     recorded_engine,
@@ -66,7 +66,7 @@ def build_worker(
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         **options,
     )
-    return bound_shutdown(worker)
+    return work_around_core_faults(worker)
 
 
 async def serve(

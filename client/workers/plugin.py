@@ -36,8 +36,8 @@ from orga.client.errors import ConfigError
 from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
 from orga.client.server.search_attributes import are_usable
 from orga.client.workers.application import refuse_shared_names, with_our_converter, worker_client
+from orga.client.workers.core_faults import SHUTDOWN_GRACE, end_if_not_begun, work_around_core_faults
 from orga.client.workers.deployment import UnpinningRunner
-from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown, end_if_not_begun
 from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
 from orga.client.workers.in_code import Agent, Function, InCodeParts
 from orga.client.workers.parts import Parts, StandIns, configured_parts
@@ -179,7 +179,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 made = self._parts_for(worker)
                 await self._check_before_start(worker, made)
                 await around.enter_async_context(supporting_services(made.parts))
-            await next(bound_shutdown(worker))
+            await next(work_around_core_faults(worker))
 
     async def _check_before_start(self, worker: Worker, made: _WorkerParts) -> None:
         """Refuse what must not start, and warn about what may surprise.

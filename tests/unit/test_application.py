@@ -23,7 +23,7 @@ from orga.client.config.file import NO_FILE
 from orga.client.errors import ConfigError
 from orga.client.history.converter import FrugalPayloadConverter, data_converter
 from orga.client.runners.workflows import SharedRunner
-from orga.client.workers.ending import SHUTDOWN_GRACE
+from orga.client.workers.core_faults import SHUTDOWN_GRACE
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS
 
 

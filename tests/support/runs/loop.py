@@ -224,7 +224,10 @@ def check_tasks(history: WorkflowHistory) -> None:
         for event in history.events
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
     ]
-    assert [task.failure.message for task in failed if task.cause != lost] == []
+    faults = [
+        f"{WorkflowTaskFailedCause.Name(task.cause)}: {task.failure.message}" for task in failed if task.cause != lost
+    ]
+    assert not faults, "\n".join(faults)
 
 
 async def check_replay(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:

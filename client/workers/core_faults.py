@@ -1,0 +1,137 @@
+"""Works around faults of the SDK's core (temporalio 1.35) in its interface to the Python SDK.
+
+With the SDK alone, the end of a worker may take for ever, and a query may run workflow code too early.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import NamedTuple, Protocol, cast
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import Worker
+
+SHUTDOWN_GRACE = timedelta(seconds=10)
+"""Time for running activities to end after the worker is asked to stop. The SDK would cancel them at once."""
+
+LAST_S = 3.0
+"""Seconds for the last step of a shutdown, after all polls and completions. It usually takes milliseconds.
+
+Together with `SHUTDOWN_GRACE` it is less than the time that the command waits (`STOP_TIMEOUT_S`)."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Bridge(Protocol):
+    def initiate_shutdown(self) -> None: ...
+
+    def finalize_shutdown(self) -> Awaitable[None]: ...
+
+    def poll_workflow_activation(self) -> Awaitable[WorkflowActivation]: ...
+
+    def complete_workflow_activation(self, comp: WorkflowActivationCompletion) -> Awaitable[None]: ...
+
+    def request_workflow_eviction(self, run_id: str) -> None: ...
+
+
+def work_around_core_faults(worker: Worker) -> Worker:
+    """Return the worker, without the faults of the SDK's core that occur while it runs."""
+    bridge = cast("_Bridge", worker._bridge_worker)
+    _bound_last_step(bridge, worker.task_queue)
+    _withhold_early_events(bridge)
+    return worker
+
+
+def _bound_last_step(bridge: _Bridge, task_queue: str) -> None:
+    """Limit the time of a shutdown's last step.
+
+    In that step the SDK's core (sdk-rust issue 1537) may wait forever for an activity that completed while the shutdown
+    began. The Python SDK has no API for this step, and treats an error in it as its end.
+    """
+    finalize = bridge.finalize_shutdown
+
+    async def finalize_in_time() -> None:
+        try:
+            await asyncio.wait_for(finalize(), LAST_S)
+        except TimeoutError:
+            _log.warning("the worker of %r has ended, except for the SDK's own clean-up", task_queue)
+
+    bridge.finalize_shutdown = finalize_in_time
+
+
+class _HistorySoFar(NamedTuple):
+    """What a run's last activation says about the history that workflow code has processed."""
+
+    events: int
+    size_at_task: int
+    """Bytes at the start of the last workflow task. 0 from servers that do not report it."""
+
+
+class EarlyEvents:
+    """Recognizes activations with events that no workflow task has started to process yet.
+
+    A query that waits while no worker has the run in its cache is sent with the whole history, including events after
+    the last workflow task. The SDK's core runs workflow code on them at once, at the time of the last task and perhaps
+    without events that the next task will have. The next task then reports what that code did, and no replay of the
+    history can repeat it: the run is stuck as soon as it leaves the worker's cache.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _HistorySoFar] = {}
+        """By run id, for the runs in the worker's cache."""
+
+    def is_early(self, activation: WorkflowActivation) -> bool:
+        """Return True for such an activation. Call this once for each, in their order.
+
+        A workflow task that has started reports a new size, because the history has grown since the last one.
+        """
+        if any(job.HasField("remove_from_cache") for job in activation.jobs):
+            self._seen.pop(activation.run_id, None)
+            return False
+        now = _HistorySoFar(activation.history_length, activation.history_size_bytes)
+        last = self._seen.get(activation.run_id)
+        if (
+            last is not None
+            and now.events > last.events
+            and now.size_at_task == last.size_at_task > 0
+            and not all(job.HasField("query_workflow") for job in activation.jobs)
+        ):
+            return True
+        self._seen[activation.run_id] = now
+        return False
+
+
+def _withhold_early_events(bridge: _Bridge) -> None:
+    """Withhold early events from workflow code, and remove the run from the cache once its queries are answered.
+
+    The queries see the run as it was after its last workflow task. The next task replays the run from the beginning.
+    """
+    poll, early = bridge.poll_workflow_activation, EarlyEvents()
+
+    async def poll_in_order() -> WorkflowActivation:
+        while early.is_early(activation := await poll()):
+            bridge.request_workflow_eviction(activation.run_id)  # before the completion, so that no task comes between
+            completion = WorkflowActivationCompletion(run_id=activation.run_id)
+            completion.successful.SetInParent()
+            await bridge.complete_workflow_activation(completion)
+        return activation
+
+    bridge.poll_workflow_activation = poll_in_order
+
+
+@contextmanager
+def end_if_not_begun(worker: Worker) -> Generator[None]:
+    """Mark a worker as ended if something fails before it starts to run.
+
+    Otherwise `async with Worker(...)` waits for an end that only a run would report, and does not raise the failure.
+    And its client allows no other worker on the task queue until this one is asked to stop.
+    """
+    try:
+        yield
+    except BaseException:
+        cast("_Bridge", worker._bridge_worker).initiate_shutdown()
+        worker._shutdown_complete_event.set()
+        raise

@@ -1,0 +1,97 @@
+"""Faults of the SDK's core do not reach runs: a worker told to stop ends, and a query runs no workflow code early."""
+
+import asyncio
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.bridge.worker import Worker as Bridge
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from orga.client.workers import core_faults
+from orga.client.workers.core_faults import work_around_core_faults
+from orga.testing import ScriptedModel, answers
+from tests.support.hold import wait_until
+from tests.support.runs.loop import Loop, a_worker
+
+RUNS = 30
+"""Whether a waiting query or the workflow task comes to the new worker first is the server's choice."""
+
+
+async def never_finalize(bridge: Bridge) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_worker_whose_last_step_never_ends_is_left(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(client, "test-ending", ScriptedModel([answers("all is well")]))
+    monkeypatch.setattr(core_faults, "LAST_S", 0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr(Bridge, "finalize_shutdown", never_finalize)
+        worker = a_worker(loop)
+
+    async with asyncio.timeout(60):
+        async with worker:
+            assert (await loop.run()).result.output == "all is well"
+            monkeypatch.setattr(Bridge, "finalize_shutdown", never_finalize)  # not of the replay in that
+    assert worker.is_shutdown
+
+
+@workflow.defn(sandboxed=False)
+class Clocked:
+    """Reports when it began and when its activity had ended, by its own clock."""
+
+    def __init__(self) -> None:
+        self._times = [workflow.now()]
+
+    @workflow.run
+    async def run(self, queue: str) -> list[datetime]:
+        await workflow.execute_activity("wait", task_queue=queue, start_to_close_timeout=timedelta(minutes=1))
+        self._times.append(workflow.now())
+        return self._times
+
+    @workflow.query
+    def times(self) -> list[datetime]:
+        return self._times
+
+
+async def is_task_due(handle: WorkflowHandle[Clocked, list[datetime]]) -> bool:
+    """Whether the activity has ended."""
+    events = [event.event_type async for event in handle.fetch_history_events()]
+    return EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED in events
+
+
+async def test_a_query_that_waited_for_a_worker_runs_no_workflow_code_early(client: Client) -> None:
+    queue, ends = str(uuid4()), asyncio.Event()
+
+    @activity.defn(name="wait")
+    async def wait() -> None:
+        await ends.wait()
+
+    def a_clocked_worker() -> Worker:
+        return work_around_core_faults(Worker(client, task_queue=queue, workflows=[Clocked]))
+
+    async with asyncio.timeout(60), Worker(client, task_queue=f"{queue}-activities", activities=[wait]):
+        async with a_clocked_worker():
+            handles = [
+                await client.start_workflow(
+                    Clocked.run,
+                    f"{queue}-activities",
+                    id=f"{queue}-{number}",
+                    task_queue=queue,
+                )
+                for number in range(RUNS)
+            ]
+            began = await asyncio.gather(*(handle.query(Clocked.times) for handle in handles))
+        waiting = [asyncio.create_task(handle.query(Clocked.times)) for handle in handles]
+        await asyncio.sleep(0.5)  # a query that arrives later waits for the workflow task, which is no fault
+        ends.set()
+        for handle in handles:
+            await wait_until(lambda handle=handle: is_task_due(handle))
+        async with a_clocked_worker():
+            answered = await asyncio.gather(*waiting)
+            ended = [await handle.result() for handle in handles]
+    assert [times[:1] for times in answered] == began == [times[:1] for times in ended]
+    assert all(start < end for start, end in ended)

@@ -1,0 +1,61 @@
+"""What works around faults of the SDK's core."""
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+
+from orga.client.workers.core_faults import LAST_S, SHUTDOWN_GRACE, EarlyEvents
+from orga.client.workers.process import STOP_TIMEOUT_S
+
+
+def test_the_last_step_fits_behind_what_activities_get() -> None:
+    """A worker that is stopped has time for all that it does then, before its command kills it."""
+    assert SHUTDOWN_GRACE.total_seconds() + LAST_S < STOP_TIMEOUT_S
+
+
+def activation(events: int, size: int, *jobs: str, run_id: str = "run") -> WorkflowActivation:
+    """Return one whose history has so many events, and had that size in bytes when its workflow task started."""
+    made = WorkflowActivation(run_id=run_id, history_length=events, history_size_bytes=size)
+    for job in jobs:
+        made.jobs.append(WorkflowActivationJob())
+        getattr(made.jobs[-1], job).SetInParent()
+    return made
+
+
+START = activation(3, 500, "initialize_workflow")
+
+
+def test_events_after_the_last_workflow_task_are_early() -> None:
+    early = EarlyEvents()
+    assert not early.is_early(START)
+    assert early.is_early(activation(8, 500, "resolve_activity"))
+    assert early.is_early(activation(9, 500, "signal_workflow")), "still, as the run has processed none of them"
+    assert not early.is_early(activation(9, 500, "query_workflow"))
+
+
+def test_workflow_tasks_and_what_belongs_to_them_are_not_early() -> None:
+    early = EarlyEvents()
+    given = [
+        START,
+        activation(3, 500, "resolve_activity"),  # a local activity, in the same task
+        activation(3, 500, "query_workflow"),
+        activation(9, 900, "resolve_activity"),
+        activation(15, 1_400, "fire_timer"),
+        activation(15, 1_400, "query_workflow"),
+    ]
+    assert not any(map(early.is_early, given))
+
+
+def test_other_runs_and_runs_that_have_left_the_cache_are_not_compared() -> None:
+    early = EarlyEvents()
+    given = [
+        START,
+        activation(8, 500, "resolve_activity", run_id="another run"),
+        activation(3, 500, "remove_from_cache"),
+        activation(8, 500, "initialize_workflow"),
+    ]
+    assert not any(map(early.is_early, given))
+
+
+def test_a_server_that_does_not_report_sizes_is_believed() -> None:
+    early = EarlyEvents()
+    assert not early.is_early(activation(3, 0, "initialize_workflow"))
+    assert not early.is_early(activation(9, 0, "resolve_activity"))
