@@ -11,7 +11,7 @@ from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
@@ -172,24 +172,6 @@ class ToolError(Exception):
         self.acted: Acted | None = acted or (None if retryable else "no")
 
 
-@dataclass(frozen=True)
-class EngineVerdict:
-    """A policy engine's answer. The model reads the `reason` of a denial."""
-
-    allowed: bool
-    reason: str = ""
-    tools: tuple[str, ...] | None = None
-    """The most tools that the agent of a delegation may use. They narrow what the config allows, and never widen it."""
-    arguments: dict[str, Any] | None = None
-    """The arguments to use instead of the proposed ones. They are checked and judged again."""
-    approval: ApprovalTerms | None = None
-    """The terms of an approval, for a call that is allowed once a person approves it."""
-    policies: tuple[str, ...] = ()
-    """Ids of the policies that decided."""
-    version: str = ""
-    """Version of the policy set."""
-
-
 class PolicyEngine(Protocol):
     """Decides on proposals. Any exception counts as a denial."""
 
@@ -198,8 +180,8 @@ class PolicyEngine(Protocol):
         """True if it decides in this process. An engine that asks a server gets several proposals at once."""
         ...
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
-        """Return the decision for exactly this proposal."""
+    async def judge(self, proposal: GateRequest) -> Verdict:
+        """Return the verdict on exactly this proposal. The gate decides whether a person has approved it already."""
         ...
 
 

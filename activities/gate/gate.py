@@ -1,7 +1,6 @@
 """The `gate` activity: checks each proposal against its schema, then asks policy for a verdict."""
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -13,13 +12,13 @@ from temporalio import activity
 from orga.activities.calls.activity import error_text, heartbeats, log_iteration
 from orga.activities.gate.permits import PermitKeys, current_activity_identity
 from orga.activities.instruments import count_verdicts
-from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.activities.ports import PolicyEngine
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_json
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts, is_weaker_engine
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict, Verdicts, is_weaker_engine
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -65,11 +64,11 @@ def target_delegate(call: ToolCall, delegates: Sequence[DelegateSpec]) -> Delega
     return next((delegate for delegate in delegates if delegate.agent == call.arguments.get("agent")), None)
 
 
-def narrowed_tools(target: DelegateSpec, judgement: EngineVerdict) -> tuple[str, ...] | None:
+def narrowed_tools(target: DelegateSpec, given: Verdict) -> tuple[str, ...] | None:
     """Return the most tools that the other agent may use. None leaves it all of its own."""
-    if judgement.tools is None or target.tools is None:
-        return target.tools if judgement.tools is None else tuple(judgement.tools)
-    return tuple(tool for tool in target.tools if tool in judgement.tools)
+    if given.tools is None or target.tools is None:
+        return target.tools if given.tools is None else tuple(given.tools)
+    return tuple(tool for tool in target.tools if tool in given.tools)
 
 
 MAX_REASON_CHARS = 1_000
@@ -87,6 +86,9 @@ ArgumentErrors = Callable[[dict[str, Any], Any], Awaitable[list[str]]]
 """Takes a JSON Schema and a value, and returns the errors. Raises ValueError for an invalid schema.
 
 It must not wait for other work, because a proposal without a verdict in time is denied."""
+
+_ALLOWING = frozenset({"allow", "approval"})
+"""Decisions of an engine that let a proposal through, at once or after a person's approval."""
 
 JudgeFunction = Callable[[], Awaitable[Verdict]]
 NamedJudge = tuple[str, JudgeFunction]
@@ -176,10 +178,10 @@ class GateActivities:
         return await self._judge_unmodified(request, "final answer")
 
     async def _judge_unmodified(self, request: GateRequest, what: str) -> Verdict:
-        judgement = await self._engine_verdict(request)
-        if judgement.allowed and judgement.arguments is not None:  # the policy does not allow it unchanged
+        given = await self._engine_verdict(request)
+        if given.decision in _ALLOWING and given.arguments is not None:  # the policy does not allow it unchanged
             return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
-        return _recorded_verdict(request, judgement)
+        return _recorded_verdict(request, given)
 
     async def _answer_problem(self, request: GateRequest) -> str:
         if request.output_schema is None:
@@ -201,15 +203,15 @@ class GateActivities:
             if problem or spec is None:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
             proposal = request.with_calls((call,))
-            judgement = _with_earlier_policies(by, await self._engine_verdict(proposal))
+            given = _with_earlier_policies(by, await self._engine_verdict(proposal))
             if (
-                not judgement.allowed
-                or judgement.arguments is None
-                or _is_same_json(judgement.arguments, call.arguments)
+                given.decision not in _ALLOWING
+                or given.arguments is None
+                or _is_same_json(given.arguments, call.arguments)
             ):
-                verdict = _recorded_verdict(proposal, judgement)
+                verdict = _recorded_verdict(proposal, given)
                 return verdict if _is_same_json(call.arguments, proposed) else verdict.with_arguments(call.arguments)
-            call, by = call.with_arguments(judgement.arguments), _deciding_fields(judgement)
+            call, by = call.with_arguments(given.arguments), _deciding_fields(given)
         return _denial(f"the policy changed the arguments of {call.name} again and again", **by)
 
     async def _argument_problem(self, call: ToolCall, spec: ToolSpec) -> str:
@@ -221,14 +223,13 @@ class GateActivities:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
 
-    async def _engine_verdict(self, proposal: GateRequest) -> EngineVerdict:
+    async def _engine_verdict(self, proposal: GateRequest) -> Verdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
-            return EngineVerdict(
-                allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
-            )
+            reason = f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
+            return Verdict(decision="deny", reason=reason)
 
 
 def _is_same_json(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -242,37 +243,37 @@ def verdict_time_s() -> float | None:
     return limit.total_seconds() * VERDICT_TIME_SHARE if limit else None
 
 
-def _recorded_verdict(proposal: GateRequest, judgement: EngineVerdict) -> Verdict:
+def _recorded_verdict(proposal: GateRequest, given: Verdict) -> Verdict:
     """Return the verdict with only the fields that are set, because each verdict is written to history."""
-    by = _deciding_fields(judgement)
-    if judgement.allowed is not True:
-        return _denial(judgement.reason or "not allowed", **by)
-    if judgement.approval is not None and not _is_approved(proposal, judgement):
-        reason = clean_text(judgement.reason)[:MAX_REASON_CHARS]
-        return Verdict(decision="approval", reason=reason, approval=judgement.approval, **by)
+    by = _deciding_fields(given)
+    if given.decision not in _ALLOWING:
+        return _denial(given.reason or "not allowed", **by)
+    terms = given.approval or (ApprovalTerms() if given.decision == "approval" else None)
+    if terms is not None and not _is_approved(proposal, terms, given.version):
+        reason = clean_text(given.reason)[:MAX_REASON_CHARS]
+        return Verdict(decision="approval", reason=reason, approval=terms, **by)
     if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
         return Verdict(decision="allow", **by)
     target = target_delegate(proposal.call, proposal.delegates)
     if target is None:  # the tools that its config allows are unknown
         return _denial(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
-    tools = narrowed_tools(target, judgement)
+    tools = narrowed_tools(target, given)
     return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
 
 
-def _deciding_fields(judgement: EngineVerdict) -> dict[str, Any]:
-    return {name: value for name in ("policies", "version") if (value := getattr(judgement, name))}
+def _deciding_fields(given: Verdict) -> dict[str, Any]:
+    return {name: value for name in ("policies", "version") if (value := getattr(given, name))}
 
 
-def _with_earlier_policies(earlier: dict[str, Any], judgement: EngineVerdict) -> EngineVerdict:
-    policies = dict.fromkeys([*earlier.get("policies", ()), *judgement.policies])
-    return dataclasses.replace(judgement, policies=tuple(policies))
+def _with_earlier_policies(earlier: dict[str, Any], given: Verdict) -> Verdict:
+    policies = dict.fromkeys([*earlier.get("policies", ()), *given.policies])
+    return given.with_policies(tuple(policies))
 
 
-def _is_approved(proposal: GateRequest, judgement: EngineVerdict) -> bool:
+def _is_approved(proposal: GateRequest, terms: ApprovalTerms, version: str) -> bool:
     """Return whether an authorised person has approved exactly this proposal under exactly this policy set."""
-    approvers = judgement.approval.approvers if judgement.approval else ()
-    may_decide = not approvers or proposal.approved_by in approvers
-    return bool(proposal.approved_by) and may_decide and proposal.approved_version == judgement.version
+    may_decide = not terms.approvers or proposal.approved_by in terms.approvers
+    return bool(proposal.approved_by) and may_decide and proposal.approved_version == version
 
 
 def _denial(reason: str, **by: Any) -> Verdict:

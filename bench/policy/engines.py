@@ -14,8 +14,8 @@ from bench.sides.script import Script
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import EngineVerdict, PolicyEngine
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.activities.ports import PolicyEngine
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.parts.opa import bundle, running_opa
 
 ITERATIONS = 100
@@ -34,7 +34,7 @@ class Timed:
         self.is_embedded = engine.is_embedded
         self.spent_ms: list[float] = []
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         began = perf_counter()
         judgement = await self.engine.judge(proposal)
         self.spent_ms.append((perf_counter() - began) * 1_000)

@@ -9,12 +9,12 @@ from pydantic import Field, ValidationError
 
 from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
-from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.activities.ports import PolicyEngine
 from orga.client.config.file import ConfigError, line_of
 from orga.client.config.problems import Place, problem_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import CheckedInput
-from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep, Purpose
+from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep, Purpose, Verdict
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
@@ -173,7 +173,7 @@ def _tool_spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSp
 class CaseResult:
     name: str
     outcome: Outcome
-    judgement: EngineVerdict
+    verdict: Verdict
     faults: tuple[str, ...]
 
     @property
@@ -185,14 +185,12 @@ async def case_results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[
     """Judge each case in order. An error of the engine is a denial, as at the gate."""
     known = builtin_specs()
     for case in cases.test:
-        judgement = await _judge(engine, case, cases, known)
-        outcome = _outcome(case, judgement)
-        yield CaseResult(case.name, outcome, judgement, tuple(_faults(case, outcome, judgement)))
+        verdict = await _judge(engine, case, cases, known)
+        outcome = _outcome(case, verdict)
+        yield CaseResult(case.name, outcome, verdict, tuple(_faults(case, outcome, verdict)))
 
 
-async def _judge(
-    engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec]
-) -> EngineVerdict:
+async def _judge(engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec]) -> Verdict:
     """Return the verdict. An approved case is judged twice, as in a run."""
     first = await _judge_once(engine, case, cases, known, "")
     return await _judge_once(engine, case, cases, known, first.version) if case.approved_by else first
@@ -200,37 +198,37 @@ async def _judge(
 
 async def _judge_once(
     engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec], version: str
-) -> EngineVerdict:
+) -> Verdict:
     proposal = case_proposal(case, cases.tools, known, version)
     try:
         return await engine.judge(proposal)
     except Exception as error:  # any error of an engine is a denial
-        return EngineVerdict(allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error}")
+        return Verdict(decision="deny", reason=f"the policy engine failed: {type(error).__name__}: {error}")
 
 
-def _outcome(case: PolicyCase, judgement: EngineVerdict) -> Outcome:
-    if not judgement.allowed:
+def _outcome(case: PolicyCase, verdict: Verdict) -> Outcome:
+    if verdict.decision == "deny":
         return "deny"
-    terms = judgement.approval
+    terms = verdict.approval
     if terms is None:
         return "allow"
     is_met = case.approved_by and (not terms.approvers or case.approved_by in terms.approvers)
     return "allow" if is_met else "approval"
 
 
-def _faults(case: PolicyCase, outcome: Outcome, judgement: EngineVerdict) -> list[str]:
-    approvers = judgement.approval.approvers if judgement.approval else ()
+def _faults(case: PolicyCase, outcome: Outcome, verdict: Verdict) -> list[str]:
+    approvers = verdict.approval.approvers if verdict.approval else ()
     expectations = [
         ("", case.expect, outcome),
-        ("policies ", _names_text(case.expect_policies), _names_text(judgement.policies)),
+        ("policies ", _names_text(case.expect_policies), _names_text(verdict.policies)),
         ("approvers ", _names_text(case.expect_approvers), _names_text(approvers)),
-        ("tools ", _names_text(case.expect_tools), _names_text(judgement.tools or ())),
+        ("tools ", _names_text(case.expect_tools), _names_text(verdict.tools or ())),
     ]
     faults = [
         f"{what}{expected}, not {found}" for what, expected, found in expectations if expected not in (None, found)
     ]
-    if case.expect_reason not in judgement.reason:
-        faults.append(f"a reason with {case.expect_reason!r}, not {judgement.reason!r}")
+    if case.expect_reason not in verdict.reason:
+        faults.append(f"a reason with {case.expect_reason!r}, not {verdict.reason!r}")
     return faults
 
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import GateActivities
-from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.activities.ports import PolicyEngine
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
@@ -114,12 +114,12 @@ class _RecordingEngine:
         self.is_embedded = engine.is_embedded
         self.failure: Exception | None = None
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:
             self.failure = error
-            return EngineVerdict(allowed=False, reason="the policy engine failed")
+            return Verdict(decision="deny", reason="the policy engine failed")
 
 
 def _effective_verdict(request: GateRequest, verdict: Verdict) -> Verdict:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop, a_worker
 from tests.support.runs.questions import send_update, tool_results_in
+from tests.support.values.policies import a_verdict
 
 
 def resolved(ran: Ran) -> list[JournalEntry]:
@@ -155,9 +155,9 @@ async def test_a_policy_that_forbids_by_then_wins_over_the_approval(client: Clie
     class Forbids(Asks):
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             if proposal.approved_by:
-                return EngineVerdict(False, "forbidden since noon")
+                return a_verdict(False, "forbidden since noon")
             return await super().judge(proposal)
 
     pay = FakeTool("pay")
@@ -225,10 +225,10 @@ async def test_arguments_that_policy_changed_are_the_ones_that_run(client: Clien
     class Caps:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             if proposal.call is not None and proposal.call.arguments.get("amount", 0) > 5:
-                return EngineVerdict(True, arguments={"amount": 5})
-            return EngineVerdict(True)
+                return a_verdict(True, arguments={"amount": 5})
+            return a_verdict(True)
 
     pay = FakeTool("pay", lambda arguments, context: f"paid {arguments['amount']}")
     async with a_loop(client, [calls("pay", arguments={"amount": 9}), answers()], pay, engine=Caps()) as loop:
@@ -242,8 +242,8 @@ async def test_changed_arguments_have_to_fit_the_tools_schema(client: Client) ->
     class Breaks:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
-            return EngineVerdict(True, arguments={"amount": "many"} if proposal.call else None)
+        async def judge(self, proposal: GateRequest) -> Verdict:
+            return a_verdict(True, arguments={"amount": "many"} if proposal.call else None)
 
     schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
     pay = FakeTool("pay", parameters=schema)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import send_update, tool_results_in
+from tests.support.values.policies import a_verdict
 
 
 @dataclass
@@ -26,14 +26,14 @@ class Changing:
     """What it puts in place of the arguments of `look`."""
     version: str = "v1"
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Decide by the rules of now."""
         call = proposal.call
         if call is None or call.name in self.denied:
-            return EngineVerdict(allowed=call is None, reason="not any more", version=self.version)
+            return a_verdict(call is None, reason="not any more", version=self.version)
         terms = ApprovalTerms() if call.name in self.asks else None
         arguments = self.arguments if call.name == "look" and call.arguments != self.arguments else None
-        return EngineVerdict(allowed=True, approval=terms, arguments=arguments, version=self.version)
+        return a_verdict(True, approval=terms, arguments=arguments, version=self.version)
 
 
 async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:

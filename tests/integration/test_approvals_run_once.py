@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
-from orga.activities.ports import EngineVerdict
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool, answers
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.runs.approvals import wait_for_held_calls
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import send_update
+from tests.support.values.policies import a_verdict
 
 SOON_S, LATE_S = 0.3, 3_600
 LAST = "last"
@@ -44,11 +44,11 @@ class Terms:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         if proposal.call is None:
-            return EngineVerdict(True)
+            return a_verdict(True)
         expires_s = SOON_S if proposal.call.arguments.get("soon") else LATE_S
-        return EngineVerdict(True, approval=ApprovalTerms(approvers=("ada", "bob"), expires_s=expires_s))
+        return a_verdict(True, approval=ApprovalTerms(approvers=("ada", "bob"), expires_s=expires_s))
 
 
 def paying(soon: list[bool]) -> Reply:

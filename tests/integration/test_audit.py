@@ -9,18 +9,19 @@ from pydantic_core import from_json, to_json
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.activities.ports import PolicyEngine
 from orga.client.errors import OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory
 from orga.client.proof import audit as auditing
 from orga.client.proof.audit import Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import Hold
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.delegates import a_cast, agent, delegates
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 from tests.support.runs.questions import send_update
+from tests.support.values.policies import a_verdict
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
@@ -34,14 +35,14 @@ class Says:
         self._judge = judge
         self.seen: list[GateRequest] = []
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Ask the function."""
         self.seen.append(proposal)
-        return self._judge(proposal) if proposal.call else EngineVerdict(allowed=True)
+        return self._judge(proposal) if proposal.call else a_verdict(True)
 
 
-def allowed(_: GateRequest) -> EngineVerdict:
-    return EngineVerdict(allowed=True)
+def allowed(_: GateRequest) -> Verdict:
+    return a_verdict(True)
 
 
 async def audit(client: Client, run: str, engine: PolicyEngine) -> list[RunAudit]:
@@ -105,9 +106,9 @@ async def test_what_an_engine_is_asked_is_what_was_asked_then(client: Client) ->
 async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: Client) -> None:
     ran = await a_run(client)
 
-    def judge(proposal: GateRequest) -> EngineVerdict:
+    def judge(proposal: GateRequest) -> Verdict:
         assert proposal.call is not None
-        return EngineVerdict(allowed=True, arguments={"path": "safe"}, policies=("narrow",))
+        return a_verdict(True, arguments={"path": "safe"}, policies=("narrow",))
 
     assert shown(await only(client, ran.handle.id, Asks(tools=("look",)))) == [
         ("look", "allow→approval"),
@@ -194,7 +195,7 @@ async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client,
 async def test_an_engine_that_fails_ends_the_audit_and_denies_nothing(client: Client) -> None:
     ran = await a_run(client)
 
-    def fails(_: GateRequest) -> EngineVerdict:
+    def fails(_: GateRequest) -> Verdict:
         raise ValueError("out of order")
 
     with pytest.raises(OrgaError, match="the policy engine failed: ValueError: out of order"):

@@ -5,11 +5,11 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.text import undelimited_text
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
@@ -17,6 +17,7 @@ from tests.support.runs.critics import a_person
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.runs.sagas import Ledger, book, pay, saga
+from tests.support.values.policies import a_verdict
 
 PUBLIC = {"path": "public"}
 CHANGED = '[Arguments changed by policy] {"path":"public"}'
@@ -30,11 +31,11 @@ class Redirects:
 
     purpose: str
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Change them once."""
         call = proposal.call
         is_changed = call is not None and proposal.purpose == self.purpose and call.arguments != PUBLIC
-        return EngineVerdict(allowed=True, arguments=PUBLIC if is_changed else None)
+        return a_verdict(True, arguments=PUBLIC if is_changed else None)
 
 
 def recovering(**recovery: Any) -> ToolOptions:
@@ -95,11 +96,11 @@ async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     class Adds:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             call = proposal.call
             if call is not None and call.name == "saga" and len(call.arguments["steps"]) == 1:
-                return EngineVerdict(True, arguments={"steps": [book("flight"), pay()]})
-            return EngineVerdict(True)
+                return a_verdict(True, arguments={"steps": [book("flight"), pay()]})
+            return a_verdict(True)
 
     ledger = Ledger()
     critic = a_person(tools=("pay",))

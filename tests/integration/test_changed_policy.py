@@ -6,11 +6,11 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.policy.ladder import gate_execution
-from orga.activities.ports import EngineVerdict, ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, wait_until
@@ -19,6 +19,7 @@ from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question, wait_until_still
 from tests.support.tools.lookups import fetching
+from tests.support.values.policies import a_verdict
 
 FORBIDDEN = "[Policy denied] forbidden since noon"
 
@@ -32,16 +33,16 @@ class Reloaded:
     forbids: bool = False
     asks: bool = False
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Decide by the rules of now."""
         version = "v2" if self.forbids else "v1"
         if proposal.call is None or not (
             proposal.call.name == "pay" or proposal.call.arguments.get("agent") == "payer"
         ):
-            return EngineVerdict(True, version=version)
+            return a_verdict(True, version=version)
         if self.forbids:
-            return EngineVerdict(False, "forbidden since noon", version=version)
-        return EngineVerdict(True, approval=ApprovalTerms() if self.asks else None, version=version)
+            return a_verdict(False, "forbidden since noon", version=version)
+        return a_verdict(True, approval=ApprovalTerms() if self.asks else None, version=version)
 
 
 async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
@@ -190,12 +191,12 @@ class Slow:
     def __init__(self) -> None:
         self.hold, self.judged = Hold(), 0
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Allow the first proposal; of others the answer alone."""
         self.judged += 1
         if self.judged == 1:
             await self.hold.then(None)
-        return EngineVerdict(proposal.call is None or self.judged == 1, "forbidden since noon")
+        return a_verdict(proposal.call is None or self.judged == 1, "forbidden since noon")
 
 
 async def test_while_a_run_is_paused_that_is_about_to_look_up_what_its_task_refers_to(client: Client) -> None:

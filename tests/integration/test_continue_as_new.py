@@ -8,7 +8,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga import AgentHandle, runs
-from orga.activities.ports import EngineVerdict, ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
 from orga.client.server.search_attributes import register_missing
 from orga.runs import openai_messages, verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -16,7 +16,7 @@ from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.given_messages import GIVEN_MESSAGES
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop, a_worker
 
@@ -236,7 +236,7 @@ class Noting(Deny):
 
     taints: tuple[str, ...] = ()
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         self.taints = (*self.taints, *proposal.taint)
         return await super().judge(proposal)
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ModelRequest
+from orga.activities.ports import ModelRequest
 from orga.client.history.chain import RunHistory
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
@@ -14,7 +14,7 @@ from orga.client.proof.verify import check_histories, verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.integration.test_grounded_decisions import INJECTION, an_agent, decides, decision, triaged
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.critics import a_critic, verdict
@@ -22,6 +22,7 @@ from tests.support.runs.decisions import FREE, proposal, triage_facts, triage_fi
 from tests.support.runs.loop import Deny, Ran, a_loop
 from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.runs.rewound import wait_for_rewound
+from tests.support.values.policies import a_verdict
 
 TASK = {"task": "triage the ticket", "trusted_context": FREE}
 AGENTS = {"default": an_agent()}
@@ -45,13 +46,13 @@ class Lowers:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Change a decision, if it is not low already."""
         call = proposal.call
         if call is None or call.arguments["fields"]["severity"] == "low":
-            return EngineVerdict(True)
+            return a_verdict(True)
         fields = {**call.arguments["fields"], "severity": "low"}
-        return EngineVerdict(True, "no alarm today", arguments={**call.arguments, "fields": fields})
+        return a_verdict(True, "no alarm today", arguments={**call.arguments, "fields": fields})
 
 
 async def test_what_is_decided_is_what_policy_made_of_the_call(client: Client) -> None:

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.runs.delegates import (
     PAIR,
     a_cast,
@@ -23,6 +22,7 @@ from tests.support.runs.delegates import (
 )
 from tests.support.runs.loop import Deny
 from tests.support.runs.questions import send_update, wait_for_question
+from tests.support.values.policies import a_verdict
 
 
 async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client) -> None:
@@ -62,9 +62,9 @@ async def test_a_delegate_knows_its_tenant_and_what_is_trusted(client: Client) -
     class Watching:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             seen.append(proposal)
-            return EngineVerdict(True)
+            return a_verdict(True)
 
     scripts = {"lead": [delegates("helper"), answers()], "helper": [answers()]}
     async with a_cast(client, PAIR, scripts, engine=Watching()) as (loop, _):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ModelRequest
+from orga.activities.ports import ModelRequest
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import wait_for_event
 from tests.support.runs.delegates import (
     PAIR,
@@ -23,6 +23,7 @@ from tests.support.runs.delegates import (
     run_lead,
     untrusted_text,
 )
+from tests.support.values.policies import a_verdict
 
 
 @pytest.mark.parametrize("by", ["config", "gate", "both", "starter"])
@@ -30,12 +31,12 @@ async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by:
     class Narrowing:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             is_delegation = proposal.call is not None and proposal.call.name == "delegate"
             return (
-                EngineVerdict(True, tools=("look", "send") if by == "both" else ("look",))
+                a_verdict(True, tools=("look", "send") if by == "both" else ("look",))
                 if is_delegation
-                else EngineVerdict(True)
+                else a_verdict(True)
             )
 
     look, send = FakeTool("look"), FakeTool("send")

@@ -3,12 +3,12 @@
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import send_update
+from tests.support.values.policies import a_verdict
 
 BESIDE = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
 
@@ -21,11 +21,11 @@ class Slow:
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Allow all."""
         if proposal.call is None:
             await self._hold.then(None)
-        return EngineVerdict(True)
+        return a_verdict(True)
 
 
 async def test_a_budget_is_not_raised_while_what_was_gathered_is_judged(client: Client) -> None:

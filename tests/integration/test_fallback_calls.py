@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
+from tests.support.values.policies import a_verdict
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
 
@@ -64,10 +65,10 @@ async def test_arguments_that_policy_changed_are_those_of_the_call(client: Clien
 
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             """Take from what goes to the cloud."""
             changes = proposal.call is not None and proposal.call.name == "cloud"
-            return EngineVerdict(True, arguments={"text": "less"} if changes else None)
+            return a_verdict(True, arguments={"text": "less"} if changes else None)
 
     tools = [a_tool("save", "cloud"), a_tool("cloud", body=works)]
     async with a_loop(client, [calls("save", arguments={"text": "all"}), answers()], *tools, engine=Changes()) as loop:
@@ -103,11 +104,11 @@ class Together:
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Allow it; a fallback once the other is asked about, too."""
         if proposal.purpose == "fallback":
             await self._both.wait()
-        return EngineVerdict(True)
+        return a_verdict(True)
 
 
 async def test_two_that_the_gate_lets_through_at_once_share_the_room_that_is_left(client: Client) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.runs.loop import Deny, a_loop
+from tests.support.values.policies import a_verdict
 
 
 async def test_the_same_denied_tool_three_iterations_in_a_row_ends_the_run(client: Client) -> None:
@@ -71,7 +71,7 @@ class Raising:
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         raise self._error
 
 
@@ -102,9 +102,9 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
     class Watching:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             asked.append(proposal.call)
-            return EngineVerdict(allowed=True)
+            return a_verdict(True)
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tool = FakeTool("count", parameters=schema)

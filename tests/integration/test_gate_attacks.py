@@ -7,12 +7,12 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.gate.gate import UNRECORDABLE
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
+from tests.support.values.policies import a_verdict
 
 
 async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
@@ -28,16 +28,16 @@ class Answers:
 
     is_embedded = True
 
-    judgement: EngineVerdict
+    judgement: Verdict
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Say it."""
-        return self.judgement if proposal.call else EngineVerdict(True)
+        return self.judgement if proposal.call else a_verdict(True)
 
 
 async def test_a_call_that_may_wait_for_ever_can_be_approved(client: Client) -> None:
     pay = FakeTool("pay")
-    engine = Answers(EngineVerdict(True, approval=ApprovalTerms(expires_s=float("inf"))))
+    engine = Answers(a_verdict(True, approval=ApprovalTerms(expires_s=float("inf"))))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
         question = await the_held_call(handle)
@@ -48,7 +48,7 @@ async def test_a_call_that_may_wait_for_ever_can_be_approved(client: Client) -> 
 
 async def test_arguments_of_a_policy_that_no_history_takes_are_a_denial(client: Client) -> None:
     pay = FakeTool("pay")
-    engine = Answers(EngineVerdict(True, arguments={"a": "x" * 3_000_000}))
+    engine = Answers(a_verdict(True, arguments={"a": "x" * 3_000_000}))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         await loop.run()
     assert (pay.contexts, tool_results_in(loop)) == ([], [f"[Policy denied] {UNRECORDABLE}"])
@@ -60,13 +60,13 @@ class Lowers:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Lower, then ask."""
         if proposal.call is None:
-            return EngineVerdict(True)
+            return a_verdict(True)
         if proposal.call.arguments["amount"] > 5:
-            return EngineVerdict(True, arguments={"amount": 5})
-        return EngineVerdict(True, approval=ApprovalTerms())
+            return a_verdict(True, arguments={"amount": 5})
+        return a_verdict(True, approval=ApprovalTerms())
 
 
 @pytest.mark.parametrize("is_approved", [pytest.param(True, id="approved"), pytest.param(False, id="denied")])
@@ -94,8 +94,8 @@ async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(
     class Slow(Lowers):
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
-            judgement = EngineVerdict(True, approval=ApprovalTerms())
+        async def judge(self, proposal: GateRequest) -> Verdict:
+            judgement = a_verdict(True, approval=ApprovalTerms())
             return await hold.then(judgement) if proposal.approved_by else judgement
 
     pay = FakeTool("pay")

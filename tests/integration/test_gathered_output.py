@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict
 from orga.client.proof.verify import verify
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import Hold
 from tests.support.runs.critics import a_critic, agents_with_critics
 from tests.support.runs.delegates import a_cast, agent, delegates, run_lead, start_lead
 from tests.support.runs.loop import Deny, Ran, a_loop
+from tests.support.values.policies import a_verdict
 
 LOOK = calls("look", reply_text="The first file is fine.")
 
@@ -27,9 +27,9 @@ class Judges:
     def __init__(self, word: str) -> None:
         self._word = word
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Deny an answer with the word."""
-        return EngineVerdict(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
+        return a_verdict(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
 
 
 async def ran(client: Client, steps: Sequence[Step], engine: Any = None, **config: Any) -> Ran:

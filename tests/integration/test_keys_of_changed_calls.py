@@ -5,16 +5,17 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import send_update
+from tests.support.values.policies import a_verdict
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
 FALLBACK = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, alternatives=("transfer",)))
@@ -28,11 +29,11 @@ class Capped:
 
     purpose: str
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Change what is more than 5."""
         call = proposal.call
         is_too_much = call is not None and proposal.purpose == self.purpose and call.arguments.get("amount", 0) > 5
-        return EngineVerdict(allowed=True, arguments={"amount": 5} if is_too_much else None)
+        return a_verdict(True, arguments={"amount": 5} if is_too_much else None)
 
 
 def paying(name: str, sent: list[tuple[int, str]], failures: int = 0, options: ToolOptions = LETTERS) -> FakeTool:

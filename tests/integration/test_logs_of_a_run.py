@@ -10,14 +10,14 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from orga.activities.ports import EngineVerdict
 from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.logs import configure_logs
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.programs.log_lines import lines, restored_logs
 from tests.support.runs.logging_workflow import LoggingWorkflow
 from tests.support.runs.loop import a_loop
+from tests.support.values.policies import a_verdict
 
 __all__ = ["restored_logs"]
 
@@ -29,10 +29,10 @@ class Broken:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         if proposal.call is None:
             raise RuntimeError("no engine")
-        return EngineVerdict(True)
+        return a_verdict(True)
 
 
 async def test_lines_of_tools_and_gate_name_run_and_iteration(

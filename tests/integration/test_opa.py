@@ -7,17 +7,16 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import EngineVerdict, PolicyEngine
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.activities.ports import PolicyEngine
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.parts.opa import bundle, opa, running_opa
-from tests.support.values.policies import a_tool_proposal, an_answer
+from tests.support.values.policies import a_tool_proposal, a_verdict, an_answer
 
 RULES = """
 package orga
@@ -93,41 +92,39 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
 @pytest.mark.parametrize(
     ("proposal", "expected"),
     [
-        pytest.param(a_tool_proposal(), EngineVerdict(True, policies=("reading",)), id="allow"),
-        pytest.param(a_tool_proposal("rm", effect="irreversible"), EngineVerdict(False, "never"), id="deny"),
+        pytest.param(a_tool_proposal(), a_verdict(True, policies=("reading",)), id="allow"),
+        pytest.param(a_tool_proposal("rm", effect="irreversible"), a_verdict(False, "never"), id="deny"),
         pytest.param(
             a_tool_proposal("write_file", effect="idempotent", arguments={"path": "x", "content": "c"}),
-            EngineVerdict(True, arguments={"path": "docs/a", "content": "c"}),
+            a_verdict(True, arguments={"path": "docs/a", "content": "c"}),
             id="modify",
         ),
         pytest.param(
-            a_tool_proposal("pay", effect="irreversible"), EngineVerdict(True, "money", approval=TERMS), id="approval"
+            a_tool_proposal("pay", effect="irreversible"), a_verdict(True, "money", approval=TERMS), id="approval"
         ),
-        pytest.param(
-            an_answer(), EngineVerdict(False, "OPA has no decision at orga/decision for this"), id="undefined"
-        ),
+        pytest.param(an_answer(), a_verdict(False, "OPA has no decision at orga/decision for this"), id="undefined"),
         pytest.param(
             a_tool_proposal("rm", effect="read_only"),
-            EngineVerdict(False),
+            a_verdict(False),
             id="two rules that disagree",
         ),
     ],
 )
-async def test_a_rule_decides(engine: PolicyEngine, proposal: GateRequest, expected: EngineVerdict) -> None:
+async def test_a_rule_decides(engine: PolicyEngine, proposal: GateRequest, expected: Verdict) -> None:
     try:
         found = await engine.judge(proposal)
     except Exception:  # what an engine raises is a denial: compiled rules that disagree raise
-        found = EngineVerdict(False)
-    assert found.allowed == expected.allowed
-    if expected.allowed or expected.reason:
-        assert replace(found, version="") == expected
+        found = a_verdict(False)
+    assert found.decision == expected.decision
+    if expected.decision != "deny" or expected.reason:
+        assert found.model_copy(update={"version": ""}) == expected
 
 
 async def test_a_rule_of_true_and_false(url: str, compiled: Path) -> None:
     clean, tainted = a_tool_proposal(), a_tool_proposal(taint=("fetch_url",))
     async with asking(url, "orga/allowed") as served:
         for engine in (served, OpaWasm(compiled, "orga/allowed")):
-            assert [(await engine.judge(p)).allowed for p in (clean, tainted)] == [True, False]
+            assert [(await engine.judge(p)).decision != "deny" for p in (clean, tainted)] == [True, False]
 
 
 async def test_the_version_is_the_revision_of_the_bundle_or_the_digest_of_the_module(
@@ -139,7 +136,7 @@ async def test_the_version_is_the_revision_of_the_bundle_or_the_digest_of_the_mo
 
 async def test_a_bare_module_is_as_good_as_a_bundle(compiled: Path, tmp_path: Path) -> None:
     subprocess.run(["tar", "xzf", str(compiled), "-C", str(tmp_path), "/policy.wasm"], check=True)
-    assert (await OpaWasm(tmp_path / "policy.wasm", "orga/decision").judge(a_tool_proposal())).allowed
+    assert (await OpaWasm(tmp_path / "policy.wasm", "orga/decision").judge(a_tool_proposal())).decision != "deny"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +162,7 @@ def test_a_bundle_without_the_rule_is_refused(compiled: Path, rules: Path, tmp_p
 
 async def test_many_proposals_at_once(engine: PolicyEngine) -> None:
     found = await asyncio.gather(*(engine.judge(a_tool_proposal(arguments={"n": n})) for n in range(40)))
-    assert all(judgement.allowed for judgement in found)
+    assert all(judgement.decision != "deny" for judgement in found)
 
 
 async def test_a_server_that_is_not_there_denies() -> None:
@@ -173,7 +170,7 @@ async def test_a_server_that_is_not_there_denies() -> None:
         port = free.getsockname()[1]
     async with asking(f"http://127.0.0.1:{port}") as engine:
         found = await engine.judge(a_tool_proposal())
-    assert (found.allowed, "OPA gave no answer in 3 attempts: ConnectError" in found.reason) == (False, True)
+    assert (found.decision != "deny", "OPA gave no answer in 3 attempts: ConnectError" in found.reason) == (False, True)
 
 
 async def test_a_server_that_does_not_answer_denies_in_time() -> None:
@@ -182,7 +179,7 @@ async def test_a_server_that_does_not_answer_denies_in_time() -> None:
         begun = time.monotonic()
         async with asking(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.3) as engine:
             found = await engine.judge(a_tool_proposal())
-    assert (found.allowed, found.reason) == (False, "OPA was too slow: it gave no answer within 0.3 s")
+    assert (found.decision != "deny", found.reason) == (False, "OPA was too slow: it gave no answer within 0.3 s")
     assert time.monotonic() - begun < 10
 
 
@@ -191,11 +188,11 @@ async def test_a_server_that_wants_a_token(rules: Path, tmp_path: Path) -> None:
     authz.write_text('package system.authz\n\ndefault allow := false\n\nallow if input.identity == "s3cret"\n\n'
                      'allow if input.path == ["health"]\n')  # fmt: skip
     with running_opa(rules, authz, options=("--authentication=token", "--authorization=basic")) as url:
-        answers: dict[str, EngineVerdict] = {}
+        answers: dict[str, Verdict] = {}
         for token in ("s3cret", "wrong"):
             async with asking(url, token=token) as engine:
                 answers[token] = await engine.judge(a_tool_proposal())
-    assert {token: found.allowed for token, found in answers.items()} == {"s3cret": True, "wrong": False}
+    assert {token: found.decision != "deny" for token, found in answers.items()} == {"s3cret": True, "wrong": False}
     assert answers["wrong"].reason == "OPA refused the question: status 401"
     assert not any("wrong" in found.reason for found in answers.values())
 

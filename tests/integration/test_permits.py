@@ -17,14 +17,14 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
 from orga.activities.gate.permits import PermitKeys
-from orga.activities.ports import EngineVerdict, ToolContext, ToolError
+from orga.activities.ports import ToolContext, ToolError
 from orga.client.past.requeue import read_ended_run, requeue_in_fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.worker import build_worker
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
@@ -32,6 +32,7 @@ from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, parts_of
 from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.runs.rewound import wait_for_rewound
+from tests.support.values.policies import a_verdict
 
 KEYS = PermitKeys(["k" * 32])
 OTHERS = PermitKeys(["x" * 32])
@@ -80,10 +81,10 @@ class Changes:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Allow no more than 9 cents."""
         is_more = proposal.call is not None and proposal.call.arguments.get("cents") != 9
-        return EngineVerdict(allowed=True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
+        return a_verdict(True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
 
 
 async def test_arguments_that_policy_put_in_are_what_is_signed(client: Client) -> None:
@@ -221,13 +222,13 @@ class Slow:
         self.asked = asyncio.Event()
         self.over = asyncio.Event()
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Take so long that somebody else answers first."""
         if proposal.call is None:
-            return EngineVerdict(allowed=True)
+            return a_verdict(True)
         self.asked.set()
         await self.over.wait()
-        return EngineVerdict(allowed=False, reason="no")
+        return a_verdict(False, reason="no")
 
 
 @pytest.mark.parametrize("permit", ["", "A" * 22])

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict, ModelError, ModelRequest
+from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import answers
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.model.goals import GoalModel
 from tests.support.runs.pipelines import CHAIN, LEAD, TaskModel, a_pipeline, run_pipeline
+from tests.support.values.policies import a_verdict
 
 
 class DenyTask:
@@ -20,11 +21,11 @@ class DenyTask:
     def __init__(self, agent: str) -> None:
         self._agent = agent
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Deny it."""
         call = proposal.call
         is_it = call is not None and call.name == "delegate" and call.arguments["agent"] == self._agent
-        return EngineVerdict(not is_it, "not that one")
+        return a_verdict(not is_it, "not that one")
 
 
 class DenyAnswer:
@@ -35,10 +36,10 @@ class DenyAnswer:
     def __init__(self, agent: str, word: str) -> None:
         self._agent, self._word = agent, word
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Deny them."""
         is_it = proposal.agent == self._agent and self._word in (proposal.answer or "")
-        return EngineVerdict(not is_it, "no such words")
+        return a_verdict(not is_it, "no such words")
 
 
 async def test_a_denied_step_has_no_effect_and_the_goal_says_where_it_got_stuck(client: Client) -> None:

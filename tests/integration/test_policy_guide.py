@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import EngineVerdict
+from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.parts.opa import bundle, running_opa
 from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.orga_command import ROOT, Orga
@@ -81,7 +81,7 @@ async def test_the_rego_of_the_guide(tmp_path: Path) -> None:
     assert served == ["reading", "{'limit': 10}", "alice", "nothing allows it", "allowed"]
 
 
-def told(judgement: EngineVerdict) -> str:
+def told(judgement: Verdict) -> str:
     """Return what tells one decision from the others."""
     terms = judgement.approval
     found = (*judgement.policies, *(terms.approvers if terms else ()), judgement.arguments or judgement.reason)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import SHORT, send_update, steer_until_continued, tool_results_in, wait_for_question
+from tests.support.values.policies import a_verdict
 
 
 @dataclass
@@ -23,11 +23,11 @@ class Reloaded(Asks):
 
     allows: bool | None = None
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Decide by the rules of now."""
         if self.allows is None:
             return await super().judge(proposal)
-        return EngineVerdict(self.allows or proposal.call is None, "forbidden since noon", version="v2")
+        return a_verdict(self.allows or proposal.call is None, "forbidden since noon", version="v2")
 
 
 @pytest.mark.parametrize("allows", [True, False], ids=["allowed", "forbidden"])

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import EngineVerdict
 from orga.testing import answers
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Deny
 from tests.support.runs.questions import send_update, tool_results_in
@@ -25,6 +24,7 @@ from tests.support.runs.sagas import (
     saga,
     sagas,
 )
+from tests.support.values.policies import a_verdict
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ class Judge:
     asks: tuple[str, ...] = ()
     seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         if proposal.call is None:
-            return EngineVerdict(allowed=True)
+            return a_verdict(True)
         what = f"{proposal.call.name} {proposal.call.arguments.get('what')}"
         is_foreseen = (proposal.purpose, what) not in self.seen
         self.seen.append((proposal.purpose, what))
         terms = ApprovalTerms() if what in self.asks and not is_foreseen else None
-        return EngineVerdict(allowed=is_foreseen or what not in self.denies, reason="not now", approval=terms)
+        return a_verdict(is_foreseen or what not in self.denies, reason="not now", approval=terms)
 
 
 async def test_each_step_and_each_compensation_is_judged_on_its_own(client: Client) -> None:
@@ -160,9 +160,9 @@ async def test_what_a_tool_said_within_a_saga_taints_the_run(client: Client) -> 
     class Watching(Judge):
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
+        async def judge(self, proposal: GateRequest) -> Verdict:
             seen.append(tuple(proposal.taint))
-            return EngineVerdict(allowed=True)
+            return a_verdict(True)
 
     await run_saga(client, Ledger(), look(), pay(), engine=Watching())
     assert seen[0] == ()

@@ -5,12 +5,12 @@ from typing import Any
 
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
-from orga.activities.ports import EngineVerdict
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import a_loop
+from tests.support.values.policies import a_verdict
 
 
 class Sent(Interceptor):
@@ -44,8 +44,8 @@ async def test_it_waits_for_the_task(client: Client) -> None:
     class Slow:
         is_embedded = True
 
-        async def judge(self, proposal: GateRequest) -> EngineVerdict:
-            return await judging.then(EngineVerdict(True))
+        async def judge(self, proposal: GateRequest) -> Verdict:
+            return await judging.then(a_verdict(True))
 
     config = client.config()
     config["interceptors"] = [*config["interceptors"], sent]

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.ports import EngineVerdict
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_plan_proposal, a_tool_proposal, an_answer
 
@@ -20,7 +19,7 @@ when { resource.effect == "read_only" };
 NOBODY = '@id("nobody") forbid (principal, action, resource);'
 
 
-async def judged(root: Path, text: str, proposal: GateRequest | None = None) -> EngineVerdict:
+async def judged(root: Path, text: str, proposal: GateRequest | None = None) -> Verdict:
     """Return what one file of policies decides."""
     return await CedarPolicies(a_folder(root, policies=text)).judge(proposal or a_tool_proposal())
 
@@ -91,7 +90,7 @@ async def test_a_set_decides(
     tmp_path: Path, text: str, proposal: GateRequest, allowed: bool, policies: tuple[str, ...]
 ) -> None:
     found = await judged(tmp_path, text, proposal)
-    assert (found.allowed, found.policies) == (allowed, policies)
+    assert (found.decision != "deny", found.policies) == (allowed, policies)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ async def test_a_set_decides(
 )  # fmt: skip
 async def test_a_condition_sees(tmp_path: Path, condition: str, fields: dict[str, Any], allowed: bool) -> None:
     found = await judged(tmp_path, when(condition), a_tool_proposal(**fields))
-    assert (found.allowed, found.reason) == (
+    assert (found.decision != "deny", found.reason) == (
         allowed,
         "" if allowed else "no policy permits read_file for agent default",
     )
@@ -164,7 +163,8 @@ async def test_a_condition_sees_of_a_plan(tmp_path: Path, condition: str, allowe
     look = ToolSpec(name="look", effect="read_only", options=ToolOptions(tags=("web",)))
     text = f'permit (principal, action == Action::"plan", resource) when {{ context has plan && {condition} }};'
     found = await judged(tmp_path, text, a_plan_proposal(look, look={"at": 1}, scout=None))
-    assert (found.allowed, found.reason) == (allowed, "" if allowed else "no policy permits this plan of default")
+    reason = "" if allowed else "no policy permits this plan of default"
+    assert (found.decision != "deny", found.reason) == (allowed, reason)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def test_the_schema_of_a_tool_says_what_is_a_decimal(
     text = when('context.arguments has a && context.arguments.a.lessThanOrEqual(decimal("50.0"))')
     parameters = {"type": "object", "properties": {"a": {"type": schema}}}
     found = await judged(tmp_path, text, a_tool_proposal(arguments={"a": amount}, parameters=parameters))
-    assert (found.allowed, "cannot judge" in found.reason) == (allowed, False)
+    assert (found.decision != "deny", "cannot judge" in found.reason) == (allowed, False)
 
 
 LARGE = "forbid (principal, action, resource) when { context.arguments has n && context.arguments.n > 100 };"
@@ -208,13 +208,13 @@ LARGE = "forbid (principal, action, resource) when { context.arguments has n && 
 async def test_what_a_forbid_cannot_be_told_is_denied(tmp_path: Path, value: Any, says: str) -> None:
     """Cedar itself leaves out a policy that fails and would allow."""
     found = await judged(tmp_path, PERMIT_ALL + LARGE, a_tool_proposal(arguments={"n": value}))
-    assert not found.allowed
+    assert found.decision == "deny"
     assert says in found.reason
 
 
 async def test_what_no_policy_names_is_never_in_the_way(tmp_path: Path) -> None:
     odd = {"n": 3, "x": 2**99, "y": [None], "z": {"__entity": 1}, "lat": 52.520008}
-    assert (await judged(tmp_path, PERMIT_ALL + LARGE, a_tool_proposal(arguments=odd))).allowed
+    assert (await judged(tmp_path, PERMIT_ALL + LARGE, a_tool_proposal(arguments=odd))).decision != "deny"
 
 
 ASKING = (
@@ -249,7 +249,7 @@ async def test_a_person_is_asked(
     tmp_path: Path, text: str, terms: ApprovalTerms | None, policies: tuple[str, ...]
 ) -> None:
     found = await judged(tmp_path, text)
-    assert (found.allowed, found.approval, found.policies) == (True, terms, policies)
+    assert (found.decision != "deny", found.approval, found.policies) == (True, terms, policies)
 
 
 async def test_a_person_is_told_why(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_a_person_is_told_why(tmp_path: Path) -> None:
 )
 async def test_nobody_can_approve(tmp_path: Path, text: str, reason: str) -> None:
     found = await judged(tmp_path, text)
-    assert (found.allowed, found.approval, found.reason) == (False, None, reason)
+    assert (found.decision != "deny", found.approval, found.reason) == (False, None, reason)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ async def test_an_approval_is_seen_under_the_set_that_asked(tmp_path: Path, is_c
     engine = CedarPolicies(a_folder(tmp_path, a=when("context has approved_by")))
     version = engine.version if is_current else "another"
     found = await engine.judge(a_tool_proposal(approved_by="alice", approved_version=version))
-    assert found.allowed is allowed
+    assert (found.decision != "deny") is allowed
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ async def test_shared_policies_hold_everywhere_and_those_of_a_surface_only_there
     folder = a_folder(tmp_path, shared=READING, prod__strict=NOBODY, dev__loose=PERMIT_ALL)
     act = a_tool_proposal(effect="irreversible")
     seen = {
-        surface: [(await CedarPolicies(folder, surface).judge(p)).allowed for p in (a_tool_proposal(), act)]
+        surface: [(await CedarPolicies(folder, surface).judge(p)).decision != "deny" for p in (a_tool_proposal(), act)]
         for surface in (None, "prod", "dev")
     }
     assert seen == {None: [True, False], "prod": [False, False], "dev": [True, True]}
@@ -331,6 +331,6 @@ async def test_a_decision_takes_less_than_a_millisecond(tmp_path: Path) -> None:
     took: list[float] = []
     for _ in range(200):
         begun = time.perf_counter()
-        assert (await engine.judge(proposal)).allowed
+        assert (await engine.judge(proposal)).decision != "deny"
         took.append(time.perf_counter() - begun)
     assert statistics.median(took) < 0.001

@@ -39,7 +39,7 @@ class Watched:
         """Change files, let time pass and judge."""
         a_folder(self.root, **changed)
         self.clock.now += CHECK_INTERVAL_S
-        return (await self.engine.judge(a_tool_proposal())).allowed
+        return (await self.engine.judge(a_tool_proposal())).decision != "deny"
 
 
 async def test_a_change_holds_after_a_second_and_names_its_version(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_a_change_holds_after_a_second_and_names_its_version(tmp_path: Pat
     soon = await watched.engine.judge(a_tool_proposal())
     watched.clock.now = CHECK_INTERVAL_S
     later = await watched.engine.judge(a_tool_proposal())
-    assert [(j.allowed, j.version == before.version) for j in (before, soon, later)] == [
+    assert [(j.decision != "deny", j.version == before.version) for j in (before, soon, later)] == [
         (True, True),
         (True, True),
         (False, False),
@@ -93,7 +93,7 @@ async def test_a_folder_that_vanishes_denies_everything(tmp_path: Path) -> None:
     hidden = (tmp_path / "policies").rename(tmp_path / "away")
     watched.clock.now += CHECK_INTERVAL_S
     judgement = await watched.engine.judge(a_tool_proposal())
-    assert (judgement.allowed, "there is no such folder" in judgement.reason) == (False, True)
+    assert (judgement.decision != "deny", "there is no such folder" in judgement.reason) == (False, True)
     hidden.rename(tmp_path / "policies")
     assert await watched.allows()
 
@@ -103,7 +103,7 @@ async def test_proposals_that_come_together_are_all_judged(tmp_path: Path) -> No
     watched = Watched(tmp_path, a=PERMIT_ALL)
     watched.clock.now += CHECK_INTERVAL_S
     found = await asyncio.gather(*(watched.engine.judge(a_tool_proposal()) for _ in range(50)))
-    assert all(judgement.allowed for judgement in found)
+    assert all(judgement.decision != "deny" for judgement in found)
 
 
 def as_read(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
@@ -130,7 +130,7 @@ async def test_files_that_never_come_to_rest_deny_everything(tmp_path: Path, mon
     as_read(monkeypatch, f"{PERMIT_ALL}//", f"{PERMIT_ALL}///")
     watched.clock.now += CHECK_INTERVAL_S
     judgement = await watched.engine.judge(a_tool_proposal())
-    assert (judgement.allowed, "change again and again" in judgement.reason) == (False, True)
+    assert (judgement.decision != "deny", "change again and again" in judgement.reason) == (False, True)
 
 
 async def test_a_policy_in_a_file_of_capitals_counts(tmp_path: Path) -> None:
@@ -170,7 +170,9 @@ async def test_a_folder_that_cannot_be_listed_denies_everything(
     monkeypatch.setattr(Path, "iterdir", refused)
     watched.clock.now += CHECK_INTERVAL_S
     found = [await watched.engine.judge(a_tool_proposal()) for _ in range(2)]
-    assert [(judgement.allowed, "Permission denied" in judgement.reason) for judgement in found] == [(False, True)] * 2
+    assert [(judgement.decision != "deny", "Permission denied" in judgement.reason) for judgement in found] == [
+        (False, True)
+    ] * 2
 
 
 BROKEN = "forbid (principal, nonsense);"
@@ -188,7 +190,7 @@ async def test_calls_wait_for_policies_that_are_mended_within_seconds(tmp_path: 
     assert not (await asyncio.wait(waiting, timeout=0.6))[0]
     a_folder(tmp_path, b="")
     clock.now = CHECK_INTERVAL_S * 3
-    assert [judgement.allowed for judgement in await asyncio.gather(*waiting)] == [True, True]
+    assert [judgement.decision != "deny" for judgement in await asyncio.gather(*waiting)] == [True, True]
 
 
 async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without_a_place(tmp_path: Path) -> None:
@@ -201,9 +203,9 @@ async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without
     assert not done
     clock.now = CHECK_INTERVAL_S * 7
     judgement = await waiting
-    assert (judgement.allowed, str(tmp_path) in judgement.reason) == (False, False)
+    assert (judgement.decision != "deny", str(tmp_path) in judgement.reason) == (False, False)
     assert judgement.reason.startswith("the policies are broken: policies: there is no such folder")
-    assert not (await engine.judge(a_tool_proposal())).allowed
+    assert (await engine.judge(a_tool_proposal())).decision == "deny"
 
 
 def test_the_hold_ends_within_the_attempts_of_the_gate() -> None:

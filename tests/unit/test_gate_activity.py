@@ -9,19 +9,20 @@ import pytest
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import MAX_CONCURRENT_QUERIES, MAX_REASON_CHARS, GateActivities
-from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.activities.ports import PolicyEngine
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_call, a_spec
+from tests.support.values.policies import a_verdict
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 READ = a_spec("read", parameters=SCHEMA)
 BROKEN = a_spec("broken", parameters={"type": "nonsense"})
 GOOD = a_call("read", path="a")
-Answer = Callable[[GateRequest], EngineVerdict]
+Answer = Callable[[GateRequest], Verdict]
 
 
 class Engine:
@@ -29,19 +30,19 @@ class Engine:
 
     is_embedded = True
 
-    def __init__(self, answer: Answer | Exception | EngineVerdict) -> None:
+    def __init__(self, answer: Answer | Exception | Verdict) -> None:
         self.answer = answer
         self.asked: list[GateRequest] = []
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Return or raise the answer."""
         self.asked.append(proposal)
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer if isinstance(self.answer, EngineVerdict) else self.answer(proposal)
+        return self.answer if isinstance(self.answer, Verdict) else self.answer(proposal)
 
 
-ALLOW = EngineVerdict(allowed=True)
+ALLOW = a_verdict(True)
 
 
 def asked_for(*calls: ToolCall, specs: tuple[ToolSpec, ...] = (READ, BROKEN), **fields: Any) -> GateRequest:
@@ -57,7 +58,7 @@ async def verdicts(engine: PolicyEngine, request: GateRequest) -> tuple[Verdict,
 async def test_verdicts_name_the_places_that_were_asked_about() -> None:
     """The gate puts them there, behind all that a policy says and that is hidden in it."""
     engine, request = (
-        Engine(EngineVerdict(allowed=True, policies=("9.9",))),
+        Engine(a_verdict(True, policies=("9.9",))),
         asked_for(GOOD, GOOD, places=("3.0", "3.1")),
     )
     gate = GateActivities(engine, find_argument_errors, KnownSecrets(("3.0",)))
@@ -68,24 +69,22 @@ async def test_verdicts_name_the_places_that_were_asked_about() -> None:
 
 
 async def test_what_the_policy_allows_is_allowed_without_a_reason() -> None:
-    engine = Engine(EngineVerdict(allowed=True, reason="because"))
+    engine = Engine(a_verdict(True, reason="because"))
     assert await verdicts(engine, asked_for(GOOD)) == (Verdict(decision="allow"),)
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        pytest.param(EngineVerdict(allowed=False, reason="no writes"), "no writes", id="with the engine's reason"),
-        pytest.param(EngineVerdict(allowed=False), "not allowed", id="without a reason"),
-        pytest.param(
-            EngineVerdict(allowed=False, reason="a\x00\ud800"), "a\ufffd\ufffd", id="with a reason made valid"
-        ),
-        pytest.param(EngineVerdict(allowed=False, reason="x" * 5_000), "x" * MAX_REASON_CHARS, id="with a reason cut"),
+        pytest.param(a_verdict(False, reason="no writes"), "no writes", id="with the engine's reason"),
+        pytest.param(a_verdict(False), "not allowed", id="without a reason"),
+        pytest.param(a_verdict(False, reason="a\x00\ud800"), "a\ufffd\ufffd", id="with a reason made valid"),
+        pytest.param(a_verdict(False, reason="x" * 5_000), "x" * MAX_REASON_CHARS, id="with a reason cut"),
         pytest.param(KeyError("role"), "the policy engine failed: KeyError: 'role'", id="because the engine failed"),
         pytest.param(TimeoutError(), "the policy engine failed: TimeoutError: ", id="because the engine was too slow"),
     ],
 )
-async def test_a_call_is_denied(answer: EngineVerdict | Exception, reason: str) -> None:
+async def test_a_call_is_denied(answer: Verdict | Exception, reason: str) -> None:
     assert await verdicts(Engine(answer), asked_for(GOOD)) == (Verdict(decision="deny", reason=reason),)
 
 
@@ -121,14 +120,14 @@ async def test_without_tools_an_unknown_call_is_told_so() -> None:
 
 
 async def test_there_is_one_verdict_for_each_call_in_call_order() -> None:
-    engine = Engine(lambda proposal: EngineVerdict(allowed=proposal.call == GOOD, reason="no"))
+    engine = Engine(lambda proposal: a_verdict(proposal.call == GOOD, reason="no"))
     calls = (a_call("read", "1", path="b"), GOOD, a_call("rm", "3"), a_call("read", "4", path="c"))
     found = await verdicts(engine, asked_for(*calls))
     assert [verdict.decision for verdict in found] == ["deny", "allow", "invalid", "deny"]
 
 
 async def test_one_failure_of_the_engine_denies_one_call() -> None:
-    def answer(proposal: GateRequest) -> EngineVerdict:
+    def answer(proposal: GateRequest) -> Verdict:
         if proposal.call == GOOD:
             return ALLOW
         raise RuntimeError("rule 7 is broken")
@@ -139,13 +138,13 @@ async def test_one_failure_of_the_engine_denies_one_call() -> None:
 
 async def test_a_policy_cannot_change_a_final_answer_so_one_that_wants_to_denies_it() -> None:
     """It was not meant to be said as it stands."""
-    engine = Engine(EngineVerdict(allowed=True, arguments={"answer": "less"}))
+    engine = Engine(a_verdict(True, arguments={"answer": "less"}))
     (verdict,) = await verdicts(engine, asked_for(answer="all of it"))
     assert (verdict.decision, "wants to change a final answer" in verdict.reason) == ("deny", True)
 
 
 async def test_the_final_answer_is_judged_too() -> None:
-    engine = Engine(EngineVerdict(allowed=False, reason="holds a secret"))
+    engine = Engine(a_verdict(False, reason="holds a secret"))
     assert await verdicts(engine, asked_for(answer="the key is")) == (
         Verdict(decision="deny", reason="holds a secret"),
     )
@@ -191,9 +190,9 @@ async def test_no_run_is_judged_by_less_than_it_began_under(began: str, has: str
     assert bool(engine.asked) == (decision == "allow")
 
 
-def by(*policies: str, **fields: Any) -> EngineVerdict:
+def by(*policies: str, **fields: Any) -> Verdict:
     given: dict[str, Any] = {"allowed": True, "policies": policies, "version": "v1", **fields}
-    return EngineVerdict(**given)
+    return a_verdict(**given)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +228,7 @@ def by(*policies: str, **fields: Any) -> EngineVerdict:
     ],
 )
 async def test_the_policy_that_changed_a_call_stays_in_its_verdict(
-    judgements: list[EngineVerdict], expected: tuple[str, tuple[str, ...]]
+    judgements: list[Verdict], expected: tuple[str, tuple[str, ...]]
 ) -> None:
     said = iter(judgements)
     (found,) = await verdicts(Engine(lambda proposal: next(said)), asked_for(GOOD))
@@ -250,14 +249,14 @@ async def test_a_change_counts_though_python_calls_the_values_equal(
     proposed: dict[str, Any], changed: dict[str, Any]
 ) -> None:
     request = asked_for(a_call("any", **proposed), specs=(a_spec("any"),), offered=("any",))
-    (found,) = await verdicts(Engine(EngineVerdict(allowed=True, arguments=changed)), request)
+    (found,) = await verdicts(Engine(a_verdict(True, arguments=changed)), request)
     assert (found.decision, repr(found.arguments)) == ("allow", repr(changed))
 
 
 async def test_a_change_of_nothing_is_none() -> None:
     same = {"b": [1, True, 1.5], "a": "x"}
     request = asked_for(a_call("any", a="x", b=[1, True, 1.5]), specs=(a_spec("any"),), offered=("any",))
-    (found,) = await verdicts(Engine(EngineVerdict(allowed=True, arguments=same)), request)
+    (found,) = await verdicts(Engine(a_verdict(True, arguments=same)), request)
     assert (found.decision, found.arguments) == ("allow", None)
 
 
@@ -270,7 +269,7 @@ class Distant:
         self._takes_s = takes_s
         self._now = 0
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Allow what is asked, later."""
         self._now += 1
         self.most = max(self.most, self._now)
@@ -278,7 +277,7 @@ class Distant:
             await asyncio.sleep(self._takes_s.get(proposal.call.arguments["path"], 0.02) if proposal.call else 0.02)
         finally:
             self._now -= 1
-        return EngineVerdict(allowed=True, policies=(proposal.call.arguments["path"] if proposal.call else "answer",))
+        return a_verdict(True, policies=(proposal.call.arguments["path"] if proposal.call else "answer",))
 
 
 def many(number: int) -> tuple[ToolCall, ...]:
@@ -318,7 +317,7 @@ class Never:
 
     is_embedded = False
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Wait."""
         await asyncio.Event().wait()
         raise AssertionError

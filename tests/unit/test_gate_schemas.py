@@ -11,12 +11,13 @@ from orga.activities.adapters.agents.loop_tools import delegate_tool
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import MAX_REASON_CHARS, GateActivities, narrowed_tools
-from orga.activities.ports import EngineVerdict, PolicyEngine
+from orga.activities.ports import PolicyEngine
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_call
+from tests.support.values.policies import a_verdict
 from tests.support.values.strategies import LAW
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -29,11 +30,11 @@ class Engine:
 
     is_embedded = True
 
-    def __init__(self, judgement: EngineVerdict) -> None:
+    def __init__(self, judgement: Verdict) -> None:
         self._judgement = judgement
         self.asked: list[GateRequest] = []
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Return it."""
         self.asked.append(proposal)
         return self._judgement
@@ -57,7 +58,7 @@ async def verdict(engine: PolicyEngine, **fields: Any) -> Verdict:
     ],
 )
 async def test_an_answer_that_does_not_fit_is_invalid_and_no_policy_is_asked(answer: str, reason: str) -> None:
-    engine = Engine(EngineVerdict(allowed=True))
+    engine = Engine(a_verdict(True))
     found = await verdict(engine, answer=answer, output_schema=SCHEMA)
     assert found.decision == "invalid"
     assert found.reason.startswith(f"the final answer does not fit the schema: {reason}")
@@ -67,7 +68,7 @@ async def test_an_answer_that_does_not_fit_is_invalid_and_no_policy_is_asked(ans
 
 @pytest.mark.parametrize("answer", ['{"n": 3}', '```json\n{"n": 3}\n```'])
 async def test_an_answer_that_fits_goes_to_the_policy_as_it_was_written(answer: str) -> None:
-    engine = Engine(EngineVerdict(allowed=False, reason="three is a secret"))
+    engine = Engine(a_verdict(False, reason="three is a secret"))
     found = await verdict(engine, answer=answer, output_schema=SCHEMA)
     assert (found, engine.asked[0].answer) == (Verdict(decision="deny", reason="three is a secret"), answer)
 
@@ -75,7 +76,7 @@ async def test_an_answer_that_fits_goes_to_the_policy_as_it_was_written(answer: 
 async def test_calls_are_not_held_to_the_schema_of_the_answer() -> None:
     call = a_call("delegate", agent="reader", task="read")
     found = await verdict(
-        Engine(EngineVerdict(allowed=True)), calls=(call,), specs=(DELEGATE,), delegates=DELEGATES, output_schema=SCHEMA
+        Engine(a_verdict(True)), calls=(call,), specs=(DELEGATE,), delegates=DELEGATES, output_schema=SCHEMA
     )
     assert found == Verdict(decision="allow")
 
@@ -98,13 +99,13 @@ def delegation(agent: str) -> dict[str, Any]:
 async def test_an_allowed_delegation_says_what_it_may_use(
     agent: str, judged: tuple[str, ...] | None, tools: tuple[str, ...] | None
 ) -> None:
-    found = await verdict(Engine(EngineVerdict(allowed=True, tools=judged)), **delegation(agent))
+    found = await verdict(Engine(a_verdict(True, tools=judged)), **delegation(agent))
     assert (found.decision, found.tools) == ("allow", tools)
     assert ("tools" in found.model_fields_set) is (tools is not None)
 
 
 async def test_a_denied_delegation_says_why_alone() -> None:
-    found = await verdict(Engine(EngineVerdict(allowed=False, reason="no", tools=("read",))), **delegation("writer"))
+    found = await verdict(Engine(a_verdict(False, reason="no", tools=("read",))), **delegation("writer"))
     assert found == Verdict(decision="deny", reason="no")
 
 
@@ -113,18 +114,18 @@ async def test_the_default_policy_lets_a_listed_delegation_through_with_its_tool
 
 
 async def test_an_unknown_agent_is_invalid_with_those_that_there_are() -> None:
-    found = await verdict(Engine(EngineVerdict(allowed=True)), **delegation("nobody"))
+    found = await verdict(Engine(a_verdict(True)), **delegation("nobody"))
     assert found.decision == "invalid"
     assert '$.agent: "nobody" is not one of "writer" or "reader"' in found.reason
 
 
 async def test_a_delegation_whose_bounds_are_not_known_is_denied() -> None:
-    found = await verdict(Engine(EngineVerdict(allowed=True)), **delegation("writer") | {"delegates": ()})
+    found = await verdict(Engine(a_verdict(True)), **delegation("writer") | {"delegates": ()})
     assert found == Verdict(decision="deny", reason="'writer' is no agent to delegate to")
 
 
 async def test_tools_of_a_judgement_mean_nothing_for_other_calls() -> None:
-    found = await verdict(Engine(EngineVerdict(allowed=True, tools=("x",))), answer="done")
+    found = await verdict(Engine(a_verdict(True, tools=("x",))), answer="done")
     assert found == Verdict(decision="allow")
 
 
@@ -135,6 +136,6 @@ some_tools = st.none() | st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
 @given(some_tools, some_tools)
 def test_a_policy_never_widens(config: Sequence[str] | None, policy: Sequence[str] | None) -> None:
     target = DelegateSpec(agent="a", tools=None if config is None else tuple(config))
-    found = narrowed_tools(target, EngineVerdict(allowed=True, tools=None if policy is None else tuple(policy)))
+    found = narrowed_tools(target, a_verdict(True, tools=None if policy is None else tuple(policy)))
     for bound in (config, policy):
         assert bound is None or (found is not None and set(found) <= set(bound))

@@ -10,10 +10,9 @@ from pydantic_core import from_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.policy.opa import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer, parse_opa_result
-from orga.activities.ports import EngineVerdict
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
-from tests.support.values.policies import a_tool_proposal, an_answer
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
+from tests.support.values.policies import a_tool_proposal, a_verdict, an_answer
 from tests.support.values.strategies import LAW, any_json
 
 
@@ -37,7 +36,7 @@ class Server:
         return OpaServer("http://opa.test:8181/", "orga/decision", transport=http.MockTransport(self), **options)
 
 
-async def judged(*answers: Any, proposal: GateRequest | None = None) -> EngineVerdict:
+async def judged(*answers: Any, proposal: GateRequest | None = None) -> Verdict:
     return await Server(*answers).engine().judge(proposal or a_tool_proposal())
 
 
@@ -56,48 +55,48 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        pytest.param({"result": True}, EngineVerdict(True), id="true"),
-        pytest.param({"result": False}, EngineVerdict(False, "denied by OPA"), id="false"),
-        pytest.param({"result": {"decision": "allow"}}, EngineVerdict(True), id="allow"),
+        pytest.param({"result": True}, a_verdict(True), id="true"),
+        pytest.param({"result": False}, a_verdict(False, "denied by OPA"), id="false"),
+        pytest.param({"result": {"decision": "allow"}}, a_verdict(True), id="allow"),
         pytest.param(
             {"result": {"decision": "deny", "reason": "no", "policies": ["p1"], "version": "7"}},
-            EngineVerdict(False, "no", policies=("p1",), version="7"),
+            a_verdict(False, "no", policies=("p1",), version="7"),
             id="deny",
         ),
         pytest.param(
             {"result": {"decision": "modify", "arguments": {"path": "docs/a"}}},
-            EngineVerdict(True, arguments={"path": "docs/a"}),
+            a_verdict(True, arguments={"path": "docs/a"}),
             id="modify",
         ),
         pytest.param(
             {"result": {"decision": "allow", "arguments": None, "approvers": []}},
-            EngineVerdict(True),
+            a_verdict(True),
             id="allow as it is",
         ),
         pytest.param(
             {"result": {"decision": "require_approval", "reason": "risky", "approvers": ["alice"], "expires_s": 60}},
-            EngineVerdict(True, "risky", approval=TERMS),
+            a_verdict(True, "risky", approval=TERMS),
             id="require approval",
         ),
         pytest.param(
             {"result": {"decision": "allow", "tools": ["read_file"]}},
-            EngineVerdict(True, tools=("read_file",)),
+            a_verdict(True, tools=("read_file",)),
             id="less",
         ),
         pytest.param(
             {"result": True, "provenance": {"bundles": {"a": {"revision": "r1"}, "b": {"revision": "r2"}, "c": {}}}},
-            EngineVerdict(True, version="r1,r2"),
+            a_verdict(True, version="r1,r2"),
             id="the revisions of its bundles",
         ),
         pytest.param(
             {"result": {"decision": "allow", "version": "v9"}, "provenance": {"bundles": {"a": {"revision": "r1"}}}},
-            EngineVerdict(True, version="v9"),
+            a_verdict(True, version="v9"),
             id="its own version before those",
         ),
-        pytest.param({"result": True, "provenance": {"bundles": []}}, EngineVerdict(True), id="odd provenance"),
+        pytest.param({"result": True, "provenance": {"bundles": []}}, a_verdict(True), id="odd provenance"),
     ],
 )
-async def test_an_answer_becomes_a_judgement(answer: Any, expected: EngineVerdict) -> None:
+async def test_an_answer_becomes_a_judgement(answer: Any, expected: Verdict) -> None:
     assert await judged(answer) == expected
 
 
@@ -141,7 +140,7 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: EngineVerdic
 )
 async def test_what_is_no_answer_is_a_denial(answer: Any, says: str) -> None:
     found = await judged(answer)
-    assert (found.allowed, says in found.reason) == (False, True), found.reason
+    assert (found.decision != "deny", says in found.reason) == (False, True), found.reason
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ async def test_what_is_no_answer_is_a_denial(answer: Any, says: str) -> None:
 )
 async def test_a_passing_failure_is_tried_again(failure: Any) -> None:
     server = Server(failure, failure, {"result": True})
-    assert (await server.engine().judge(a_tool_proposal())).allowed
+    assert (await server.engine().judge(a_tool_proposal())).decision != "deny"
     assert len(server.asked) == ATTEMPTS
 
 
@@ -171,7 +170,7 @@ async def test_a_passing_failure_is_tried_again(failure: Any) -> None:
 async def test_a_lasting_failure_is_a_denial(failure: Any, says: str) -> None:
     server = Server(failure)
     found = await server.engine().judge(a_tool_proposal())
-    assert (found.allowed, found.reason) == (False, f"OPA gave no answer in 3 attempts: {says}")
+    assert (found.decision != "deny", found.reason) == (False, f"OPA gave no answer in 3 attempts: {says}")
     assert len(server.asked) == ATTEMPTS
 
 
@@ -259,7 +258,7 @@ def is_yes(result: Any) -> bool:
 @LAW
 @given(any_json)
 def test_only_a_clear_yes_allows(result: Any) -> None:
-    assert parse_opa_result(result, "").allowed <= is_yes(result)
+    assert (parse_opa_result(result, "").decision != "deny") <= is_yes(result)
 
 
 def echoed(request: http.Request) -> http.Response:
@@ -273,13 +272,13 @@ ECHO = OpaServer("http://opa.test", "p", transport=http.MockTransport(echoed))
 @given(any_json)
 async def test_any_arguments_are_asked_about_or_denied(value: Any) -> None:
     found = await ECHO.judge(a_tool_proposal(arguments={"value": value}))
-    assert found.allowed or "surrogates not allowed" in found.reason
+    assert found.decision != "deny" or "surrogates not allowed" in found.reason
 
 
 async def test_an_answer_without_end_is_none() -> None:
     """Though its beginning would be one."""
     found = await judged(http.Response(200, content=b'{"result": true}' + b" " * MAX_ANSWER_BYTES))
-    assert (found.allowed, found.reason) == (False, "OPA gave an answer of more than 1000000 bytes")
+    assert (found.decision != "deny", found.reason) == (False, "OPA gave an answer of more than 1000000 bytes")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +292,7 @@ async def test_an_answer_without_end_is_none() -> None:
     ],
 )
 async def test_an_answer_that_two_readers_may_read_otherwise_is_none(body: bytes) -> None:
-    assert (await judged(http.Response(200, content=body))).allowed is False
+    assert ((await judged(http.Response(200, content=body))).decision != "deny") is False
 
 
 async def test_nobodys_approval_is_absent() -> None:

@@ -26,7 +26,7 @@ def a_call(name: str, *listed: str) -> GateRequest:
     ],
 )
 async def test_listed_tools(proposal: GateRequest, allowed: bool) -> None:
-    assert (await ListedTools().judge(proposal)).allowed is allowed
+    assert ((await ListedTools().judge(proposal)).decision != "deny") is allowed
 
 
 async def test_a_denial_tells_what_is_listed() -> None:
@@ -37,8 +37,8 @@ async def test_a_denial_tells_what_is_listed() -> None:
 async def test_allow_all_warns_once_when_it_is_set_up(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         policy = AllowAll()
-        assert (await policy.judge(a_call("anything"))).allowed
-        assert (await policy.judge(a_call("anything"))).allowed
+        assert (await policy.judge(a_call("anything"))).decision != "deny"
+        assert (await policy.judge(a_call("anything"))).decision != "deny"
     assert [record.message for record in caplog.records if "POLICY IS OFF" in record.message] == [
         "POLICY IS OFF: every tool call of every agent is allowed; set another [policy] engine for real work"
     ]

@@ -76,7 +76,7 @@ async def decided(schema: dict[str, Any]) -> str:
 async def _judged_by_cedar(folder: Path) -> str:
     times = count(step=10)
     engine = CedarPolicies(a_folder(folder, all=PERMIT_ALL), clock=lambda: next(times))
-    return "allow" if (await engine.judge(a_tool_proposal())).allowed else "deny"
+    return "allow" if (await engine.judge(a_tool_proposal())).decision != "deny" else "deny"
 
 
 async def _resolved(folder: Path) -> str:

@@ -28,10 +28,9 @@ from orga.activities.adapters.policy.cedar_values import (
     wanted_value,
 )
 from orga.activities.adapters.problem import BrokenPolicies, Problem
-from orga.activities.ports import EngineVerdict
 from orga.activities.threads import Threads
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 
 
 def cedar_request(proposal: GateRequest, want: WantedValue, version: str) -> dict[str, Any]:
@@ -186,7 +185,7 @@ class UndecidedError(ValueError):
     """Cedar reached no reliable decision."""
 
 
-def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> EngineVerdict:
+def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> Verdict:
     """Return the decision: denied by default, forbid wins, and an undecidable proposal is denied."""
     try:
         request = cedar_request(proposal, policies.wanted, policies.version)
@@ -196,7 +195,7 @@ def cedar_verdict(policies: CedarSet, proposal: GateRequest) -> EngineVerdict:
             lifted = deciding
             is_allowed, deciding = _evaluate(policies, policies.without_liftable, request, cedar_entities(proposal))
     except ValueError as error:
-        return EngineVerdict(allowed=False, reason=f"the policies cannot judge this: {error}", version=policies.version)
+        return Verdict(decision="deny", reason=f"the policies cannot judge this: {error}", version=policies.version)
     if not is_allowed:
         return _denial(policies, proposal, deciding)
     return _allowance(policies, lifted, deciding)
@@ -215,17 +214,17 @@ def _evaluate(
     return found.allowed, [policy for policy_id, policy in policies.policies.items() if policy_id in reasons]
 
 
-def _denial(policies: CedarSet, proposal: GateRequest, deciding: Sequence[CedarPolicy]) -> EngineVerdict:
+def _denial(policies: CedarSet, proposal: GateRequest, deciding: Sequence[CedarPolicy]) -> Verdict:
     reason = (
         "forbidden by policy " + _policy_reasons(deciding)
         if deciding
         else f"no policy permits {_proposal_text(proposal)}"
     )
-    return EngineVerdict(allowed=False, reason=reason, policies=_policy_ids(deciding), version=policies.version)
+    return Verdict(decision="deny", reason=reason, policies=_policy_ids(deciding), version=policies.version)
 
 
-def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> EngineVerdict:
-    """Return the judgement. A person has to lift each forbid, and to approve if every permit requires it."""
+def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> Verdict:
+    """Return the verdict. A person has to lift each forbid, and to approve if every permit requires it."""
     asking = [*lifted]
     demands = [policy.annotations.approval for policy in lifted if policy.annotations.approval]
     permitted_by = [policy.annotations.approval for policy in permits if policy.annotations.approval]
@@ -234,21 +233,20 @@ def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Seque
         demands.append(reduce(_either_terms, permitted_by))
     deciding = [*lifted, *permits]
     if not demands:
-        return EngineVerdict(
-            True, tools=_permitted_tools(permits), policies=_policy_ids(deciding), version=policies.version
+        return Verdict(
+            decision="allow", tools=_permitted_tools(permits), policies=_policy_ids(deciding), version=policies.version
         )
     terms = _combined_terms(demands)
     if terms is None:
         reason = f"no one person may approve this: {_policy_reasons(asking)} name different approvers"
-        return EngineVerdict(allowed=False, reason=reason, policies=_policy_ids(deciding), version=policies.version)
-    return EngineVerdict(
-        True,
-        f"policy {_policy_reasons(asking)}",
-        _permitted_tools(permits),
-        None,
-        terms,
-        _policy_ids(deciding),
-        policies.version,
+        return Verdict(decision="deny", reason=reason, policies=_policy_ids(deciding), version=policies.version)
+    return Verdict(
+        decision="approval",
+        reason=f"policy {_policy_reasons(asking)}",
+        tools=_permitted_tools(permits),
+        approval=terms,
+        policies=_policy_ids(deciding),
+        version=policies.version,
     )
 
 
@@ -342,7 +340,7 @@ class CedarPolicies:
         """Digest of the files in use."""
         return self._version
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Return the decision by the current files. Broken files are given a moment to be repaired."""
         await self._reload_if_due()
         while isinstance(self._current, BrokenPolicies) and self._clock() < self._held_until:
@@ -351,7 +349,7 @@ class CedarPolicies:
         if isinstance(self._current, CedarSet):
             return cedar_verdict(self._current, proposal)
         problems = str(self._current).replace(f"{self._folder.parent}/", "")  # a model must not read our paths
-        return EngineVerdict(allowed=False, reason=f"the policies are broken: {problems}", version=self._version)
+        return Verdict(decision="deny", reason=f"the policies are broken: {problems}", version=self._version)
 
     async def _reload_if_due(self) -> None:
         if self._clock() >= self._look_at:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import EngineVerdict, PolicyEngine
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.activities.ports import PolicyEngine
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ class AllowAll:
             "POLICY IS OFF: every tool call of every agent is allowed; set another [policy] engine for real work"
         )
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
-        return EngineVerdict(allowed=True)
+    async def judge(self, proposal: GateRequest) -> Verdict:
+        return Verdict(decision="allow")
 
 
 class ListedTools:
@@ -35,18 +35,17 @@ class ListedTools:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         if proposal.call is None:
-            return EngineVerdict(allowed=True)
+            return Verdict(decision="allow")
         if proposal.call.name in proposal.offered:
             spec = proposal.spec(proposal.call.name)
             if spec is not None and spec.options.approval:
-                return EngineVerdict(True, f"{proposal.call.name} is marked for approval", approval=ApprovalTerms())
-            return EngineVerdict(allowed=True)
+                reason = f"{proposal.call.name} is marked for approval"
+                return Verdict(decision="approval", reason=reason, approval=ApprovalTerms())
+            return Verdict(decision="allow")
         listed = ", ".join(proposal.offered) or "none"
-        return EngineVerdict(
-            allowed=False, reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}"
-        )
+        return Verdict(decision="deny", reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}")
 
 
 EngineName = Literal["cedar", "opa", "default", "allow"]

@@ -17,13 +17,13 @@ from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.policy.actions import proposal_action, tool_facts
 from orga.activities.adapters.tools.guarded_http import bounded_body
 from orga.activities.calls.activity import error_text
-from orga.activities.ports import EngineVerdict, ToolError
+from orga.activities.ports import ToolError
 from orga.activities.text.secrets import KnownSecrets
 from orga.activities.threads import Threads
 from orga.workflows.types.json_text import unique_keys_object
 from orga.workflows.types.record import CheckedInput, validation_problems
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Decision, GateRequest, Verdict
 
 if TYPE_CHECKING:
     from opapywasm import OpaWasmPolicy
@@ -78,24 +78,25 @@ class OpaAnswer(CheckedInput):
     version: str = ""
 
 
-def parse_opa_result(result: Any, version: str) -> EngineVerdict:
-    """Return the judgement of a result. A version in the result wins over `version`."""
+_DECISIONS: dict[str, Decision] = {"allow": "allow", "modify": "allow", "require_approval": "approval", "deny": "deny"}
+
+
+def parse_opa_result(result: Any, version: str) -> Verdict:
+    """Return the verdict of a result. A version in the result wins over `version`."""
     if isinstance(result, bool):
-        return EngineVerdict(allowed=result, reason="" if result else "denied by OPA", version=version)
+        return Verdict(decision="allow", version=version) if result else _denial("denied by OPA", version)
     try:
         answer = OpaAnswer.model_validate(result, extra="forbid")
     except ValidationError as error:
         problems = "; ".join(validation_problems(error))
-        return EngineVerdict(allowed=False, reason=f"OPA gave an invalid answer: {problems}", version=version)
+        return _denial(f"OPA gave an invalid answer: {problems}", version)
     if stray := _stray_fields(answer):
         reason = f"OPA allows the call and gives {stray}, which says otherwise"
-        return EngineVerdict(allowed=False, reason=reason, version=version)
+        return _denial(reason, version)
     if answer.decision == "modify" and answer.arguments is None:
-        return EngineVerdict(
-            allowed=False, reason="OPA wants to modify the call and gave no arguments", version=version
-        )
-    return EngineVerdict(
-        allowed=answer.decision != "deny",
+        return _denial("OPA wants to modify the call and gave no arguments", version)
+    return Verdict(
+        decision=_DECISIONS[answer.decision],
         reason=answer.reason or ("denied by OPA" if answer.decision == "deny" else ""),
         tools=answer.tools,
         arguments=answer.arguments if answer.decision == "modify" else None,
@@ -105,9 +106,9 @@ def parse_opa_result(result: Any, version: str) -> EngineVerdict:
     )
 
 
-def undefined_denial(path: str, version: str) -> EngineVerdict:
+def undefined_denial(path: str, version: str) -> Verdict:
     """Return the denial for a missing answer."""
-    return EngineVerdict(allowed=False, reason=f"OPA has no decision at {path} for this", version=version)
+    return _denial(f"OPA has no decision at {path} for this", version)
 
 
 def _stray_fields(answer: OpaAnswer) -> str:
@@ -164,7 +165,7 @@ class OpaServer:
         headers |= {"authorization": f"Bearer {token}"} if token else {}
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         try:
             body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
             async with asyncio.timeout(self._timeout_s):
@@ -221,8 +222,8 @@ def _deny_result(reason: str) -> dict[str, Any]:
     return {"result": {"decision": "deny", "reason": reason}}
 
 
-def _denial(reason: str) -> EngineVerdict:
-    return EngineVerdict(allowed=False, reason=reason)
+def _denial(reason: str, version: str = "") -> Verdict:
+    return Verdict(decision="deny", reason=reason, version=version)
 
 
 def _bundle_revisions(answer: dict[str, Any]) -> str:
@@ -274,7 +275,7 @@ class OpaWasm:
             known = ", ".join(self._policy.entrypoints)
             raise ValueError(f"{file} has no entrypoint {self._path!r}; it has {known}: opa build -e {self._path}")
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         from opapywasm import UNDEFINED
 
         found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)

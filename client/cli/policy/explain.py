@@ -186,19 +186,19 @@ async def _case_results(engine: "PolicyEngine", path: Path) -> "list[CaseResult]
 
 
 def _case_lines(done: "CaseResult") -> list[str]:
-    by = ", ".join(done.judgement.policies) or done.judgement.reason or "default"
+    by = ", ".join(done.verdict.policies) or done.verdict.reason or "default"
     head = f"{'✓' if done.ok else '✗'} {done.outcome:<8} {done.name} ({by})"
     return [head, *(f"    → expected {fault}" for fault in done.faults)]
 
 
 def _case_json(done: "CaseResult") -> dict[str, object]:
-    judgement = done.judgement
+    verdict = done.verdict
     return {
         "name": done.name,
         "ok": done.ok,
         "outcome": done.outcome,
-        "policies": judgement.policies,
-        "reason": judgement.reason,
-        "version": judgement.version,
+        "policies": verdict.policies,
+        "reason": verdict.reason,
+        "version": verdict.version,
         "faults": done.faults,
     }

@@ -4,14 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from orga.activities.ports import EngineVerdict, ModelRequest
+from orga.activities.ports import ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
 from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import undelimited_text
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.model.goals import SteadyModel, a_step, requesting_message, says
+from tests.support.values.policies import a_verdict
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ class Lenient:
 
     reached: Callable[[str], None]
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         self.reached(f"gate {proposal.iteration}")
         if proposal.call is not None:
             self.reached(f"gate of {proposal.call.name}")
         asks = proposal.call is not None and proposal.call.name == "pay"
-        return EngineVerdict(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)
+        return a_verdict(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)
 
 
 class DelegatingModel(SteadyModel):

@@ -5,10 +5,10 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from orga.activities.ports import EngineVerdict
-from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
 from tests.support.hold import wait_until
 from tests.support.runs.questions import is_on_record
+from tests.support.values.policies import a_verdict
 
 
 @dataclass
@@ -24,12 +24,12 @@ class Asks:
     answer: bool = False
     seen: list[GateRequest] = field(default_factory=list[GateRequest])
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Ask for what is listed."""
         self.seen.append(proposal)
         asks = self.answer if proposal.call is None else proposal.call.name in self.tools
         terms = ApprovalTerms(approvers=self.approvers, expires_s=self.expires_s) if asks else None
-        return EngineVerdict(allowed=True, reason="money moves", approval=terms, version=self.version)
+        return a_verdict(True, reason="money moves", approval=terms, version=self.version)
 
 
 async def wait_for_held_calls(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.ports import EngineVerdict, ModelRequest
+from orga.activities.ports import ModelRequest
 from orga.testing import calls
 from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.hold import Hold
 from tests.support.runs.loop import Deny, Ran
 
@@ -51,7 +51,7 @@ class Judging(Deny):
         super().__init__(*tools)
         self.asked: list[GateRequest] = []
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         self.asked.append(proposal)
         return await super().judge(proposal)
 

@@ -18,7 +18,7 @@ from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import EngineVerdict, ModelProvider, Notifier, PolicyEngine, Tool
+from orga.activities.ports import ModelProvider, Notifier, PolicyEngine, Tool
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.journal.laws import law_faults
@@ -36,8 +36,9 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import AgentResult, JournalEntry
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.values.planted import around_marks
+from tests.support.values.policies import a_verdict
 
 EXECUTION_TIMEOUT = timedelta(seconds=60)
 NO_DELIVERIES: Mapping[str, DeliveryChannel] = {}
@@ -53,13 +54,11 @@ class Deny:
         self._tools = tools
         self._words = words
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Deny what is listed."""
         if proposal.call is not None:
-            return EngineVerdict(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")
-        return EngineVerdict(
-            not any(word in (proposal.answer or "") for word in self._words), "such words are forbidden"
-        )
+            return a_verdict(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")
+        return a_verdict(not any(word in (proposal.answer or "") for word in self._words), "such words are forbidden")
 
 
 @dataclass

@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
-from orga.activities.ports import EngineVerdict, ModelRequest, ToolError
+from orga.activities.ports import ModelRequest, ToolError
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
@@ -22,13 +22,14 @@ from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening
-from orga.workflows.types.tool_calls.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.usage import Usage
 from tests.support.runs.looked_at import being_looked_at
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, check_journal, check_tasks, histories_of
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen
 from tests.support.scenarios.scenario import DENIED, FETCH, HIDDEN, PROVEN_WORD, TERMINATE, Fate, Scenario, ToolPlan
+from tests.support.values.policies import a_verdict
 
 PATIENCE_S = 60.0
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -42,13 +43,13 @@ class Judge:
 
     is_embedded = True
 
-    async def judge(self, proposal: GateRequest) -> EngineVerdict:
+    async def judge(self, proposal: GateRequest) -> Verdict:
         """Return the decision."""
         if proposal.call is None:
-            return EngineVerdict(PROVEN_WORD not in (proposal.answer or ""), "such words are forbidden")
+            return a_verdict(PROVEN_WORD not in (proposal.answer or ""), "such words are forbidden")
         if proposal.call.name == DENIED and proposal.call.arguments.get("n") == 1:
             raise RuntimeError("the policy engine broke down")
-        return EngineVerdict(proposal.call.name != DENIED, "not today")
+        return a_verdict(proposal.call.name != DENIED, "not today")
 
 
 @dataclass

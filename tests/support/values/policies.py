@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep
+from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep, Verdict
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
 PERMIT_ALL = '@id("all") permit (principal, action, resource);'
@@ -52,3 +52,9 @@ def a_plan_proposal(*specs: ToolSpec, agent: str = "default", **skills: dict[str
 def an_answer(text: str = "done", agent: str = "default") -> GateRequest:
     """Return the proposal of a final answer."""
     return GateRequest(agent=agent, iteration=1, answer=text)
+
+
+def a_verdict(allowed: bool, reason: str = "", **fields: Any) -> Verdict:
+    """Return the verdict of an engine. A call that is allowed with terms of an approval waits for a person."""
+    decision = "deny" if not allowed else "approval" if fields.get("approval") else "allow"
+    return Verdict(decision=decision, reason=reason, **fields)

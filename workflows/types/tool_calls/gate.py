@@ -132,15 +132,16 @@ class GateRequest(Record):
 
 
 class Verdict(Record):
-    """The decision on one proposal. The model reads `reason`."""
+    """The decision of a policy engine on one proposal, and what the gate records of it. The model reads `reason`."""
 
     decision: Decision
     reason: str = ""
     tools: tuple[str, ...] | None = None
-    """Tools that the other agent may use, in an allowed delegation. None leaves it all of its own."""
+    """The most tools that the agent of a delegation may use. They narrow what its config allows. None leaves it all."""
     arguments: dict[str, Any] | None = None
     """The arguments that policy put in place of the model's. They were checked and judged again."""
     approval: ApprovalTerms | None = None
+    """The terms of `decision="approval"`."""
     policies: tuple[str, ...] = ()
     """Ids of the policies that decided."""
     version: str = ""
@@ -151,6 +152,9 @@ class Verdict(Record):
     def with_arguments(self, arguments: dict[str, Any] | None) -> Self:
         """Return the verdict with arguments in place of the model's. None keeps the model's."""
         return replace_fields(self, {"arguments": arguments})
+
+    def with_policies(self, policies: tuple[str, ...]) -> Self:
+        return replace_fields(self, {"policies": policies})
 
     def with_permit(self, permit: str) -> Self:
         return replace_fields(self, {"permit": permit})
