@@ -103,7 +103,7 @@ async def test_two_of_one_name_in_one_reply(client: Client, revisable: bool, mad
     both = Reply.of(calls=(first, second.model_copy(update={"call_id": "second"})), finish="tool_calls")
     ran, loop = await triaged(client, both, answers(), agent=an_agent(revisable=revisable))
     assert rules(ran) == made
-    assert ("is made already, and stands" in tool_results_in(loop)[1]) is not revisable
+    assert ("is final" in tool_results_in(loop)[1]) is not revisable
     assert await faults(client, ran) == []
 
 
