@@ -477,8 +477,8 @@ class MemoryCompressed(JournalEvent):
 class DecisionMade(JournalEvent):
     """A goal has decided what it does next."""
 
-    action: str = ""
     by: str = ""
+    action: str = ""
     confidence: Number | None = None
     reason: str = ""
 
@@ -542,6 +542,10 @@ class Terminated(JournalEvent):
     tool_calls: Object = {}
     duration_s: float | None = None
     conversation_digest: str = ""
+
+    @property
+    def reason_and_detail(self) -> dict[str, str]:
+        return {"reason": self.reason, "detail": self.detail}
 
 
 EVENTS = {kind.event_name or kind.__name__: kind for kind in JournalEvent.__subclasses__()}

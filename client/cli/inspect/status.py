@@ -49,7 +49,7 @@ class HistoryStatus:
             "tokens": run.tokens,
             "waiting": [{"kind": _kind_and_text(asked)[0], **asked.entry.data} for asked in run.questions.values()],
             **({"plan": plan} if plan else {}),
-            "termination": run.ending and {"reason": run.ending.reason, "detail": run.ending.detail},
+            "termination": run.ending and run.ending.reason_and_detail,
             "task_fails": {**asdict(self.failing), "way_out": self.failing.remedy} if self.failing else None,
         }
 

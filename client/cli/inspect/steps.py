@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from orga.client.cli.exit_codes import UsageError
@@ -23,7 +24,8 @@ from orga.client.cli.shown.text import (
 )
 from orga.client.history.prompts import Prompt, read_prompt
 from orga.client.history.step_outputs import StepResult, step_output
-from orga.client.journal.phases import OVERRIDE, GoalPhases, Phase, goal_phases
+from orga.client.journal import event_types as on
+from orga.client.journal.phases import OVERRIDE, GoalPhases, Guidance, Phase, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.messages import Message
 from orga.workflows.types.names import AGENT_WORKFLOWS
@@ -33,7 +35,6 @@ from orga.workflows.types.text import full_field_text
 COLUMNS = 80
 _HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
 
-Data = dict[str, Any]
 _ScoredText = tuple[str, str]
 """A score, which may be empty, and the text of the table's last column."""
 
@@ -64,62 +65,56 @@ def _phase_texts(phase: Phase, goals: dict[str, str]) -> list[_ScoredText]:
         *(("", _guidance_text(each)) for each in phase.guidance),
         *(("", f"✗ {error}") for error in phase.errors),
         *(_step_outcome_text(each, goals) for each in phase.executed),
-        *(("", f"{each.get('step')} is now {each.get('skill')}, by the operator") for each in phase.overridden),
-        *((f"{each.get('score'):.2f}", f"{each.get('step')} {each.get('quality')}") for each in phase.evaluated),
+        *(("", f"{each.step} is now {each.skill}, by the operator") for each in phase.overridden),
+        *((f"{each.score or 0:.2f}", f"{each.step} {each.quality or None}") for each in phase.evaluated),
         *(("", line) for line in (_decision_lines(phase.decision) if phase.decision else ())),
         *(("", _planned_step_text(each)) for each in phase.plan),
-        *([("", f"? {phase.question.get('question')}")] if phase.question else []),
+        *([("", f"? {phase.question.question}")] if phase.question else []),
         *([("", f"! {_answer_text(phase.answer)}")] if phase.answer else []),
         *([("", f"memory: {phase.memory}")] if phase.memory else []),
         *(("", line) for line in (_memory_lines(phase.compressed) if phase.compressed else ())),
-        *([("", f"answers: {_reply_text(phase)}")] if phase.phase == "summarise" else []),
+        *([("", f"answers: {phase.reply_text}")] if phase.phase == "summarise" else []),
         *([("", "its JSON was repaired")] if phase.repaired else []),
     ]
 
 
 def _step_goals(phases: Sequence[Phase]) -> dict[str, str]:
-    return {str(step.get("id")): str(step.get("goal")) for phase in phases for step in phase.plan}
+    return {step.id: step.goal for phase in phases for step in phase.plan}
 
 
-def _step_outcome_text(step: Data, goals: dict[str, str]) -> _ScoredText:
-    is_ok, name = step.get("status") == "ok", str(step.get("step"))
-    why = goals.get(name, "") if is_ok else f"{step.get('status')}: {step.get('error', '')}"
-    return "", f"{'✓' if is_ok else '✗'} {name} {step.get('skill')}: {why}"
+def _step_outcome_text(step: on.StepExecuted, goals: dict[str, str]) -> _ScoredText:
+    is_ok = step.status == "ok"
+    why = goals.get(step.step, "") if is_ok else f"{step.status}: {step.error}"
+    return "", f"{'✓' if is_ok else '✗'} {step.step} {step.skill}: {why}"
 
 
-def _guidance_text(guidance: Data) -> str:
-    given = guidance.get("text")
+def _guidance_text(guidance: Guidance) -> str:
+    given = guidance.text if "text" in guidance.model_fields_set else None
     text = given if isinstance(given, str) else to_json(given).decode()
-    if "refused" not in guidance:
-        return f"received {guidance.get('kind')}: {text}"
-    return f"refused {guidance.get('kind')}: {guidance['refused'].removeprefix(f'{OVERRIDE}: ')}: {text}"
+    if guidance.refused is None:
+        return f"received {guidance.kind}: {text}"
+    return f"refused {guidance.kind}: {guidance.refused.removeprefix(f'{OVERRIDE}: ')}: {text}"
 
 
-def _planned_step_text(step: Data) -> str:
-    needs = ", ".join(map(str, step.get("depends_on") or ()))
-    return f"{step.get('id')} {step.get('skill')}: {step.get('goal')}{f' (after {needs})' if needs else ''}"
+def _planned_step_text(step: on.RecordedStep) -> str:
+    needs = ", ".join(step.depends_on)
+    return f"{step.id} {step.skill}: {step.goal}{f' (after {needs})' if needs else ''}"
 
 
-def _decision_lines(decision: Data) -> list[str]:
-    sure = f", confidence {decision['confidence']}" if "confidence" in decision else ""
-    why = [f"because: {decision['reason']}"] if decision.get("reason") else []
-    return [f"{decision.get('action')} ({decision.get('by')}{sure})", *why]
+def _decision_lines(decision: on.DecisionMade) -> list[str]:
+    sure = f", confidence {decision.confidence}" if decision.confidence is not None else ""
+    why = [f"because: {decision.reason}"] if decision.reason else []
+    return [f"{decision.action} ({decision.by}{sure})", *why]
 
 
-def _answer_text(answer: Data) -> str:
-    by = f"{answer['by']}: " if answer.get("by") else ""
-    return f"{by}{answer.get('answer', '')}"
+def _answer_text(answer: on.QuestionAnswered) -> str:
+    return f"{answer.by}: {answer.answer}" if answer.by else answer.answer
 
 
-def _memory_lines(compressed: Data) -> list[str]:
-    lost = ", ".join(map(str, compressed.get("lost") or ()))
-    how = "" if compressed.get("taken") else ", kept as it was"
-    why = [f"it would lose {lost}"] if lost else []
-    return [f"memory: {compressed.get('before')} bytes to {compressed.get('after')}{how}", *why]
-
-
-def _reply_text(phase: Phase) -> str:
-    return "".join(str(action.get("respond", "")) for action in phase.reply)
+def _memory_lines(compressed: on.MemoryCompressed) -> list[str]:
+    how = "" if compressed.taken else ", kept as it was"
+    why = [f"it would lose {', '.join(compressed.lost)}"] if compressed.lost else []
+    return [f"memory: {compressed.before} bytes to {compressed.after}{how}", *why]
 
 
 def phase_duration_text(seconds: float) -> str:
@@ -183,9 +178,9 @@ def _show_phases(run_id: str, shown: GoalPhases, *, as_json: bool) -> None:
     if as_json:
         write_json({"id": run_id, **_phases_json(shown)})
         return
-    ending = shown.ending or {"reason": "goes on", "detail": ""}
-    why = f": {on_one_line(str(ending['detail']), 200)}" if ending["detail"] else ""
-    write_result(f"{full_field_text(run_id)}  {ending['reason']}{why}", f"  {on_one_line(shown.goal, 400)}")
+    ending, goal = shown.run.ending or on.Terminated(reason="goes on"), shown.run.task
+    why = f": {on_one_line(ending.detail, 200)}" if ending.detail else ""
+    write_result(f"{full_field_text(run_id)}  {ending.reason}{why}", f"  {on_one_line(goal, 400)}")
     if shown.phases:
         write_result(*phase_table(shown))
     else:
@@ -201,8 +196,11 @@ def _show_output(run_id: str, found: StepResult, *, as_json: bool) -> None:
 
 
 def _phases_json(shown: GoalPhases) -> dict[str, Any]:
-    phases = [{**asdict(each), "ended_at": each.ended_at.isoformat()} for each in shown.phases]
-    return {**asdict(shown), "phases": phases}
+    phases = TypeAdapter(list[Phase]).dump_python(shown.phases, mode="json", exclude_unset=True)
+    for phase, each in zip(phases, shown.phases, strict=True):
+        phase["ended_at"] = each.ended_at.isoformat()
+    ending = shown.run.ending
+    return {"goal": shown.run.task, "phases": phases, "ending": ending and ending.reason_and_detail}
 
 
 def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
