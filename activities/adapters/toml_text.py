@@ -18,12 +18,7 @@ class TomlTooDeep(ValueError):
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Return the tables of a text.
-
-    Raises:
-        TomlTooDeep: The values are nested too deeply.
-        TOMLDecodeError: The text is no TOML. This is a ValueError.
-    """
+    """Raise TOMLDecodeError, or TomlTooDeep if the values are nested too deeply."""
     if _DEEP_KEY.search(text):
         raise TomlTooDeep
     try:

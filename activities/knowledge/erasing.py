@@ -11,7 +11,7 @@ def require_named(what: Erasure) -> None:
     """Refuse an erasure without any condition, because it would erase everything."""
     if what == Erasure():
         raise KnowledgeError(
-            "nothing says what is to be forgotten; name an id, a subject, a run, a user, a tenant, a source or a time",
+            "name what to forget: an id, a subject, a run, a user, a tenant, a source or a time",
             kind="InvalidItem",
         )
 

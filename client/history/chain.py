@@ -152,11 +152,7 @@ class NoSuchIteration(OrgaError):
 
 
 def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) -> Boundary:
-    """Return the end of an iteration.
-
-    Raises:
-        NoSuchIteration: No model call follows it.
-    """
+    """Return the end of an iteration. Raise NoSuchIteration if no model call follows it."""
     begun, first = 0, 0
     for run in runs:
         for event in run.events:

@@ -41,7 +41,7 @@ def generate_key(path: Path) -> str:
         _write_new_file(path, pem, 0o600)
         _write_new_file(public_path(path), f"{public}\n".encode(), 0o644)
     except FileExistsError as error:
-        raise KeyProblem(f"{error.filename} is there already; a key is never overwritten, name another file") from None
+        raise KeyProblem(f"{error.filename} exists already. A key is never overwritten. Name another file") from None
     except OSError as error:
         raise KeyProblem(f"{error.filename} cannot be written: {error.strerror}") from None
     return public

@@ -81,12 +81,7 @@ class UndeliveredAnswer(NamedTuple):
 
 
 async def undelivered_answers(client: Client, goal_id: str) -> dict[str, UndeliveredAnswer]:
-    """Return the deliveries that were given up, by channel.
-
-    Raises:
-        RunNotFound: No goal has this id.
-        NotAnAgent: The id belongs to a workflow of another type.
-    """
+    """Return the deliveries that were given up, by channel. Raise RunNotFound or NotAnAgent."""
     run = RunKey(goal_id, (await run_chain(client, goal_id, kinds=(GOAL_WORKFLOW,))).run_ids[-1])
     found: dict[str, DeliveryRequest] = {}
     failed_plainly: set[str] = set()

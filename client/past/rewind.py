@@ -74,11 +74,7 @@ async def is_frozen(client: Client, workflow_id: str) -> bool:
 
 
 async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
-    """Unfreeze the run, by default the latest one. Nothing happens to an ended run.
-
-    Raises:
-        RunStaysFrozen: The server refused several attempts.
-    """
+    """Unfreeze the run, by default the latest one. Raise RunStaysFrozen if the server refuses several attempts."""
     try:
         await _update(client, workflow_id, run_id, _UNFROZEN_OPTIONS)
     except RPCError as error:
@@ -219,12 +215,7 @@ class RewindPlan:
 
 
 async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> RewindPlan:
-    """Return what a rewind would do, without doing it.
-
-    Raises:
-        NoSuchIteration: The run has not finished that iteration.
-        RunNotFound: No run has this id.
-    """
+    """Return what a rewind would do. Raise NoSuchIteration or RunNotFound."""
     runs, boundary, is_at_the_answer = await _locate_boundary(client, workflow_id, to_iteration)
     interventions = await interventions_after(client, runs, boundary)
     effects = await effects_after(client, runs, boundary)

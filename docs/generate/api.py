@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import griffe
 
-from docs.generate.source import in_cell, module, said
+from docs.generate.source import docstring_text, in_cell, module
 
 MODULES = ("orga", "orga.runs", "orga.errors", "orga.workflow", "orga.testing")
 
@@ -16,7 +16,7 @@ def api_page() -> str:
         "# The public API\n\nWhat applications, modules of tools and tests import. All else is ours, and may change.\n"
     ]
     for name in MODULES:
-        parts += [f"\n## `{name}`\n\n{_prose(said(module(name)))}\n", *_exported(name)]
+        parts += [f"\n## `{name}`\n\n{_prose(docstring_text(module(name)))}\n", *_exported(name)]
     return "\n".join(parts)
 
 
@@ -34,7 +34,7 @@ def exported(name: str) -> dict[str, griffe.Object]:
 
 
 def _defined(owner: str, name: str) -> griffe.Object:
-    """Return an object where it is defined: a module may pass on what another has."""
+    """Return the definition of an object that a module may only re-export."""
     target = module(owner).members[name]
     if isinstance(target, griffe.Alias):
         place, _, own = target.target_path.rpartition(".")
@@ -50,39 +50,41 @@ def _exported(name: str) -> Iterator[str]:
         elif isinstance(found, griffe.Class):
             yield from _class(found, each)
         else:
-            yield f"{said(found)}\n"
+            yield f"{docstring_text(found)}\n"
 
 
 def _class(found: griffe.Class, name: str) -> Iterator[str]:
-    yield f"{_prose(said(found))}\n"
+    yield f"{_prose(docstring_text(found))}\n"
     fields = [each for each in found.attributes.values() if _is_public(each.name)]
     own = [each for each in fields if "property" not in each.labels and each.annotation is not None]
     if own:
         yield "| field | type | default | meaning |\n|---|---|---|---|"
         for each in own:
             default = "" if each.value is None else f"`{in_cell(_default(each))}`"
-            yield f"| `{each.name}` | `{in_cell(_type(each))}` | {default} | {in_cell(said(each))} |"
+            yield f"| `{each.name}` | `{in_cell(_type(each))}` | {default} | {in_cell(docstring_text(each))} |"
         yield ""
     for each in fields:
         if "property" in each.labels:
-            yield f"- `{name}.{each.name}`: {_prose(said(each))}\n"
+            yield f"- `{name}.{each.name}`: {_prose(docstring_text(each))}\n"
     if handlers := _handlers(found):
         yield "| handler | kind | does |\n|---|---|---|"
-        yield from (f"| `{name}` | {kind} | {in_cell(said(each))} |" for (name, kind), each in handlers.items())
+        yield from (
+            f"| `{name}` | {kind} | {in_cell(docstring_text(each))} |" for (name, kind), each in handlers.items()
+        )
         yield ""
         return
     for each in found.functions.values():
         is_made = each.name == "__init__" and len(each.parameters) > 1
-        if is_made or (_is_public(each.name) and said(each)):
+        if is_made or (_is_public(each.name) and docstring_text(each)):
             yield from _function(each, name if is_made else f"{name}.{each.name}")
 
 
 _HANDLER = re.compile(r"(?:workflow\.)?(signal|update|query)(?:\(name='(\w+)'\))?")
-"""A decorator of a handler that has a name: a dynamic one has none."""
+"""The decorator of a handler with a name, which dynamic ones lack."""
 
 
 def _handlers(found: griffe.Class) -> dict[tuple[str, str], griffe.Function]:
-    """Return what a workflow may be sent and asked, by the name that is sent and its kind."""
+    """Return the signals, updates and queries of a workflow, by name and kind."""
     handlers: dict[tuple[str, str], griffe.Function] = {}
     for each in _methods(found):
         for match in (_HANDLER.fullmatch(str(decorator.value)) for decorator in each.decorators):
@@ -92,7 +94,7 @@ def _handlers(found: griffe.Class) -> dict[tuple[str, str], griffe.Function]:
 
 
 def _methods(found: griffe.Class) -> Iterator[griffe.Function]:
-    """Return the methods of a class and of those of ours that it inherits from, its own first."""
+    """Return the methods of a class, then those of our classes that it inherits from."""
     yield from found.functions.values()
     for base in found.bases:
         name = str(base).partition("[")[0]
@@ -103,7 +105,7 @@ def _methods(found: griffe.Class) -> Iterator[griffe.Function]:
 
 
 def _default(field: griffe.Attribute) -> str:
-    """Return what stands behind a field's `=`: of pydantic's `Field(...)` what is its default."""
+    """Return a field's default, also from pydantic's `Field(...)`."""
     value = field.value
     if isinstance(value, griffe.ExprCall) and str(value.function) == "Field":
         given = {each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)}
@@ -124,7 +126,7 @@ def _type(field: griffe.Attribute) -> str:
 
 
 def _is_public(name: str) -> bool:
-    """Return whether users may use a member: how we change a value is ours."""
+    """Return whether a member is public. Our own methods for changed values are not."""
     return not name.startswith(("_", "with_")) and name != "model_config"
 
 
@@ -152,7 +154,7 @@ _STARS = {"variadic positional": "*", "variadic keyword": "**"}
 
 
 def _signature(found: griffe.Function, name: str) -> str:
-    """Return how it is called, one parameter a line where they are many."""
+    """Return the signature, with one parameter per line if it is long."""
     shown: list[str] = []
     for each in found.parameters:
         if each.name in {"self", "cls"}:

@@ -66,8 +66,8 @@ def _command(name: str, command: Any) -> Iterator[str]:
         yield "| option | default | meaning |\n|---|---|---|"
         yield "\n".join(map(_option, options)) + "\n"
     of = name.removeprefix("orga ")
-    told = "".join(f"; {code.value} {means}" for code, means in sorted(COMMAND_EXIT_CODES.get(of, {}).items()))
-    yield f"Exit codes: {_listed(codes_of(of))}{told}.\n"
+    meanings = "".join(f"; {code.value} {means}" for code, means in sorted(COMMAND_EXIT_CODES.get(of, {}).items()))
+    yield f"Exit codes: {_listed(codes_of(of))}{meanings}.\n"
 
 
 def codes_of(command: str) -> list[ExitCode]:
@@ -93,15 +93,15 @@ def _option(option: Any) -> str:
     flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
     takes = "" if option.is_flag else f" `{option.metavar or _takes(option.type_descriptor.annotation)}`"
     value = option.default
-    is_said = value not in (None, False, (), [], "") and not callable(value)
-    return f"| {flags}{takes} | {f'`{value}`' if is_said else ''} | {in_cell(_plain(option.help))} |"
+    has_default = value not in (None, False, (), [], "") and not callable(value)
+    return f"| {flags}{takes} | {f'`{value}`' if has_default else ''} | {in_cell(_plain(option.help))} |"
 
 
 _TAKES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
 
 
 def _takes(annotation: Any) -> str:
-    """Return what an option is given, where it names nothing for it."""
+    """Return the placeholder of an option's value, if the option names none."""
     kinds = [part for part in (annotation, *get_args(annotation)) if part is not NoneType]
     words = sorted(str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
     return "|".join(words) or next((_TAKES[kind] for kind in kinds if kind in _TAKES), "VALUE")

@@ -13,11 +13,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from docs.generate.explained import page_of
-from docs.generate.source import in_cell, module, said
+from docs.generate.source import docstring_text, in_cell, module
 from orga.client.config.sections import OrgaConfig
 
 UNITS = {"_s": "s", "_ms": "ms", "_usd": "USD", "_tokens": "tokens", "_bytes": "bytes", "_chars": "characters"}
-"""By the end of a key's name; a unit that is said in words stands in the meaning."""
+"""Units by the end of a key's name. The meaning of other keys names their unit."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Key:
     unit: str
     meaning: str
     page: str
-    """File below `docs/`; "" where none explains it."""
+    """File below `docs/`; "" if none explains it."""
 
     @property
     def path(self) -> str:
@@ -101,7 +101,7 @@ def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
     for base in model.__mro__:
         if issubclass(base, BaseModel) and name in base.__annotations__ and base.__module__.startswith("orga."):
             source = module(base.__module__)
-            return said(source[base.__name__].members.get(name))  # pyright: ignore[reportArgumentType]
+            return docstring_text(source[base.__name__].members.get(name))
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Which guide explains a key of `orga.toml`: of the guides on its section's subject, the first that writes it down."""
+"""Which guide explains a key of `orga.toml`: the first guide on the section's subject that mentions it."""
 
 import re
 from functools import cache
@@ -43,11 +43,11 @@ SUBJECTS: dict[str, str] = {
     "knowledge": "knowledge",
     "telemetry": "telemetry",
 }
-"""By section, which stands for those below it, too: guides by name, the fittest first."""
+"""Guides by section, the most suitable first. A section also covers those below it."""
 
 
 def page_of(section: str, key: str) -> str:
-    """Return the guide that explains a key, as a file below `docs/`; "" where none of its subject does."""
+    """Return the guide that explains a key, as a file below `docs/`; "" if none on its subject does."""
     while section and section not in SUBJECTS:
         section = section.rpartition(".")[0]
     guides = SUBJECTS.get(section, "").split()
@@ -61,6 +61,6 @@ def _text(guide: str) -> str:
 
 @cache
 def _writes_down(key: str) -> re.Pattern[str]:
-    """Return what finds a key in a guide: as code in its prose, or in an example of the file."""
+    """Return a pattern that finds a key in a guide: as code in its prose, or in an example of the file."""
     name = re.escape(key)
     return re.compile(rf"(?:[`.]|`\[[a-z.]+\] ){name}(?:`| =)|^{name} = |[{{,] ?{name} = ", re.MULTILINE)

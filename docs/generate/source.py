@@ -1,4 +1,4 @@
-"""The code as griffe reads it: nothing is run for it."""
+"""The code as griffe reads it, without running any of it."""
 
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,11 @@ def module(name: str) -> griffe.Module:
     return griffe.visit(name, filepath=path, code=path.read_text(encoding="utf-8"))
 
 
-def said(found: griffe.Object | None) -> str:
-    """Return the docstring as it stands, or ""."""
+def docstring_text(found: griffe.Object | griffe.Alias | None) -> str:
+    """Return the docstring unchanged, or ""."""
     return found.docstring.value.strip() if found is not None and found.docstring is not None else ""
 
 
 def in_cell(text: str) -> str:
-    """Return a text that stands in a cell of a table."""
+    """Return a text for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -1,6 +1,6 @@
 """The events of a journal and the search attributes, each a table."""
 
-from docs.generate.source import in_cell, module, said
+from docs.generate.source import docstring_text, in_cell, module
 from orga.client.journal.event_types import EVENTS
 from orga.workflows.types import names
 
@@ -28,7 +28,9 @@ def attributes_page() -> str:
     rows: list[str] = []
     for variable, key in vars(names).items():
         if key in names.KEYS and variable.isupper():
-            rows.append(f"| `{key.name}` | {key.indexed_value_type.name} | {in_cell(said(source.members[variable]))} |")  # pyright: ignore[reportArgumentType]
+            rows.append(
+                f"| `{key.name}` | {key.indexed_value_type.name} | {in_cell(docstring_text(source.members[variable]))} |"
+            )
     head = (
         "# Search attributes\n\n"
         "By these runs are listed: `orga list --query \"OrgaPhase = 'paused'\"`, the Temporal UI, `temporal workflow list`. The\n"

@@ -282,7 +282,7 @@ def test_a_session_in_which_nothing_was_said_is_closed(orga: Orga) -> None:
     with at_a_terminal(orga, "chat", "--id", "silent") as terminal:
         terminal.shows(PROMPT)
         terminal.types(CTRL_D)
-        terminal.shows("nothing was said, so the session is closed")
+        terminal.shows("nothing was sent, so the session is closed")
         assert terminal.code() == 0
 
 
@@ -290,6 +290,6 @@ def test_a_session_whose_first_message_is_refused_is_closed(orga: Orga) -> None:
     for number, said in enumerate((b"x" * 60_000, b"/nonsense\n")):
         done = orga("chat", "--id", f"refused-{number}", stdin=said)
         assert done.code, done.err
-        assert "nothing was said, so the session is closed" in done.err
+        assert "nothing was sent, so the session is closed" in done.err
         done = orga("chat", f"refused-{number}", "--say", "Hello")
         assert (done.code, "has ended" in done.err) == (2, True), done.err

@@ -56,6 +56,6 @@ def test_a_session_that_a_script_closes_or_says_nothing_in_has_ended_when_the_sc
     closed = orga("chat", "--id", "closed", stdin=b"What is the retry limit?\n/close\n")
     assert (closed.code, closed.err.splitlines()[-1]) == (0, "the session has ended; start a new one with: orga chat")
     silent = orga("chat", "--id", "silent", stdin=b"\n")
-    assert (silent.code, silent.err.splitlines()[-1]) == (0, "nothing was said, so the session is closed")
+    assert (silent.code, silent.err.splitlines()[-1]) == (0, "nothing was sent, so the session is closed")
     for session in ("closed", "silent"):
         assert json.loads(orga("status", session, "--json").out)["termination"]["reason"] == "completed"

@@ -381,7 +381,7 @@ async def test_a_script_whose_session_is_closed_meanwhile_has_failed_or_ends_as_
 async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
     chat = a_chat(Session(), "typed")
     await carry_out(chat, CommandCall("history"))
-    assert shown_in(chat) == ["nothing was said yet"]
+    assert shown_in(chat) == ["nothing was sent yet"]
     for number in (1, 2):
         begins, ends = ({**entry.data, "turn": number} for entry in (TURN[0], ENDED))
         chat.turns.take(chat.run.take(TURN[0].model_copy(update={"data": begins})))

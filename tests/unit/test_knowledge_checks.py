@@ -95,6 +95,6 @@ def test_parts_do_not_run_into_each_other() -> None:
 
 
 def test_forgetting_needs_a_name() -> None:
-    with pytest.raises(KnowledgeError, match="nothing says what is to be forgotten"):
+    with pytest.raises(KnowledgeError, match="name what to forget"):
         require_named(Erasure())
     require_named(Erasure(tenant=""))

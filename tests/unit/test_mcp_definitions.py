@@ -156,7 +156,7 @@ def test_a_pinned_definition_is_offered_as_such_and_others_as_before() -> None:
 def test_a_definition_other_than_the_pinned_one_is_not_offered(changed: dict[str, Any]) -> None:
     found = offered(a_definition("echo") | changed, "other", pinned={"s_echo": PIN})
     assert list(found.offered) == ["s_other"]
-    assert found.left_out["s_echo"] == ("its definition is not the one that is pinned; look at it: orga tools pin s")
+    assert found.left_out["s_echo"] == ("its definition differs from the pinned one. Look at it with: orga tools pin s")
 
 
 @pytest.mark.parametrize("digest", ["", "x" * 32, PIN[:-1], PIN.upper()])

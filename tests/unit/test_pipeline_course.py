@@ -292,7 +292,7 @@ def test_the_plan_of_a_pipeline_is_approved_or_nothing() -> None:
     ("config", "given", "says"),
     [
         pytest.param(CHAIN, {"inputs": ["x"]}, "is a chain, which takes none", id="inputs of a chain"),
-        pytest.param({**SURVEY, "inputs": []}, {}, "has none of its own", id="nothing to map"),
+        pytest.param({**SURVEY, "inputs": []}, {}, "has no inputs", id="nothing to map"),
         pytest.param({**SURVEY, "max_inputs": 2}, {"inputs": ["x"] * 3}, "takes 2 (max_inputs)", id="too many"),
         pytest.param(SURVEY, {"inputs": ["x"]}, "", id="its own inputs win"),
     ],

@@ -13,7 +13,7 @@ from docs.generate.commands import names
 from docs.generate.configuration import keys
 from docs.generate.explained import page_of
 from docs.generate.pages import FOLDER, pages
-from docs.generate.source import module, said
+from docs.generate.source import docstring_text, module
 from orga.client.cli.exit_codes import COMMAND_EXIT_CODES, EXIT_CODE_MEANINGS, ExitCode
 from orga.client.cli.shown.narration import entry_lines
 from orga.client.journal.event_types import EVENTS
@@ -54,7 +54,7 @@ def test_keys_have_their_type_default_and_unit() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_all_that_is_exported_has_a_docstring(name: str) -> None:
-    assert [each for each, found in exported(name).items() if not said(found)] == []
+    assert [each for each, found in exported(name).items() if not docstring_text(found)] == []
 
 
 def test_what_is_raised_can_be_caught_by_a_public_name() -> None:
@@ -119,4 +119,4 @@ def test_every_search_attribute_says_what_it_holds() -> None:
     source = module("orga.workflows.types.names")
     named = {name for name, key in vars(attributes).items() if name.isupper() and key in attributes.KEYS}
     assert len(named) == len(attributes.KEYS)
-    assert [name for name in sorted(named) if not said(source.members[name])] == []  # pyright: ignore[reportArgumentType]
+    assert [name for name in sorted(named) if not docstring_text(source.members[name])] == []

@@ -167,9 +167,7 @@ CARRIED_PARTS = (
     CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_drafts),
     CarriedPart(("inbox", "inbox_bytes", "unheard"), 76_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
     CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
-    CarriedPart(
-        ("partial",), 52_000, "finished first where that takes no more than some replies, else cut", _with_light_draft
-    ),
+    CarriedPart(("partial",), 52_000, "finished first if that takes only some replies, else cut", _with_light_draft),
     CarriedPart(
         (
             *(

@@ -47,11 +47,7 @@ class ConfiguredPipelines:
         return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
 
     def require_delegation(self, pipeline: Pipeline | None, offered: OfferedTools) -> None:
-        """Refuse a goal that has a pipeline and cannot delegate.
-
-        Raises:
-            InvalidInput: A tool profile leaves out the tool for delegation, or a tool has the name of an agent.
-        """
+        """Refuse (InvalidInput) a pipeline whose goal cannot delegate: a profile or a name hides the tool for it."""
         if pipeline is None:
             return
         tools = {tool.name for tool in offered.tools}

@@ -169,7 +169,9 @@ def _tool_spec(settings: ServerSettings, name: str, listed: Listed) -> ToolSpec:
     options, digest = settings.options(name), definition_digest(listed)
     pin = settings.server.pinned.get(name)
     if pin not in {None, digest}:
-        raise UnusableTool(f"its definition is not the one that is pinned; look at it: orga tools pin {settings.name}")
+        raise UnusableTool(
+            f"its definition differs from the pinned one. Look at it with: orga tools pin {settings.name}"
+        )
     parameters = usable_schema(listed.input_schema)
     description = sanitized_prose(listed.description or listed.title or "", MAX_DESCRIPTION_BYTES)
     return ToolSpec(

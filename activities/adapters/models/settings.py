@@ -45,8 +45,8 @@ def named_models(env: Mapping[str, str]) -> dict[str, str]:
 def idle_addresses(env: Mapping[str, str]) -> list[str]:
     """Return a text for each variable with a model server that is not used, because its provider has no key."""
     return [
-        f"{provider.base_url} is set and {provider.key} is not, so {provider.name} is not taken by itself; set the key "
-        "(any word where the server wants none), or name the model: provider:model"
+        f"{provider.base_url} is set and {provider.key} is not, so {provider.name} is not used by default. Set "
+        "the key (to any text if the server needs none), or name the model: provider:model"
         for provider in DEFAULT_PROVIDERS
         if _env_value(env, provider.base_url) and not _env_value(env, provider.key)
     ]

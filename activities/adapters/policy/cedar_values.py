@@ -74,11 +74,7 @@ def _wanted_part(value: Any, want: WantedValue, schema: Any, path: str) -> Any:
 
 
 def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int = 0) -> Any:
-    """Return a value in Cedar's JSON: text, truth, whole numbers, decimals, sets, records.
-
-    Raises:
-        UnrepresentableValue: The text names the path and the reason.
-    """
+    """Return a value in Cedar's JSON. Raise UnrepresentableValue with the path and the reason."""
     if depth > MAX_DEPTH:
         raise UnrepresentableValue(f"{path} is nested deeper than {MAX_DEPTH}")
     match value:

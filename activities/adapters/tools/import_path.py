@@ -106,11 +106,7 @@ def _closure_digest(found: dict[str, HeldLoader]) -> str:
 
 
 def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
-    """Return the function of an import path, and the digest of its code.
-
-    Raises:
-        ValueError: The text states the error and the remedy.
-    """
+    """Return a function and the digest of its code. Raise ValueError with the remedy."""
     module_name, colon, attribute = path.partition(":")
     if not (colon and attribute and all(name.isidentifier() for name in module_name.split("."))):
         raise ValueError("an import path is written package.module:function")

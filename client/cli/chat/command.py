@@ -149,7 +149,7 @@ class _TerminalChat:
         if self.keeper is not None:  # our worker stops with this command, so wait until it has ended the session
             with suppress(TimeoutError, OrgaError, RPCError):
                 await asyncio.wait_for(chat.session.result(), CLOSING_S)
-        write_note("nothing was said, so the session is closed")
+        write_note("nothing was sent, so the session is closed")
 
     def _build_chat(self) -> Chat:
         handle, options = SessionHandle(self.here.client, self.session_id), self.options

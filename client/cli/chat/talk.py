@@ -395,12 +395,7 @@ UNFOLDED_CHARS = 4_000
 
 
 async def carry_out(chat: Chat, asked: CommandCall) -> None:
-    """Carry out a command.
-
-    Raises:
-        ChatExit: The command is to leave.
-        UsageError: It cannot be done now.
-    """
+    """Carry out a command. Raise ChatExit to leave, or UsageError if it cannot be done now."""
     await _COMMAND_HANDLERS[asked.name](chat, asked.argument)
 
 
@@ -468,7 +463,7 @@ async def _history(chat: Chat, number: str) -> None:
     if number and not (number.isdecimal() and int(number)):
         raise UsageError(f"/history {number}: not a number of turns. Write for example /history {HISTORY_TURNS}")
     turns = chat.turns.recorded[-int(number or HISTORY_TURNS) :]
-    chat.shown.lines(*(history_lines(turns, datetime.now(UTC)) or ["nothing was said yet"]))
+    chat.shown.lines(*(history_lines(turns, datetime.now(UTC)) or ["nothing was sent yet"]))
 
 
 async def _approve(chat: Chat, argument: str) -> None:

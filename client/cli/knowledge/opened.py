@@ -33,12 +33,7 @@ class KnowledgeContext:
 
 @asynccontextmanager
 async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContext]:
-    """Yield the store, and close it at the end in any case.
-
-    Raises:
-        UsageError: No store is configured, or it refuses its input.
-        OrgaError: The store failed.
-    """
+    """Yield the store, and close it in any case. Raise UsageError without a usable one, or OrgaError if it fails."""
     from orga.client.workers.knowledge_store import configured_store
 
     config = load_config(config_file).config

@@ -26,11 +26,7 @@ Surface = Annotated[
 def chosen_policy_settings(
     folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]
 ) -> "PolicySettings":
-    """Return the settings for a named folder, or else those of the configuration.
-
-    Raises:
-        UsageError: The folder does not exist, the surface is not a plain name, or there are no policies.
-    """
+    """Return the settings for a folder, or the configuration's. Raise UsageError if there are no such policies."""
     from orga.activities.adapters.policy.ladder import PolicySettings, engine_name
     from orga.client.config.policy_settings import policy_settings
 

@@ -102,11 +102,7 @@ def require_trust(asked: TrustRequest) -> None:
 
 
 def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
-    """Refuse a file that others have written or can write, unless both the command and the environment vouch for it.
-
-    Raises:
-        ConfigError: The text names the owner.
-    """
+    """Raise ConfigError, with the owner, for a file of others, unless both command and environment vouch for it."""
     problem = None if named and trusts_all(env) else ownership_problem(path, os.geteuid())
     if problem:
         remedy = f"take it over (chown, chmod o-w), or name it with --config and set {VARIABLE}=1"

@@ -116,7 +116,7 @@ _WHY: dict[str, str] = {
     "mcp": "starts programs, or sends what agents say to servers",
     "models.base_urls": "sends the keys of models, and all that agents read, to a server",
     "models.prices": "says what models cost, by which limits in dollars go",
-    "models.tiers": "says which models tiers stand for",
+    "models.tiers": "decides which models the tiers mean",
     "temporal.address": "works for another Temporal server",
     "temporal": "says how a worker works for a Temporal server",
     "policy.engine": "lets policy decide nothing, or a server decide",

@@ -92,7 +92,7 @@ def stuck_reason(pursuit: Pursuit, config: GoalConfig) -> str:
     if pursuit.errors >= most:
         return f"every step failed, {pursuit.errors} rounds in a row"
     if pursuit.bad >= most:
-        return f"nothing of use came of {pursuit.bad} rounds in a row"
+        return f"{pursuit.bad} rounds in a row had no useful result"
     if pursuit.unusable >= most:
         return f"{pursuit.unusable} replies in a row could not be used"
     if pursuit.adjusted >= MAX_ADJUSTS:

@@ -63,7 +63,7 @@ def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline)
     if not pipeline.takes_inputs:
         return "" if given is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
     if not number:
-        return f"inputs: pipeline {name!r} has none of its own, and the goal gives none; give at least one"
+        return f"inputs: pipeline {name!r} has no inputs, and the goal gives none. Give at least one"
     if number > pipeline.max_inputs:
         return f"inputs: {number} of them, and pipeline {name!r} takes {pipeline.max_inputs} (max_inputs)"
     return ""
