@@ -1,12 +1,13 @@
 """Checks an arriving item, decides if it is added, updated or unchanged, and finds which fact of a claim holds."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal
 
-from orga.activities.knowledge.identity import is_same_object, item_id, scoped_owner
+from orga.activities.knowledge.identity import claim_digest, is_same_object, item_id, scoped_owner
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem
+from orga.workflows.types.knowledge import KnowledgeItem, Reader, Stored, StoredItem
 
 MAX_SETTLED_FACTS = 50
 """The newest facts of one claim that are compared with a new one. The newest clean one is compared in any case."""
@@ -79,6 +80,67 @@ def _has_expired(item: StoredItem, now: datetime) -> bool:
 def _content_fields(item: KnowledgeItem) -> dict[str, object]:
     names = KnowledgeItem.model_fields.keys() - {"provenance"}
     return {name: getattr(item, name) for name in names}
+
+
+class ArrivalBatch:
+    """A batch of arriving items. Afterwards, `changed_items` and `marked_items` are the changes to the tables."""
+
+    def __init__(self, known: Iterable[StoredItem]) -> None:
+        """Keep the stored items, in order of arrival: those with the batch's ids, and the newest of its claims."""
+        self._items: dict[str, StoredItem] = {}
+        self._places: dict[str, int] = {}
+        self._claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for item in known:
+            self._remember(item)
+        self._changed: dict[str, bool] = {}
+
+    @property
+    def changed_items(self) -> list[StoredItem]:
+        """New and changed items, in the order in which they came."""
+        return [self._items[id_] for id_, is_written in self._changed.items() if is_written]
+
+    @property
+    def marked_items(self) -> list[StoredItem]:
+        """Items of which only the contradicting fact has changed."""
+        return [self._items[id_] for id_, is_written in self._changed.items() if not is_written]
+
+    def add_item(self, item: StoredItem) -> Stored:
+        """Add the next item, and return what is done with it."""
+        old = self._items.get(item.id)
+        what = arrival_change(old, item)
+        if what == "unchanged":
+            return Stored(id=item.id, change=what)
+        if old is not None:
+            self._claims[claim_digest(old)].pop(item.id, None)
+        self._remember(replacement_item(old, item))
+        self._changed[item.id] = True
+        return Stored(id=item.id, change=what, contradicts=self._resolve_claim(claim_digest(item), item.id))
+
+    def _remember(self, item: StoredItem) -> None:
+        self._items[item.id] = item
+        self._places.setdefault(item.id, len(self._places))
+        if claim := claim_digest(item):
+            self._claims[claim][item.id] = None
+
+    def _resolve_claim(self, claim: str, arriving: str) -> tuple[str, ...]:
+        """Update which fact of a claim holds, and return the facts that the arriving one newly contradicts."""
+        facts = self._newest_facts(claim, arriving) if claim else []
+        news = {
+            id_: newer
+            for id_, newer in contradictions(facts, arriving).items()
+            if self._items[id_].contradicted_by != newer
+        }
+        for id_, newer in news.items():
+            self._items[id_] = self._items[id_].with_contradiction(newer)
+            self._changed.setdefault(id_, False)
+        return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
+
+    def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
+        """Return a claim's newest facts, the newest clean one, and the arriving one. At equal times, later is newer."""
+        facts = [self._items[id_] for id_ in self._claims[claim]]
+        facts.sort(key=lambda fact: (fact.stored_at, self._places[fact.id]), reverse=True)
+        clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
+        return facts[:MAX_SETTLED_FACTS] + [fact for fact in facts[MAX_SETTLED_FACTS:] if fact.id in {arriving, clean}]
 
 
 MAX_TEXT_CHARS = 100_000

@@ -6,12 +6,11 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.postgres.candidates import NEAREST
 from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits, parse_address
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
+from orga.activities.adapters.knowledge.postgres.transaction import NEAREST
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import a_fact, a_text, texts, wish
@@ -65,7 +64,7 @@ async def test_the_nearest_are_found_in_an_index_alone() -> None:
         connection.execute("VACUUM ANALYZE orga_knowledge.vectors")
         for way in ("seqscan", "bitmapscan"):  # of so few it would go through the table
             connection.execute(f"SET enable_{way} = off".encode())
-        plan = connection.execute(sql.SQL("EXPLAIN ") + NEAREST, values).fetchall()
+        plan = connection.execute(f"EXPLAIN {NEAREST}".encode(), values).fetchall()
     assert "Index Only Scan using vectors_by_code" in "\n".join(line for (line,) in plan)
 
 

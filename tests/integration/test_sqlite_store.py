@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
+from orga.activities.adapters.knowledge.search import KnowledgeSearch
 from orga.activities.adapters.knowledge.sqlite import connections, schema
-from orga.activities.adapters.knowledge.sqlite.candidates import SqliteSearch, VectorCodes
 from orga.activities.adapters.knowledge.sqlite.schema import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransaction, VectorCodes, completed
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import Clock, a_fact, a_text, owned, texts, wish
@@ -126,7 +127,8 @@ async def test_conventions_are_found_without_going_through_all_items(
     connection = sqlite3.connect(path)
     connection.set_trace_callback(asked.append)
     looked_for = wish(kinds=("convention",), **place)
-    SqliteSearch(connection, looked_for, now=0, embedder="").candidates(VectorCodes(""), None)
+    search = KnowledgeSearch(SqliteTransaction(connection, VectorCodes("")), looked_for, now=0)
+    completed(search.candidates(None))
     connection.set_trace_callback(None)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
     connection.close()

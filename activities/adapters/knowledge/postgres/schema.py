@@ -8,10 +8,10 @@ from typing import Any, LiteralString
 from urllib.parse import quote
 
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from orga.activities.adapters.knowledge.rows import COLUMNS, DamagedItem
+from orga.activities.adapters.knowledge.rows import DamagedItem
 from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import MAX_BITS
@@ -259,16 +259,6 @@ async def _schema_version(connection: PostgresConnection, place: PostgresAddress
             kind="NewerSchema",
         )
     return version
-
-
-COLUMN_NAMES = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
-SELECTED_COLUMNS = sql.SQL(", ").join(sql.SQL("items.") + sql.Identifier(name) for name in COLUMNS)
-"""The columns that `row_item` reads."""
-
-PLACEHOLDERS = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS))
-UPDATED_COLUMNS = sql.SQL(", ").join(
-    sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*COLUMNS[1:], "words")
-)
 
 
 def code_bits(code: int) -> str:

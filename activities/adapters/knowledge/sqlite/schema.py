@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.rows import COLUMNS, DamagedItem
+from orga.activities.adapters.knowledge.rows import DamagedItem
 from orga.activities.knowledge.ports import KnowledgeError
 
 
@@ -175,9 +175,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 """The statements of each version, in order. A version that has been released is never changed."""
 
 VERSION = len(MIGRATIONS)
-
-SELECTED_COLUMNS = ", ".join(f"items.{name}" for name in COLUMNS)
-"""The columns that `row_item` reads."""
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,0 +1,233 @@
+"""One transaction of a knowledge store: what every database does alike, and the statements in which they differ.
+
+Shared statements are written as PostgreSQL takes them, with `%(name)s` for a value and `= ANY(%(name)s)` for a list.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from orga.activities.adapters.knowledge.rows import COLUMNS, epoch_micros, row_item
+from orga.activities.knowledge.arrival import ArrivalBatch, contradictions
+from orga.activities.knowledge.erasing import exact_columns, matching_subjects
+from orga.activities.knowledge.identity import claim_digest
+from orga.activities.knowledge.ports import StoreFacts, batches
+from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
+
+E = TypeVar("E")
+"""What a database keeps next to an item to find it: its vector and, if the database does not split texts, its words."""
+
+Values = Mapping[str, object]
+Rows = list[tuple[Any, ...]]
+
+SELECTED_COLUMNS = ", ".join(f'items."{name}"' for name in COLUMNS)
+"""The columns that `row_item` reads."""
+
+_BATCH = 500
+"""Values in one list of a statement."""
+
+
+class KnowledgeTransaction(ABC, Generic[E]):
+    """Reads and writes the tables `items` and `vectors`. A subclass knows its database."""
+
+    backend: ClassVar[str]
+    schema_version: ClassVar[int]
+    tables: ClassVar[str]
+    """Prefix of the tables' names."""
+    vector_column: ClassVar[str]
+    byte_order: ClassVar[str]
+    """The clause that sorts texts by their bytes."""
+    not_by_place: ClassVar[str]
+    """Prefix of a condition on the place that keeps the database from scanning all items of a place."""
+
+    def __init__(self, embedder: str) -> None:
+        self.embedder = embedder
+        self._without_vector = (
+            f"FROM {self.tables}items LEFT JOIN {self.tables}vectors ON vectors.number = items.number "
+            "AND vectors.embedder = %(embedder)s WHERE vectors.number IS NULL"
+        )
+
+    @abstractmethod
+    async def rows(self, statement: str, values: Values | None = None) -> Rows:
+        """Run a statement, and return its rows."""
+
+    async def execute_many(self, statement: str, many: Iterable[Values]) -> None:
+        """Run a statement with each of these values."""
+        for values in many:
+            await self.rows(statement, values)
+
+    @abstractmethod
+    async def newest_facts(self, claims: Sequence[str]) -> Rows:
+        """Return for each claim its `MAX_SETTLED_FACTS` newest facts and its newest clean one, with their numbers."""
+
+    @abstractmethod
+    async def write_items(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> None:
+        """Insert new items or replace those with their ids, with their vectors."""
+
+    @abstractmethod
+    async def give_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> None:
+        """Replace the vectors of stored items."""
+
+    @abstractmethod
+    async def rebuild_words(self) -> None:
+        """Build the text index again."""
+
+    @abstractmethod
+    async def size_bytes(self) -> int: ...
+
+    @abstractmethod
+    def unpacked_vector(self, value: Any) -> Sequence[float] | None:
+        """Return the vector in `vector_column`, if there is one."""
+
+    @abstractmethod
+    async def nearest_numbers(self, vector: Sequence[float], visible: Values, limit: int) -> list[int]:
+        """Return the numbers of the items with the nearest vectors.
+
+        Args:
+            vector: The query's vector.
+            visible: The `places` and `kinds` of the wanted items, and `now` in microseconds, when none has expired.
+            limit: The most items to return.
+        """
+
+    @abstractmethod
+    def word_queries(self, text: str, places: Sequence[str]) -> tuple[list[str], str, str]:
+        """Return queries for items at these places: with each word of a text, with all its words, and with any."""
+
+    @abstractmethod
+    async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
+        """Return for each query at most so many items that match it."""
+
+    @abstractmethod
+    async def newest_matching(self, query: str, limit: int) -> list[int]: ...
+
+    async def stored_items(self, ids: Iterable[str], claims: Iterable[str] = ()) -> dict[str, StoredItem]:
+        """Return the items of these ids, and the newest and the newest clean ones of these claims, in order of arrival.
+
+        Claims may be empty or repeat.
+        """
+        found = await self.newest_facts(list(dict.fromkeys(filter(None, claims))))
+        for part in batches(ids, _BATCH):
+            found += await self.rows(
+                f"SELECT {SELECTED_COLUMNS}, number FROM {self.tables}items WHERE id = ANY(%(ids)s)", {"ids": part}
+            )
+        return {item.id: item for item in map(row_item, sorted(found, key=lambda row: row[-1]))}
+
+    async def page(
+        self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
+    ) -> list[StoredItem]:
+        """Return the next items after an id."""
+        of_kinds = " AND kind = ANY(%(kinds)s)" if kinds else ""
+        rows = await self.rows(
+            f"SELECT {SELECTED_COLUMNS} FROM {self.tables}items WHERE id > %(after)s "
+            f"AND substr(source, 1, %(length)s) = %(prefix)s{of_kinds} ORDER BY id LIMIT %(limit)s",
+            {
+                "after": after,
+                "length": len(source_prefix),
+                "prefix": source_prefix,
+                "kinds": list(kinds),
+                "limit": limit,
+            },
+        )
+        return list(map(row_item, rows))
+
+    async def store_items(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> list[Stored]:
+        """Store items in the order in which they came, and return what was done with each."""
+        arrivals = ArrivalBatch(
+            (await self.stored_items([item.id for item in items], map(claim_digest, items))).values()
+        )
+        stored = [arrivals.add_item(item) for item in items]
+        await self.write_items(arrivals.changed_items, encoded)
+        await self._mark_contradicted(arrivals.marked_items)
+        return stored
+
+    async def keep_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, E]) -> None:
+        """Store the vectors of items that have not changed or gone meanwhile."""
+        known = await self.stored_items(item.id for item in items)
+        await self.give_vectors([item for item in items if known.get(item.id) == item], encoded)
+
+    async def erase(self, what: Erasure) -> dict[KnowledgeKind, int]:
+        """Erase items that match all conditions. Facts that only these contradicted hold again."""
+        condition, values = await self._erasure_condition(what)
+        gone = await self.rows(f"DELETE FROM {self.tables}items WHERE {condition} RETURNING kind, id", values)
+        orphans: dict[str, None] = {}
+        for part in batches((id_ for _, id_ in gone), _BATCH):
+            rows = await self.rows(
+                f"SELECT DISTINCT claim FROM {self.tables}items "
+                "WHERE claim != '' AND contradicted_by != '' AND contradicted_by = ANY(%(ids)s)",
+                {"ids": part},
+            )
+            orphans.update((claim, None) for (claim,) in rows)
+        for claims in batches(orphans, _BATCH):
+            await self._restore_facts(claims)
+        return dict(sorted(Counter[KnowledgeKind](kind for kind, _ in gone).items()))
+
+    async def unindexed_items(self, limit: int) -> list[StoredItem]:
+        """Return the next items without a vector of the current embedder."""
+        rows = await self.rows(
+            f"SELECT {SELECTED_COLUMNS} {self._without_vector} ORDER BY items.number LIMIT %(limit)s",
+            {"embedder": self.embedder, "limit": limit},
+        )
+        return list(map(row_item, rows))
+
+    async def count_unindexed(self) -> int:
+        """Return the number of items without a vector of the current embedder."""
+        [(count,)] = await self.rows(f"SELECT count(*) {self._without_vector}", {"embedder": self.embedder})
+        return int(count)
+
+    async def facts(self, place: str, now: int) -> StoreFacts:
+        """Return the facts about the store. An item has expired if its time is not after `now`, in microseconds."""
+        names = await self.rows(f"SELECT DISTINCT embedder FROM {self.tables}vectors ORDER BY embedder")
+        [(tainted, expired, contradicted)] = await self.rows(
+            "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= %(now)s), "
+            f"count(*) FILTER (WHERE contradicted_by != '') FROM {self.tables}items",
+            {"now": now},
+        )
+        counts: dict[KnowledgeKind, int] = dict(
+            await self.rows(f"SELECT kind, count(*) FROM {self.tables}items GROUP BY kind ORDER BY kind")
+        )
+        return StoreFacts(
+            backend=self.backend,
+            place=place,
+            schema_version=self.schema_version,
+            embedder=", ".join(name for (name,) in names) or self.embedder,
+            counts=counts,
+            tainted=tainted,
+            expired=expired,
+            contradicted=contradicted,
+            unindexed=await self.count_unindexed(),
+            size_bytes=await self.size_bytes(),
+        )
+
+    async def _mark_contradicted(self, items: Iterable[StoredItem]) -> None:
+        await self.execute_many(
+            f"UPDATE {self.tables}items SET contradicted_by = %(newer)s WHERE id = %(id)s",
+            [{"newer": item.contradicted_by, "id": item.id} for item in items],
+        )
+
+    async def _restore_facts(self, claims: Sequence[str]) -> None:
+        facts = list((await self.stored_items([], claims)).values())
+        for claim in claims:
+            same_claim = [fact for fact in facts if claim_digest(fact) == claim]
+            news = contradictions(same_claim, "")
+            await self._mark_contradicted(
+                fact.with_contradiction(news[fact.id]) for fact in same_claim if news[fact.id] != fact.contradicted_by
+            )
+
+    async def _erasure_condition(self, what: Erasure) -> tuple[str, Values]:
+        named = exact_columns(what)
+        conditions, values = [f'"{column}" = %({column})s' for column in named], dict[str, object](named)
+        if what.ids:
+            conditions.append("id = ANY(%(ids)s)")
+            values["ids"] = list(what.ids)
+        if what.subject:
+            known = await self.rows(f"SELECT DISTINCT subject FROM {self.tables}items WHERE subject != ''")
+            conditions.append("subject = ANY(%(subjects)s)")
+            values["subjects"] = matching_subjects((subject for (subject,) in known), what.subject)
+        if what.tenant is not None:
+            conditions.append("tenant = %(tenant)s AND scope != 'global'")
+            values["tenant"] = what.tenant
+        if what.expired_by is not None:
+            conditions.append("expires_at <= %(expired_by)s")
+            values["expired_by"] = epoch_micros(what.expired_by)
+        return " AND ".join(conditions), values
