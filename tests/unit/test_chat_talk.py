@@ -244,7 +244,7 @@ async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_l
     saying = asyncio.create_task(chat.send_message("Hello"))
     while not session.posted:
         await asyncio.sleep(0)
-    assert chat.has_said
+    assert chat.has_sent
     does += [chat.handle_ctrl_c(), chat.handle_ctrl_c()]
     assert does == ["clears", "interrupts", "leaves"]
     session.taken.set()
@@ -314,7 +314,7 @@ async def test_what_nobody_took_was_not_said() -> None:
     chat = a_chat(session, "one")
     with pytest.raises(NoAnswer):
         await chat.send_message("Hello")
-    assert (chat.has_said, chat.is_busy) == (False, False)
+    assert (chat.has_sent, chat.is_busy) == (False, False)
 
 
 async def test_an_interrupt_with_a_text_says_it_in_the_place_of_the_turn() -> None:

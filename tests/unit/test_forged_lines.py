@@ -219,7 +219,7 @@ def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
         waiting=(asked,),
         circuits=(forged,),
         children=(Child(workflow_id=forged, agent=forged, task=forged),),
-        flights=PendingCalls(
+        pending_calls=PendingCalls(
             (
                 PendingActivity("1", forged),
                 PendingActivity("2", "reason", text=f"{forged}\nwaits for you: x → orga approve"),

@@ -142,7 +142,7 @@ class _TerminalChat:
         return code
 
     def _is_without_message(self, chat: Chat) -> bool:
-        return self.is_new and not chat.has_said and not chat.turns.recorded
+        return self.is_new and not chat.has_sent and not chat.turns.recorded
 
     async def _close(self, chat: Chat) -> None:
         await chat.session.close()

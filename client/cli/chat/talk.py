@@ -176,7 +176,7 @@ class Chat:
         self.code = int(ExitCode.COMPLETED)
         """The exit code of a script's last turn that was not completed."""
         self._ended_event = asyncio.Event()
-        self.has_said = False
+        self.has_sent = False
         """True once a message was sent and not refused."""
         self._parts = parts
         self._carry_out = carry_out
@@ -272,11 +272,11 @@ class Chat:
         return "interrupts"
 
     async def _post(self, text: str, when_busy: WhenBusy) -> int:
-        has_said, self.has_said, self._is_posting = self.has_said, True, True
+        has_sent, self.has_sent, self._is_posting = self.has_sent, True, True
         try:
             return await self._send_until_taken(text, when_busy)
         except OrgaError:
-            self.has_said = has_said
+            self.has_sent = has_sent
             raise
         finally:
             self._is_posting = False

@@ -65,7 +65,7 @@ class PlainScreen:
 def remarks(progress: Progress) -> list[str]:
     """Return remarks that the journal does not show: a missing worker, open questions, failed attempts."""
     return blocking_remarks(progress) + [
-        _retry_remark(activity) for activity in progress.flights.under_way if activity.attempt > 1
+        _retry_remark(activity) for activity in progress.pending_calls.under_way if activity.attempt > 1
     ]
 
 

@@ -260,10 +260,10 @@ def is_terminal() -> bool:
 def live_block(progress: Progress, now: datetime) -> RenderableType:
     """Return the block: streaming text, pending calls, plan and delegates, remarks, meters."""
     parts: list[RenderableType] = []
-    for activity in progress.flights.under_way:
+    for activity in progress.pending_calls.under_way:
         if activity.name in _SHOWN_MODEL_CALLS and activity.text:
             parts.append(_text_tail(activity.text))
-    parts += [_CallLine(progress.flights, each, now) for each in _ordered_activities(progress)]
+    parts += [_CallLine(progress.pending_calls, each, now) for each in _ordered_activities(progress)]
     parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
     parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, Meters(progress, now))
@@ -276,15 +276,15 @@ def _text_tail(text: str) -> Text:
 
 def _ordered_activities(progress: Progress) -> list[PendingActivity]:
     """Return the pending and the finished calls, in the order of the reply."""
-    under_way = [each for each in progress.flights.under_way if each.name not in _SHOWN_MODEL_CALLS]
-    return sorted([*under_way, *progress.flights.over], key=PendingActivity.sort_key)
+    under_way = [each for each in progress.pending_calls.under_way if each.name not in _SHOWN_MODEL_CALLS]
+    return sorted([*under_way, *progress.pending_calls.over], key=PendingActivity.sort_key)
 
 
 class _CallLine:
     """A call on one line. If the line is too narrow, the call's text is cut, never its time."""
 
-    def __init__(self, flights: PendingCalls, activity: PendingActivity, now: datetime) -> None:
-        self._text = escaped_line(on_one_line(flights.activity_text(activity), CALL_CHARS))
+    def __init__(self, pending_calls: PendingCalls, activity: PendingActivity, now: datetime) -> None:
+        self._text = escaped_line(on_one_line(pending_calls.activity_text(activity), CALL_CHARS))
         self._time, self._style = _time_and_style(activity, now)
         self._mark = " " if activity.took_s is None else "•"
 

@@ -115,7 +115,7 @@ class Progress:
     dead_letters: int = 0
     plan: dict[str, Any] | None = None
     """A goal's plan, from its status."""
-    flights: PendingCalls = field(default_factory=PendingCalls)
+    pending_calls: PendingCalls = field(default_factory=PendingCalls)
     task_queue: str = ""
     worker_command: str = "orga worker"
     """The command that starts a worker for the run."""
@@ -139,12 +139,12 @@ class Progress:
             tokens=run.tokens,
             spent_s=0.0 if begins_turn else self.spent_s,
             spent_at=entry.timestamp if begins_turn else self.spent_at or entry.timestamp,
-            flights=self.flights.with_event(event, entry.iteration),
+            pending_calls=self.pending_calls.with_event(event, entry.iteration),
         )
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
         """Return the progress after an event of one activity."""
-        others = [each for each in self.flights.under_way if each.activity_id != live.activity_id]
+        others = [each for each in self.pending_calls.under_way if each.activity_id != live.activity_id]
         if not live.is_over:
             state = live.attempt, live.failure, live.text, live.since, live.retry_at
             others.append(PendingActivity(live.activity_id, live.name, *state))
@@ -158,7 +158,7 @@ class Progress:
             phase = "reasoning"
         elif names - OWN_ACTIVITIES:
             phase = "acting"
-        return replace(self, flights=self.flights.with_activities(activities, now), phase=phase)
+        return replace(self, pending_calls=self.pending_calls.with_activities(activities, now), phase=phase)
 
     def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
         """Return the progress after a look at the run's status, which has its limits, cost and clock."""
