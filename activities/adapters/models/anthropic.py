@@ -1,7 +1,7 @@
 """Anthropic's Messages protocol: requests and streamed replies."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -13,8 +13,8 @@ from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.pricing import cost_usd
-from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage, wire_block
-from orga.activities.adapters.models.wire import OMITTED_BEGINNING, wire_id, wire_name, with_results_first
+from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
+from orga.activities.adapters.models.wire import OMITTED_BEGINNING, StreamReader, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
@@ -147,23 +147,15 @@ API_VERSION = "2023-06-01"
 """The last version that accepts a temperature. Later ones refuse it for every model and any value."""
 
 
-class MessageReader:
+@dataclass
+class MessageReader(StreamReader):
     """Reads the events of one message."""
 
-    def __init__(
-        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
-    ) -> None:
-        self._provider = provider
-        self._request = request
-        self._failures = failures
-        self._assembly = ReplyAssembly(request, on_text)
-        self._thinking: dict[int, dict[str, Any]] = {}
-        self._pieces: dict[tuple[int, str], list[str]] = {}
-        self._calls: dict[int, OpenCall] = {}
-        self._finish = ""
-        self._ended = False
-        self._model = request.model
-        self._usage: dict[str, Any] = {}
+    _thinking: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    _pieces: dict[tuple[int, str], list[str]] = field(default_factory=dict[tuple[int, str], list[str]])
+    _calls: dict[int, OpenCall] = field(default_factory=dict[int, OpenCall])
+    _finish: str = ""
+    _usage: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def feed(self, frame: dict[str, Any]) -> bool:
         kind = frame.get("type")
@@ -186,8 +178,8 @@ class MessageReader:
     def reply(self) -> Reply:
         if not (self._finish or self._ended or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
-        for (index, field), pieces in self._pieces.items():
-            self._thinking[index][field] = "".join(pieces)
+        for (index, key), pieces in self._pieces.items():
+            self._thinking[index][key] = "".join(pieces)
         cached, written = self._count("cache_read_input_tokens"), self._count("cache_creation_input_tokens")
         usage = frugal_usage(
             self._count("input_tokens") + cached + written, self._count("output_tokens"), cached_input_tokens=cached

@@ -1,18 +1,16 @@
 """Reads a reply of Chat Completions: text, calls, finish reason and reasoning, streamed or whole."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD, StreamedThought, extra_block
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
-from orga.activities.ports import ModelRequest
+from orga.activities.adapters.models.wire import StreamReader
 from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.usage import Usage
 
@@ -174,22 +172,14 @@ def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
     return delta.has_arguments and not (call.call_id and delta.call_id) and is_complete
 
 
-class ChatReader:
-    def __init__(
-        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
-    ) -> None:
-        self._provider = provider
-        self._request = request
-        self._failures = failures
-        self._assembly = ReplyAssembly(request, on_text)
-        self._reasoning = ReasoningDetails()
-        self._thought = StreamedThought()
-        self._finish = ""
-        self._ended = False
-        self._refused = False
-        self._answered = False
-        self._model = request.model
-        self._usage: dict[str, Any] = {}
+@dataclass
+class ChatReader(StreamReader):
+    _reasoning: ReasoningDetails = field(default_factory=ReasoningDetails)
+    _thought: StreamedThought = field(default_factory=StreamedThought)
+    _finish: str = ""
+    _refused: bool = False
+    _answered: bool = False
+    _usage: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def feed(self, frame: dict[str, Any]) -> bool:
         if frame is END_FRAME:

@@ -5,7 +5,7 @@ place. Only `response.output_item.done` contains such an item completely.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,9 +18,9 @@ from orga.activities.adapters.models.json_shape import as_count, as_object, as_o
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
 from orga.activities.adapters.models.openai import TOOL_CHOICE, function_definition, system_text
 from orga.activities.adapters.models.pricing import reply_cost_usd
-from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage, wire_block
+from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.wire import wire_id, wire_name, with_results_first
+from orga.activities.adapters.models.wire import StreamReader, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import FinishReason, Message, Reply
@@ -121,21 +121,14 @@ class _OutputItem:
     has_text: bool = False
 
 
-class ResponseReader:
+@dataclass
+class ResponseReader(StreamReader):
     """Reads the events of one response, or a whole response if a server does not stream."""
 
-    def __init__(
-        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
-    ) -> None:
-        self._provider = provider
-        self._request = request
-        self._failures = failures
-        self._assembly = ReplyAssembly(request, on_text)
-        self._items: dict[object, _OutputItem] = {}
-        self._response: dict[str, Any] = {}
-        self._status = ""
-        self._ended = False
-        self._refused = False
+    _items: dict[object, _OutputItem] = field(default_factory=dict[object, _OutputItem])
+    _response: dict[str, Any] = field(default_factory=dict[str, Any])
+    _status: str = ""
+    _refused: bool = False
 
     def feed(self, frame: dict[str, Any]) -> bool:
         if frame is END_FRAME:
@@ -183,7 +176,7 @@ class ResponseReader:
             billed=usage.get("cost"),
             cache_write_tokens=as_count(details.get("cache_write_tokens")),
         )
-        model = as_text(self._response.get("model")) or self._request.model
+        model = as_text(self._response.get("model")) or self._model
         return self._assembly.reply(self._finish_reason(), counted, model, price)
 
     def _finish_reason(self) -> FinishReason:

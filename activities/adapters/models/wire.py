@@ -2,26 +2,42 @@
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import InitVar, dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.reply import ReplyAssembly
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply
 
 
-class StreamReader(Protocol):
+@dataclass
+class StreamReader(ABC):
     """Reads the frames of one reply."""
 
+    _provider: str
+    _request: ModelRequest
+    on_text: InitVar[Callable[[str], None]]
+    _failures: ProviderFailures
+    _assembly: ReplyAssembly = field(init=False)
+    _model: str = field(init=False)
+    _ended: bool = field(default=False, init=False)
+
+    def __post_init__(self, on_text: Callable[[str], None]) -> None:
+        self._assembly = ReplyAssembly(self._request, on_text)
+        self._model = self._request.model
+
+    @abstractmethod
     def feed(self, frame: dict[str, Any]) -> bool:
         """Read one frame, and return whether it was the last one needed. Raise ModelError if it reports a failure."""
-        ...
 
+    @abstractmethod
     def reply(self) -> Reply:
         """Return the reply. Raise ModelError (BadStream) if the end was never marked."""
-        ...
 
 
 class Wire(Protocol):
