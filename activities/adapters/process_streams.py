@@ -1,12 +1,15 @@
-"""Reads a process's outputs with bounds, waits for it, ends its group, and opens a socket to it."""
+"""Runs a child that only computes. Reads outputs with bounds, waits for a process, ends its group, opens a socket."""
 
 import asyncio
 import os
 import signal
 import socket
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+
+from orga.child import held_program
 
 
 class HeadTail:
@@ -119,3 +122,25 @@ async def process_channel() -> AsyncGenerator[ProcessChannel]:
             yield ProcessChannel(reader, writer, theirs)
         finally:
             writer.transport.abort()
+
+
+async def child_output(module: str, data: bytes, timeout_s: float | None = None) -> bytes:
+    """Return what one of our modules writes about `data`, or nothing if it fails or its own limits end it.
+
+    The process has an empty environment, and ends with this call.
+
+    Raises:
+        TimeoutError: It took longer than `timeout_s`.
+    """
+    program = held_program(module)
+    process = await asyncio.create_subprocess_exec(
+        *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate(data)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output if process.returncode == 0 else b""

@@ -3,16 +3,14 @@
 Activities do this, never a workflow, because histories outlive the versions of a library.
 """
 
-import asyncio
 import json
 import re
-from asyncio.subprocess import DEVNULL, PIPE
 from typing import Any, cast
 
 from pydantic_core import to_json
 
 from orga.activities.adapters import repaired_json_child
-from orga.child import held_program
+from orga.activities.adapters.process_streams import child_output
 from orga.workflows.types.json_text import find_json_object
 
 MAX_CHARS = 20_000
@@ -37,7 +35,8 @@ async def repaired_json(text: str) -> str:
     if not body or not _is_complete(body) or _is_json(body):
         return ""
     try:
-        return _single_object(json.loads(await _child_output(body)))
+        found = await child_output(repaired_json_child.__name__, body.encode(errors="replace"), PROCESS_TIMEOUT_S)
+        return _single_object(json.loads(found))
     except (ValueError, RecursionError, TimeoutError):
         return ""
 
@@ -71,18 +70,3 @@ def _single_object(found: Any) -> str:
     text = to_json(objects[0]).decode()
     find_json_object(text)
     return text
-
-
-async def _child_output(body: str) -> bytes:
-    """Return the output of the process, or nothing if it was killed."""
-    program = held_program(repaired_json_child.__name__)
-    process = await asyncio.create_subprocess_exec(
-        *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
-    )
-    try:
-        async with asyncio.timeout(PROCESS_TIMEOUT_S):
-            return (await process.communicate(body.encode(errors="replace")))[0]
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()

@@ -4,7 +4,6 @@ import asyncio
 import codecs
 import json
 import re
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from orga.activities.adapters.http import (
     TimeoutException,
     has_dot_segments,
 )
+from orga.activities.adapters.process_streams import child_output
 from orga.activities.adapters.tools import page_text
 from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
@@ -36,7 +36,6 @@ from orga.activities.adapters.tools.guarded_http import (
 from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
-from orga.child import held_program
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _LABELS: Any = webencodings
@@ -108,18 +107,9 @@ def _guessed_text(body: bytes) -> str:
 
 
 async def parse_page(url: str, html: str) -> tuple[str, str]:
-    """Return title and text, parsed in a process with an empty environment. Raise ToolError (PageTooComplex)."""
-    program = held_program(page_text.__name__)
-    parser = await asyncio.create_subprocess_exec(
-        *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
-    )
-    try:
-        output, _ = await parser.communicate(html.encode(errors="replace"))
-    finally:
-        if parser.returncode is None:
-            parser.kill()
-            await parser.wait()
-    if parser.returncode != 0:
+    """Return title and text. A process of its own parses the page. Raise ToolError (PageTooComplex)."""
+    output = await child_output(page_text.__name__, html.encode(errors="replace"))
+    if not output:
         raise ToolError(f"{url}: the page is too complex to read; try another", kind="PageTooComplex")
     title, text = json.loads(output)
     return title, text
