@@ -16,10 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from orga.activities.adapters.knowledge.embedders.embedder_names import checked_embedder_name
+from orga.activities.adapters.knowledge.embedders.embedder_names import HASHING, checked_embedder_name
 from orga.own_code import set_aside
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.control import ControlTerms
 from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
@@ -181,7 +182,7 @@ class KnowledgeConfig(CheckedInput):
     """`sqlite`: the file, relative to this configuration. Null: a file for this folder in orga's own state."""
     dsn: Annotated[str, BeforeValidator(_checked_variable)] = DSN_VARIABLE
     """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
-    embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = "hashing"
+    embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = HASHING
     """The embedder, which turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), or
     `provider:model`, as `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
 
@@ -201,7 +202,7 @@ class TemporalConfig(CheckedInput):
     """The server's namespace. Null: `default`."""
     task_queue: str | None = Field(default=None, min_length=1)
     """The queue on a configured server. Null: `orga`. On the embedded server, each folder has its own instead."""
-    roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
+    roll_over_events: int = Field(default=ControlTerms().roll_over_events, ge=20, le=10_000)
     """Events after which a run continues as new."""
 
     def with_overrides(self, *, namespace: str | None = None, task_queue: str | None = None) -> Self:

@@ -3,6 +3,7 @@
 from typing import Any, Literal, Self
 
 from orga.workflows.types.agents import AgentConfig, Critic
+from orga.workflows.types.control import ControlTerms
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.requests import PromptTemplates
@@ -15,6 +16,8 @@ from orga.workflows.types.tiers import RUN_TIER, Tier
 from orga.workflows.types.tool_calls.decision import GroundedDecision
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.tools import ToolSpec
+
+_TERMS = ControlTerms()
 
 
 class PrepareRequest(Record):
@@ -81,12 +84,11 @@ class Setup(Record):
     """An engine on a server of its own needs an ordinary activity."""
     search_attributes: bool = True
     """True if the server knows the Orga* attributes. Without them an upsert would fail every workflow task."""
-    roll_over_events: int = 3_500
-    """Events of a history after which the run continues as new. The server suggests it at 4,096."""
-    roll_over_bytes: int = 3_000_000
-    full_events: int = 25_000
-    """Events at which a run ends if it cannot continue as new. The server terminates it at 51,200, and at 50 MB."""
-    full_bytes: int = 25_000_000
+    roll_over_events: int = _TERMS.roll_over_events
+    roll_over_bytes: int = _TERMS.roll_over_bytes
+    full_events: int = _TERMS.full_events
+    full_bytes: int = _TERMS.full_bytes
+    """`ControlTerms` explains these four."""
     notify: tuple[NotifyEvent, ...] = ()
     """Events that are sent to people outside. Only the worker knows the receivers."""
     workplace: Workplace | None = None
