@@ -69,7 +69,7 @@ def child_modules() -> dict[str, HeldLoader]:
     """Return the modules that a child may need: ours, and those of tools."""
     if not _own.is_sealed:
         _hold(name for name in _module_names() if _is_for_children(name))
-    return {name: each for name, each in pin().loaders.items() if _is_for_children(name)}
+    return {name: each for name, each in list(pin().loaders.items()) if _is_for_children(name)}
 
 
 def _is_for_children(module: str) -> bool:

@@ -5,11 +5,13 @@ Activities do this, never a workflow, because histories outlive the versions of 
 
 import json
 import re
+import resource
+import signal
+import sys
 from typing import Any, cast
 
 from pydantic_core import to_json
 
-from orga.activities.adapters import repaired_json_child
 from orga.activities.adapters.process_streams import child_output
 from orga.workflows.types.json_text import find_json_object
 
@@ -17,7 +19,7 @@ MAX_CHARS = 20_000
 MAX_DEPTH = 50
 """Nesting levels of lists and objects. The library gets slow long before it gives up."""
 
-PROCESS_TIMEOUT_S = 20.0
+_TIMEOUT_S = 20.0
 """Seconds for the process. It may use one second of processor time, which takes longer on a busy machine."""
 
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
@@ -35,7 +37,7 @@ async def repaired_json(text: str) -> str:
     if not body or not _is_complete(body) or _is_json(body):
         return ""
     try:
-        found = await child_output(repaired_json_child.__name__, body.encode(errors="replace"), PROCESS_TIMEOUT_S)
+        found = await child_output(__name__, body.encode(errors="replace"), _TIMEOUT_S)
         return _single_object(json.loads(found))
     except (ValueError, RecursionError, TimeoutError):
         return ""
@@ -70,3 +72,24 @@ def _single_object(found: Any) -> str:
     text = to_json(objects[0]).decode()
     find_json_object(text)
     return text
+
+
+_WORK_S = 1.0
+"""Seconds of processor time. Some texts take the library quadratic time, so it runs in a process of its own."""
+
+_MEMORY_BYTES = 1_000_000_000
+
+
+def main() -> None:
+    """Read a text from standard input and write the repaired values as a JSON list, or nothing if that is a guess.
+
+    The text is also put into a list, because outside of one the library ignores a repeated key even in strict mode.
+    """
+    from json_repair import repair_json
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    signal.setitimer(signal.ITIMER_PROF, _WORK_S)  # its signal ends a process that does not handle it
+    text = f"[{sys.stdin.buffer.read().decode()}\n]"
+    found = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
+    sys.stdout.write(json.dumps(found))

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orga.activities.knowledge.erasing import is_erased_by
+from orga.activities.knowledge.identity import is_erased_by
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, ScopeLevel
 from tests.support.knowledge.items import T0, a_fact

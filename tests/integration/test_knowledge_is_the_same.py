@@ -76,7 +76,7 @@ async def test_words_that_are_everywhere_choose_the_same(
     both: tuple[Clock, list[KnowledgeStore]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Past the limits by which searches stay short."""
-    monkeypatch.setattr("orga.activities.adapters.knowledge.search.COMMON", 40)
+    monkeypatch.setattr("orga.activities.adapters.knowledge.store.COMMON", 40)
     clock, stores = both
     draw = Random(4)
     items, wishes = some_items(draw, 600), some_wishes(draw, 25)

@@ -9,8 +9,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits, parse_address
-from orga.activities.adapters.knowledge.postgres.store import PostgresStore
-from orga.activities.adapters.knowledge.postgres.transaction import NEAREST
+from orga.activities.adapters.knowledge.postgres.store import NEAREST, PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import a_fact, a_text, texts, wish

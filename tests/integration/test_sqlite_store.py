@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from orga.activities.adapters.knowledge.search import KnowledgeSearch
-from orga.activities.adapters.knowledge.sqlite import connections, schema
+from orga.activities.adapters.knowledge.sqlite import schema
+from orga.activities.adapters.knowledge.sqlite import store as connections
 from orga.activities.adapters.knowledge.sqlite.schema import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransaction, VectorCodes, completed
+from orga.activities.adapters.knowledge.store import KnowledgeSearch
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import Clock, a_fact, a_text, owned, texts, wish
@@ -308,7 +309,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_can_be_read(opens: Open
 async def test_a_writer_that_waits_too_long_may_come_again(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orga.activities.adapters.knowledge.sqlite.connections.WAIT_S", 0.05)
+    monkeypatch.setattr("orga.activities.adapters.knowledge.sqlite.store.WAIT_S", 0.05)
     store = opens()
     await store.store([a_text("lorries")])
     other = sqlite3.connect(path, isolation_level=None)

@@ -6,8 +6,7 @@ from datetime import datetime
 import pytest
 
 from orga.activities.knowledge.arrival import MAX_NAME_CHARS, MAX_TEXT_CHARS, checked_item
-from orga.activities.knowledge.erasing import require_named
-from orga.activities.knowledge.identity import claim_digest, item_id
+from orga.activities.knowledge.identity import claim_digest, item_id, require_named
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader
 from tests.support.knowledge.items import a_fact, a_text, owned

@@ -10,7 +10,7 @@ from typing import Literal
 
 from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files, read_project_file
 from orga.activities.knowledge.chunks import chunks
-from orga.activities.knowledge.erasing import forget_ids
+from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeStore, batches
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.knowledge.conventions import conventions_for, path_from_root
-from orga.activities.knowledge.languages import language_of_path, named_language
+from orga.activities.knowledge.conventions import conventions_for, language_of_path, named_language, path_from_root
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.knowledge.shown import shown_knowledge
 from orga.activities.ports import ToolContext, ToolError

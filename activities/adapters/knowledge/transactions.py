@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from orga.activities.adapters.knowledge.rows import COLUMNS, epoch_micros, row_item
 from orga.activities.knowledge.arrival import ArrivalBatch, contradictions
-from orga.activities.knowledge.erasing import exact_columns, matching_subjects
-from orga.activities.knowledge.identity import claim_digest
+from orga.activities.knowledge.identity import claim_digest, exact_columns, matching_subjects
 from orga.activities.knowledge.ports import StoreFacts, batches
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
@@ -49,11 +48,9 @@ class KnowledgeTransaction(ABC, Generic[E]):
         )
 
     @abstractmethod
-    async def rows(self, statement: str, values: Values | None = None) -> Rows:
-        """Run a statement, and return its rows."""
+    async def rows(self, statement: str, values: Values | None = None) -> Rows: ...
 
     async def execute_many(self, statement: str, many: Iterable[Values]) -> None:
-        """Run a statement with each of these values."""
         for values in many:
             await self.rows(statement, values)
 
@@ -70,8 +67,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         """Replace the vectors of stored items."""
 
     @abstractmethod
-    async def rebuild_words(self) -> None:
-        """Build the text index again."""
+    async def rebuild_words(self) -> None: ...
 
     @abstractmethod
     async def size_bytes(self) -> int: ...
@@ -85,9 +81,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         """Return the numbers of the items with the nearest vectors.
 
         Args:
-            vector: The query's vector.
             visible: The `places` and `kinds` of the wanted items, and `now` in microseconds, when none has expired.
-            limit: The most items to return.
         """
 
     @abstractmethod
@@ -116,7 +110,6 @@ class KnowledgeTransaction(ABC, Generic[E]):
     async def page(
         self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
     ) -> list[StoredItem]:
-        """Return the next items after an id."""
         of_kinds = " AND kind = ANY(%(kinds)s)" if kinds else ""
         rows = await self.rows(
             f"SELECT {SELECTED_COLUMNS} FROM {self.tables}items WHERE id > %(after)s "
@@ -176,7 +169,7 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return int(count)
 
     async def facts(self, place: str, now: int) -> StoreFacts:
-        """Return the facts about the store. An item has expired if its time is not after `now`, in microseconds."""
+        """An item has expired if its time is not after `now`, in microseconds."""
         names = await self.rows(f"SELECT DISTINCT embedder FROM {self.tables}vectors ORDER BY embedder")
         [(tainted, expired, contradicted)] = await self.rows(
             "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= %(now)s), "

@@ -7,7 +7,9 @@ that is killed when it has used up its time or its memory.
 import atexit
 import json
 import os
+import resource
 import select
+import signal
 import struct
 import sys
 import threading
@@ -18,9 +20,10 @@ from subprocess import DEVNULL, PIPE, Popen
 from typing import Any, cast
 from urllib.parse import unquote
 
-from orga.activities.adapters.schemas import check_child
-from orga.activities.adapters.schemas.check_child import schema_errors, schema_validator
+from jsonschema_rs import ReferencingError, RegexOptions, ValidationError, Validator, validator_cls_for
+
 from orga.activities.threads import Threads
+from orga.child import held_program
 
 WAIT_S = 20.0
 """Seconds for an answer. The process may use one second of processor time, which takes longer on a busy machine."""
@@ -69,8 +72,8 @@ def _ask_process(request: bytes) -> bytes:
 
 
 def _start_process() -> Popen[bytes]:
-    command = [sys.executable, "-I", check_child.__file__]
-    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, bufsize=0, env={})
+    program = held_program(__name__)
+    return Popen(program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, bufsize=0, env={}, pass_fds=(program.number,))
 
 
 def _exchange_bytes(process: Popen[bytes], request: bytes) -> bytes:
@@ -110,6 +113,75 @@ def _end_process(process: Popen[bytes]) -> None:
 def _end_idle_processes() -> None:
     while _idle_processes:
         _end_process(_idle_processes.pop())
+
+
+WORK_S = 1.0
+"""Seconds of processor time for one check."""
+
+MEMORY_BYTES = 2_000_000_000
+
+
+def _check_errors(schema: str, value: str | None) -> list[str]:
+    if value is None or schema_validator(schema).is_valid(given := json.loads(value)):
+        schema_validator(schema)
+        return []
+    return schema_errors(schema, given)
+
+
+def main() -> None:  # the program of the process
+    """Answer checks one at a time until the worker closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but the worker decides when it ends
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    while head := sys.stdin.buffer.read(_LENGTH.size):
+        schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
+        signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not handle it
+        try:
+            answer: dict[str, list[str] | str] = {"errors": _check_errors(schema, value)}
+        except ValueError as error:
+            answer = {"broken": str(error)}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        body = json.dumps(answer).encode()
+        sys.stdout.buffer.write(_LENGTH.pack(len(body)) + body)
+        sys.stdout.buffer.flush()
+
+
+MAX_ERRORS = 10
+MAX_CHARACTERS = 200
+
+
+@lru_cache(maxsize=256)
+def schema_validator(schema: str) -> Validator:
+    """Return the validator of a schema, given as JSON. Its draft is the one of `$schema`, or else 2020-12.
+
+    Raises:
+        ValueError: The schema is invalid, refers to another document, or has a pattern with look-around or
+            back-references, which cannot be matched in linear time.
+    """
+    try:
+        given = json.loads(schema)
+        # Without `offline` a remote `$ref` is fetched over the network.
+        return validator_cls_for(given)(given, pattern_options=RegexOptions(), offline=True)
+    except (ValidationError, ReferencingError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise ValueError(bounded_problem_line(f"its schema is invalid: {why}")) from error
+
+
+def schema_errors(schema: str, value: Any) -> list[str]:
+    errors: list[str] = []
+    for error in schema_validator(schema).iter_errors(value):
+        if len(errors) == MAX_ERRORS:
+            break
+        errors.append(bounded_problem_line(f"{_json_path(error.instance_path)}: {error.message}"))
+    return errors
+
+
+def bounded_problem_line(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+def _json_path(parts: list[str | int]) -> str:
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
 MAX_PARTS = 50_000

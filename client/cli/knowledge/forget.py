@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from orga.activities.knowledge.erasing import is_erased_by
+from orga.activities.knowledge.identity import is_erased_by
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.knowledge.opened import headline, kind_counts_text, open_store

@@ -30,8 +30,8 @@ from orga.activities.adapters.knowledge.documents import (
     missing_documents,
 )
 from orga.activities.knowledge.conventions import directories_above
-from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.exchange import file_lines, import_items, read_items
+from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible

@@ -5,8 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from orga.activities.knowledge.conventions import conventions_for
-from orga.activities.knowledge.languages import language_of_path
+from orga.activities.knowledge.conventions import conventions_for, language_of_path
 from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible

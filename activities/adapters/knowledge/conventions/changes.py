@@ -16,7 +16,7 @@ from orga.activities.adapters.knowledge.conventions.readers import (
     find_reader,
 )
 from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files, read_project_file
-from orga.activities.knowledge.erasing import forget_ids
+from orga.activities.knowledge.identity import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress, batches
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel, StoredItem
 from orga.workflows.types.text import clean_text

@@ -10,7 +10,7 @@ from typing import Any, cast
 from orga.activities.adapters.knowledge.project_files import UnreadableFile
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.knowledge.chunks import chunks
-from orga.activities.knowledge.languages import language_of_settings, language_of_suffixes
+from orga.activities.knowledge.conventions import language_of_settings, language_of_suffixes
 
 MAX_CHARS = 1_600
 """Characters of a rule. A longer one is split into several."""

@@ -1,16 +1,234 @@
 """The knowledge store of a fleet: PostgreSQL with pgvector, shared by the workers of all machines."""
 
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
+from threading import Lock
 from typing import TypeVar
 
 from orga.activities.adapters.knowledge.postgres.connections import PostgresConnections
-from orga.activities.adapters.knowledge.postgres.schema import PostgresAddress, code_bits, vector_text
-from orga.activities.adapters.knowledge.postgres.transaction import EncodedText, PostgresTransaction
-from orga.activities.adapters.knowledge.postgres.words import WordTokenizer
+from orga.activities.adapters.knowledge.postgres.schema import (
+    VERSION,
+    PostgresAddress,
+    PostgresConnection,
+    code_bits,
+    vector_text,
+)
+from orga.activities.adapters.knowledge.rows import COLUMNS, UNTAINTED, item_row
 from orga.activities.adapters.knowledge.store import DatabaseStore, Work, utc_now
+from orga.activities.adapters.knowledge.transactions import SELECTED_COLUMNS, KnowledgeTransaction, Rows, Values
+from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS
+from orga.activities.knowledge.identity import scope_place
 from orga.activities.knowledge.ports import Embedder
 from orga.activities.knowledge.vectors import vector_code
+from orga.activities.knowledge.words import query_terms, searchable_text
+from orga.workflows.types.knowledge import StoredItem
+
+MAX_WORD_BYTES = 2_046
+"""PostgreSQL's limit for one word."""
+
+_PLACE_PREFIX = "place:"
+"""Prefix of a place: the scope and owner of an item, as a word of the same index."""
+
+_LONG_WORD_PREFIX = "long:"
+"""Prefix of a digest that replaces a long word. No real word has a colon."""
+
+
+class WordTokenizer:
+    """Splits texts with SQLite's own tokenizer, so that both stores find the same words. Any thread may use it.
+
+    PostgreSQL's parser keeps addresses, paths and hyphenated words whole, and its dictionaries use other stems.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._opened: sqlite3.Connection | None = None
+
+    def tokenize(self, texts: Sequence[str]) -> list[frozenset[str]]:
+        """Return the words of each text."""
+        found: list[set[str]] = [set() for _ in texts]
+        with self._lock:
+            database = self._memory_database()
+            database.execute("BEGIN")
+            database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
+            for number, word in database.execute("SELECT doc, term FROM words"):
+                found[int(number)].add(_bounded_word(str(word)))
+            database.execute("ROLLBACK")
+        return list(map(frozenset, found))
+
+    def close(self) -> None:
+        """Free the memory. The next `tokenize` allocates it again."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+            self._opened = None
+
+    def _memory_database(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+            self._opened.execute(
+                "CREATE VIRTUAL TABLE texts USING fts5 (text, content='', tokenize='porter unicode61')"
+            )
+            self._opened.execute("CREATE VIRTUAL TABLE words USING fts5vocab (texts, 'instance')")
+        return self._opened
+
+
+def words_tsvector(words: frozenset[str], place: str) -> str:
+    """Return a `tsvector` of the words and the place, so that one index finds both."""
+    return " ".join(map(quoted_word, (f"{_PLACE_PREFIX}{place}", *sorted(words))))
+
+
+def any_words_query(words: Iterable[str], places: Sequence[str]) -> str:
+    """Return a `tsquery` for items at one of the places with any of the words."""
+    return f"{_places_query(places)} & ({' | '.join(map(quoted_word, words))})"
+
+
+def all_words_query(words: Iterable[str], places: Sequence[str]) -> str:
+    """Return a `tsquery` for items at one of the places with all of the words."""
+    return f"{_places_query(places)} & {' & '.join(map(quoted_word, words))}"
+
+
+def quoted_word(word: str) -> str:
+    """Return a word quoted for `tsvector` and `tsquery`."""
+    escaped = word.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _bounded_word(word: str) -> str:
+    """Return a word, or the digest of one that is too long."""
+    return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
+
+
+def _places_query(places: Sequence[str]) -> str:
+    return f"({' | '.join(quoted_word(_PLACE_PREFIX + place) for place in places)})"
+
+
+EncodedText = tuple[str, str, frozenset[str]]
+"""A text as the database takes it: the code and the numbers of its vector, and its words."""
+
+_NEWEST = "ORDER BY stored_at DESC, number DESC LIMIT"
+_FACTS = (
+    f"SELECT {SELECTED_COLUMNS}, number FROM orga_knowledge.items WHERE number IN ("
+    "SELECT newest.number FROM unnest(%(claims)s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
+    "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
+    f"{_NEWEST} %(count)s) AS newest "
+    "UNION SELECT clean.number FROM unnest(%(claims)s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
+    "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
+    f"AND items.taint = '{UNTAINTED}' {_NEWEST} 1) AS clean)"
+)
+_QUOTED = [f'"{name}"' for name in COLUMNS]
+_INSERT = (
+    f"INSERT INTO orga_knowledge.items ({', '.join(_QUOTED)}, words) "
+    f"VALUES ({', '.join(f'%({name})s' for name in COLUMNS)}, %(words)s::text::tsvector) ON CONFLICT (id) "
+    f"DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in (*_QUOTED[1:], 'words'))}"
+)
+_GIVE_VECTOR = (
+    "INSERT INTO orga_knowledge.vectors (number, place, kind, expires_at, embedder, code, vector) "
+    "SELECT number, place, kind, expires_at, %(embedder)s, %(code)s::text::bit(512), %(vector)s::text::vector "
+    "FROM orga_knowledge.items WHERE id = %(id)s"
+)
+NEAREST = (
+    "SELECT number FROM orga_knowledge.vectors WHERE embedder = %(embedder)s "
+    "AND place = ANY(%(places)s) AND kind = ANY(%(kinds)s) AND (expires_at IS NULL OR expires_at > %(now)s) "
+    "ORDER BY code <~> %(code)s::text::bit(512), number LIMIT %(limit)s"
+)
+_MATCHING = (
+    "SELECT asked.place, found.number FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS asked (query, place) "
+    # MATERIALIZED makes PostgreSQL use the index. With just the limit it would scan the table.
+    "CROSS JOIN LATERAL ("
+    "WITH holding AS MATERIALIZED (SELECT number FROM orga_knowledge.items WHERE words @@ asked.query::tsquery) "
+    "SELECT number FROM holding LIMIT %(limit)s"
+    ") AS found ORDER BY asked.place"
+)
+
+
+class PostgresTransaction(KnowledgeTransaction[EncodedText]):
+    """A transaction on one connection."""
+
+    backend = "postgres"
+    schema_version = VERSION
+    tables = "orga_knowledge."
+    vector_column = "vectors.vector::real[]"
+    byte_order = ' COLLATE "C"'
+    not_by_place = ""
+
+    def __init__(self, connection: PostgresConnection, tokenizer: WordTokenizer, embedder: str) -> None:
+        super().__init__(embedder)
+        self._connection = connection
+        self._tokenizer = tokenizer
+
+    async def rows(self, statement: str, values: Values | None = None) -> Rows:
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(statement.encode(), values)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def execute_many(self, statement: str, many: Iterable[Values]) -> None:
+        async with self._connection.cursor() as cursor:
+            await cursor.executemany(statement.encode(), many)
+
+    async def newest_facts(self, claims: Sequence[str]) -> Rows:
+        return await self.rows(_FACTS, {"claims": claims, "count": MAX_SETTLED_FACTS}) if claims else []
+
+    async def write_items(self, items: Sequence[StoredItem], encoded: Mapping[str, EncodedText]) -> None:
+        rows: list[dict[str, object]] = []
+        for item in items:
+            _, _, words = encoded[searchable_text(item)]
+            tsvector = words_tsvector(words, scope_place(item.scope, item.owner))
+            rows.append({**dict(zip(COLUMNS, item_row(item), strict=True)), "words": tsvector})
+        await self.execute_many(_INSERT, rows)
+        await self.give_vectors(items, encoded)
+
+    async def give_vectors(self, items: Sequence[StoredItem], encoded: Mapping[str, EncodedText]) -> None:
+        await self.rows(
+            "DELETE FROM orga_knowledge.vectors USING orga_knowledge.items "
+            "WHERE items.number = vectors.number AND items.id = ANY(%(ids)s)",
+            {"ids": [item.id for item in items]},
+        )
+        rows: list[dict[str, object]] = []
+        for item in items:
+            code, vector, _ = encoded[searchable_text(item)]
+            rows.append({"embedder": self.embedder, "code": code, "vector": vector, "id": item.id})
+        await self.execute_many(_GIVE_VECTOR, rows)
+
+    async def rebuild_words(self) -> None:
+        await self.rows("REINDEX INDEX orga_knowledge.items_by_words")
+
+    async def size_bytes(self) -> int:
+        [(size,)] = await self.rows(
+            "SELECT pg_total_relation_size('orga_knowledge.items') + pg_total_relation_size('orga_knowledge.vectors')"
+        )
+        return int(size)
+
+    def unpacked_vector(self, value: Sequence[float] | None) -> Sequence[float] | None:
+        return None if value is None else array("f", value)
+
+    async def nearest_numbers(self, vector: Sequence[float], visible: Values, limit: int) -> list[int]:
+        query = {"code": code_bits(vector_code(vector)), "embedder": self.embedder, "limit": limit}
+        return [number for (number,) in await self.rows(NEAREST, {**visible, **query})]
+
+    def word_queries(self, text: str, places: Sequence[str]) -> tuple[list[str], str, str]:
+        terms = list(filter(None, self._tokenizer.tokenize(query_terms(text))))
+        words = sorted(frozenset[str]().union(*terms))
+        each = [all_words_query(term, places) for term in terms]
+        return each, all_words_query(words, places), any_words_query(words, places)
+
+    async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
+        found = defaultdict[int, list[int]](list)
+        for place, number in await self.rows(_MATCHING, {"queries": queries, "limit": limit}):
+            found[place].append(number)
+        return [found[place] for place in range(1, len(queries) + 1)]
+
+    async def newest_matching(self, query: str, limit: int) -> list[int]:
+        rows = await self.rows(
+            "SELECT number FROM orga_knowledge.items WHERE words @@ %(query)s::text::tsquery "
+            "ORDER BY number DESC LIMIT %(limit)s",
+            {"query": query, "limit": limit},
+        )
+        return [number for (number,) in rows]
+
 
 T = TypeVar("T")
 
@@ -33,7 +251,6 @@ class PostgresStore(DatabaseStore[EncodedText]):
             await connection.execute("VACUUM orga_knowledge.items, orga_knowledge.vectors")
 
     async def close(self) -> None:
-        """Close the connections."""
         self._tokenizer.close()
         await self._connections.close()
 

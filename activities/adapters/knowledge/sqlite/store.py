@@ -1,19 +1,22 @@
 """The embedded knowledge store: one SQLite file, safe with writers in several processes."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
+from threading import Lock, local
+from time import monotonic, sleep
 from typing import TypeVar
 
 from orga.activities.adapters.knowledge.rows import DamagedItem, row_item
-from orga.activities.adapters.knowledge.sqlite.connections import SqliteConnections
 from orga.activities.adapters.knowledge.sqlite.schema import (
     busy_log_error,
     corrupt_file_error,
+    migrate,
     raising_knowledge_errors,
     transaction,
     unreadable_items_error,
@@ -29,6 +32,79 @@ from orga.activities.adapters.knowledge.transactions import SELECTED_COLUMNS
 from orga.activities.knowledge.ports import Embedder, KnowledgeError, StoreFacts
 from orga.activities.knowledge.vectors import code_bytes, pack_vector, vector_code
 from orga.workflows.types.knowledge import KnowledgeKind, StoredItem
+
+WAIT_S = 30.0
+"""Seconds that a writer waits for another writer of any process."""
+
+
+class SqliteConnections:
+    """Opens the file when it is first needed, migrates it once, and closes all connections."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._own = local()
+        self._all: list[sqlite3.Connection] = []
+        self._lock = Lock()
+        self._is_ready = False
+
+    def current(self) -> sqlite3.Connection:
+        """Return the connection of this thread.
+
+        Raises:
+            KnowledgeError: The file cannot be opened, or is not a knowledge store.
+        """
+        known: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if known is None:
+            with raising_knowledge_errors(self._path):
+                known = self._own.connection = self._open()
+        return known
+
+    def close(self) -> None:
+        """Close all connections. Call it when no thread uses one."""
+        with self._lock:
+            for connection in self._all:
+                with suppress(sqlite3.Error):
+                    connection.close()
+            self._all.clear()
+
+    def _open(self) -> sqlite3.Connection:
+        with self._lock:
+            if not self._is_ready:
+                _make_private(self._path)
+            connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+            try:
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA secure_delete = ON")  # overwrites forgotten items
+                if not self._is_ready:
+                    migrate(connection, self._path)
+                    _enable_write_ahead(connection)
+                    self._is_ready = True
+            except BaseException:
+                connection.close()
+                raise
+            self._all.append(connection)
+            return connection
+
+
+def _make_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _enable_write_ahead(connection: sqlite3.Connection) -> None:
+    """Let readers read while one writes. SQLite does not wait for others that are opening a new file, so this does."""
+    until = monotonic() + WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
+                raise
+            sleep(0.02)
+        else:
+            return
+
 
 SPAN_ITEMS = 256
 """Item numbers that are scanned in one step."""
@@ -133,9 +209,6 @@ class SqliteStore(DatabaseStore[EncodedVector]):
         """Remove deleted texts from the text index, which keeps them until it is merged, and from the write-ahead log.
 
         Other pages are overwritten when they are freed. The index is merged in steps, so that no writer waits long.
-
-        Raises:
-            KnowledgeError: Something may remain.
         """
         is_begun = False
         while await self._in_thread(
@@ -156,7 +229,6 @@ class SqliteStore(DatabaseStore[EncodedVector]):
         return await super().facts()
 
     async def close(self) -> None:
-        """End the threads and close the file."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
