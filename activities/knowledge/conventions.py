@@ -91,7 +91,7 @@ async def conventions_for(
     """
     found: dict[str, Recalled] = {}
     async for each in _nearest_first(store, reader, directory, language.strip().lower()):
-        found.setdefault(_recalled_text(each), each)
+        found.setdefault(" ".join(each.item.text.split()).casefold(), each)
         if len(found) == limit:
             break
     return list(found.values())
@@ -159,10 +159,6 @@ async def _recalled_conventions(
 
 def _confidence_order(each: Recalled) -> tuple[float, str]:
     return -each.item.confidence, each.item.key
-
-
-def _recalled_text(each: Recalled) -> str:
-    return " ".join(each.item.text.split()).casefold()
 
 
 MAX_PLACES = 3

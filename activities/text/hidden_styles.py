@@ -123,7 +123,8 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
     A value that no browser understands does not replace one that hides.
     """
     found: dict[str, tuple[str, bool]] = {}
-    for part in _plain_style(style[:_MAX_CHARS]).split(";"):
+    plain = _ESCAPE.sub(_unescape, _COMMENT.sub("", style[:_MAX_CHARS])).lower()
+    for part in plain.split(";"):
         name, _, value = part.partition(":")
         name = name.strip().removeprefix("-webkit-").removeprefix("-moz-").removeprefix("-ms-")
         value, bang, _ = value.strip()[:_MAX_VALUE].partition("!")
@@ -148,10 +149,6 @@ def is_revealing(name: str, value: str) -> bool:
     return _is_understood(name, value) and name not in hiding_declarations(
         {name: (value, False), "overflow": ("hidden", False)}
     )
-
-
-def _plain_style(style: str) -> str:
-    return _ESCAPE.sub(_unescape, _COMMENT.sub("", style)).lower()
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -196,15 +196,12 @@ def sanitized_text(text: str) -> str:
         text, hidden = without_hidden(text)
         removed += hidden
     suspects = suspected_lines(text)
-    notes = [*_removal_notes(removed), *_mark_notes(len(suspects))]
+    removals = ", ".join(f"{count} {kind}" for kind, count in removed.items())
+    notes = [*([f"removed {removals}"] if removals else []), *_mark_notes(len(suspects))]
     if is_cut:
         notes.append(f"left out all after {MAX_CHARS:,} characters")
     text = _with_marks(text, suspects) if suspects else text
     return f"[sanitized: {'; '.join(notes)}]\n{text}" if notes else text
-
-
-def _removal_notes(counts: Counter[str]) -> list[str]:
-    return ["removed " + ", ".join(f"{count} {kind}" for kind, count in counts.items())] if counts else []
 
 
 def _mark_notes(count: int) -> list[str]:

@@ -83,7 +83,8 @@ def _body_texts(part: Any) -> Iterator[str]:
 
 def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
     used = {part.when for part in manifest.command.argv} if manifest.command else set[str]()
-    yield from _condition_flaws(used - {""}, manifest)
+    for name in sorted(used - {"", *manifest.arguments}):
+        yield Flaw(("command", "argv"), f"when: {name!r} is no argument", known_names_hint(name, manifest.arguments))
     for use in template_uses(manifest):
         try:
             template = parse_template(use.source)
@@ -94,11 +95,6 @@ def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
         yield from _template_flaws(use, template, manifest.arguments)
     for name in [name for name in manifest.arguments if name not in used]:
         yield Flaw(("arguments", name), f"nothing uses the argument {name!r}", f"write {{{name}}} somewhere")
-
-
-def _condition_flaws(names: set[str], manifest: Manifest) -> Iterator[Flaw]:
-    for name in sorted(names - manifest.arguments.keys()):
-        yield Flaw(("command", "argv"), f"when: {name!r} is no argument", known_names_hint(name, manifest.arguments))
 
 
 def _template_flaws(use: TemplateUse, template: Template, declared: dict[str, Argument]) -> Iterator[Flaw]:

@@ -44,10 +44,6 @@ def output_pattern(pattern: str) -> Any:
     return compiled_pattern(f"(?m){pattern}")
 
 
-def _parse_text(text: str, output: Output) -> str:
-    return text.rstrip("\n")
-
-
 def _parse_json(text: str, output: Output) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
@@ -60,10 +56,6 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _parse_lines(text: str, output: Output) -> list[str]:
-    return text.splitlines()
-
-
 def _parse_matches(text: str, output: Output) -> list[Any]:
     found: list[Any] = []
     for match in output_pattern(output.pattern or "").finditer(text):
@@ -74,8 +66,8 @@ def _parse_matches(text: str, output: Output) -> list[Any]:
 
 
 _PARSERS: dict[str, Callable[[str, Output], Any]] = {
-    "text": _parse_text,
+    "text": lambda text, _: text.rstrip("\n"),
     "json": _parse_json,
-    "lines": _parse_lines,
+    "lines": lambda text, _: text.splitlines(),
     "regex": _parse_matches,
 }

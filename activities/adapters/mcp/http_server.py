@@ -89,7 +89,11 @@ class _BoundedClient(httpx2.AsyncClient):
             return _error_response(request, CONNECTION_CLOSED, f"{type(error).__name__}: {error}")
         if response.status_code == 404 and _SESSION_HEADER in request.headers and not _is_unknown_method(response):
             return _error_response(request, NOT_SENT, "its session is over", 404)
-        return _answer_by_status(request, response) if _request_method(request) == "tools/call" else response
+        return (
+            _answer_by_status(request, response)
+            if _request_message(request).get("method") == "tools/call"
+            else response
+        )
 
     async def _pause(self) -> None:
         wait_s = max(self._opened_at + STREAM_PAUSE_S - time.monotonic(), 0)
@@ -259,10 +263,6 @@ def _is_notification(request: httpx2.Request) -> bool:
     """Return whether a request is a notification, which has no answer."""
     message = _request_message(request)
     return bool(message) and "id" not in message
-
-
-def _request_method(request: httpx2.Request) -> Any:
-    return _request_message(request).get("method")
 
 
 def _request_message(request: httpx2.Request) -> dict[str, Any]:

@@ -22,7 +22,11 @@ def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> di
         taken: Names that belong to others.
     """
     wanted = {tool: f"{server}{SEPARATOR}{tool}" for tool in tools}
-    names = {tool: name for tool, name in wanted.items() if _is_legal(name) and name not in taken}
+    names = {
+        tool: name
+        for tool, name in wanted.items()
+        if len(name) <= MAX_CHARS and not _ILLEGAL.search(name) and name not in taken
+    }
     for tool in sorted(wanted.keys() - names.keys()):
         names[tool] = _hashed_name(wanted[tool], {*taken, *names.values()})
     return {tool: names[tool] for tool in wanted}
@@ -37,10 +41,6 @@ def meant_server(tool: str, servers: Iterable[str]) -> str | None:
 def is_server_tool(tool: str, servers: Iterable[str]) -> bool:
     """Return whether a tool name or a glob begins with the name of one of the servers."""
     return meant_server(tool, servers) is not None
-
-
-def _is_legal(name: str) -> bool:
-    return len(name) <= MAX_CHARS and not _ILLEGAL.search(name)
 
 
 def _hashed_name(name: str, taken: Collection[str]) -> str:

@@ -110,7 +110,9 @@ def _header_waits(headers: Mapping[str, str], now: datetime) -> Iterator[float |
         yield _sane_wait(_number(headers.get(name)), 0.001)
     text = headers.get("retry-after")
     yield _first_known(
-        _sane_wait(_number(text)), _sane_wait(_duration(text)), _sane_wait(_seconds_until(_http_date(text), now))
+        _sane_wait(_number(text)),
+        _sane_wait(_duration(text)),
+        _sane_wait(_seconds_until(parsedate_to_datetime, text, now)),
     )
 
 
@@ -129,7 +131,7 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
             wait = _first_known(
                 _sane_wait(_duration(text)),
                 _sane_wait(_seconds_to_epoch(text, now)),
-                _sane_wait(_seconds_until(_rfc3339(text), now)),
+                _sane_wait(_seconds_until(datetime.fromisoformat, text, now)),
             )
             if wait is not None:
                 resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
@@ -189,25 +191,12 @@ def _duration(text: str | None) -> float | None:
     return sum(float(piece[1]) * unit_s[str(piece.lastgroup)] for piece in _PIECE.finditer(text))
 
 
-def _http_date(text: str | None) -> datetime | None:
-    return _parsed_moment(parsedate_to_datetime, text)
-
-
-def _rfc3339(text: str | None) -> datetime | None:
-    return _parsed_moment(datetime.fromisoformat, text)
-
-
-def _parsed_moment(read: Callable[[str], datetime], text: str | None) -> datetime | None:
+def _seconds_until(read: Callable[[str], datetime], text: str | None, now: datetime) -> float | None:
     try:
-        return read(text) if text else None
+        moment = read(text) if text else None
     except (ValueError, OverflowError):
         return None
-
-
-def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+    return moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
 
 
 def _seconds_to_epoch(text: str | None, now: datetime) -> float | None:

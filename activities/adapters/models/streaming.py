@@ -21,7 +21,7 @@ from orga.activities.adapters.models.wire_tools import WireTools
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.parts import Block, ToolCall, with_text, without_calls
+from orga.workflows.types.parts import ToolCall, with_text, without_calls
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _WRAPPER_KEY = "value"
@@ -131,11 +131,8 @@ class ThinkingMemory:
 
 def _thinking_digests(messages: Iterable[Message]) -> Iterable[str]:
     """Yield the digest of each thinking block. Phases are skipped, because they repeat and are never refused."""
-    return (_block_digest(block) for message in messages for block in message.blocks if block.format != PHASE_BLOCK)
-
-
-def _block_digest(block: Block) -> str:
-    return sha256(to_json(block)).hexdigest()
+    blocks = (block for message in messages for block in message.blocks if block.format != PHASE_BLOCK)
+    return (sha256(to_json(block)).hexdigest() for block in blocks)
 
 
 def _remember_digests(kept: OrderedDict[str, None], marks: Iterable[str]) -> None:

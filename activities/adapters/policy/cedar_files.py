@@ -61,13 +61,11 @@ def _policy_paths(there: Path) -> list[Path]:
     if not there.is_dir():
         raise BrokenPolicies([Problem(str(there), "there is no such folder", "create it, or correct [policy]")])
     try:
-        return sorted(path for path in there.iterdir() if _is_policy_name(path.name))
+        return sorted(
+            path for path in there.iterdir() if path.name.lower().endswith(SUFFIX) and not path.name.startswith(".")
+        )
     except OSError as error:
         raise _unreadable_error(there, error.strerror) from error
-
-
-def _is_policy_name(name: str) -> bool:
-    return name.lower().endswith(SUFFIX) and not name.startswith(".")
 
 
 def _read_file(path: Path, root: Path, most: int) -> PolicyFile:

@@ -55,11 +55,6 @@ class ConditionFinding:
     remedy: str
 
 
-def condition_findings(policy: Node) -> Iterator[ConditionFinding]:
-    for condition in policy["conditions"]:
-        yield from _node_findings(condition["body"])
-
-
 def _node_findings(node: Any) -> Iterator[ConditionFinding]:
     path = expression_path(node)
     if path:
@@ -377,8 +372,9 @@ def _error_line(statement: PolicyStatement) -> int:
 
 
 def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[Problem]:
-    for found in condition_findings(node):
-        yield Problem(statement.place_of_text(found.words), found.problem, found.remedy)
+    for condition in node["conditions"]:
+        for found in _node_findings(condition["body"]):
+            yield Problem(statement.place_of_text(found.words), found.problem, found.remedy)
     for words, problem, remedy in schema_problems(statement.text, types):
         yield Problem(statement.place_of_text(words), problem, remedy)
 

@@ -138,11 +138,6 @@ class FetchedPage:
     is_cut: bool
 
 
-def is_text_type(media_type: str) -> bool:
-    """Return whether bodies of this type are text."""
-    return _READABLE_TYPES.fullmatch(media_type) is not None
-
-
 async def title_and_text(fetched: FetchedPage) -> tuple[str, str]:
     """Return the title and the text that a reader would see."""
     text = await asyncio.to_thread(_decoded_body, fetched)
@@ -249,7 +244,7 @@ async def _read_body(response: Response) -> FetchedPage:
         why = f"{response.url} answered {status} {response.reason_phrase}; check the URL or try another page"
         raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES)
     media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
-    if not is_text_type(media_type):
+    if not _READABLE_TYPES.fullmatch(media_type):
         why = f"{response.url}: its type, {media_type[:80] or 'unknown'}, cannot be read as text; try another page"
         raise ToolError(why, kind="UnsupportedContent")
     body, is_cut = await bounded_body(response, _MAX_BYTES)

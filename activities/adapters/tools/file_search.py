@@ -155,9 +155,8 @@ class SearchText:
                 found.add(hits, matching_lines(printable_name(path), data, hits, parameters.context))
             if _is_full(found, parameters):
                 break
-        return "\n".join(
-            [*(found.lines or [_no_match_text(parameters)]), *_omission_notes(found, parameters, walk.cut)]
-        )
+        lines = found.lines or [f"No match for {parameters.query!r} in {printable_name(parameters.path)}"]
+        return "\n".join([*lines, *_omission_notes(found, parameters, walk.cut)])
 
     def _text(self, path: str, found: _SearchFindings) -> bytes:
         try:
@@ -177,10 +176,6 @@ class SearchText:
 
 def _is_full(found: _SearchFindings, parameters: _SearchParameters) -> bool:
     return found.hits >= parameters.limit or found.size >= _MAX_OUTPUT
-
-
-def _no_match_text(parameters: _SearchParameters) -> str:
-    return f"No match for {parameters.query!r} in {printable_name(parameters.path)}"
 
 
 def _omission_notes(found: _SearchFindings, parameters: _SearchParameters, out_of_time: bool) -> list[str]:

@@ -75,7 +75,8 @@ class FunctionProcess:
                 answer = await _wait_for_answer(channel, request, streams, context)
             finally:
                 await asyncio.shield(end_group(group, streams, 0 if answer else GRACE_S))
-                self._log_output(streams.stdout.text())
+                if output := streams.stdout.text():
+                    _log.info("%s wrote:\n%s", self.name, output)
         if answer is None:
             text = f"{self.name} ended its process without a result: {_exit_text(group.get_returncode())}"
             raise ToolError(text, kind=PROCESS_CRASHED, retryable=True)
@@ -93,10 +94,6 @@ class FunctionProcess:
                 pass_fds=(number, program.number),
                 start_new_session=True,
             )
-
-    def _log_output(self, output: str) -> None:
-        if output:
-            _log.info("%s wrote:\n%s", self.name, output)
 
 
 def _context_fields(context: ToolContext) -> dict[str, Any]:

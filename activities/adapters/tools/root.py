@@ -250,7 +250,8 @@ class FileWalk:
         `os.fwalk` would end at the first folder that can be opened but not listed, such as some in /proc.
         """
         with os.scandir(folder) as entries:
-            found = sorted((each.name, _entry_kind(each)) for each in entries if _is_wanted(each.name))
+            wanted = [e for e in entries if not e.name.startswith(".") and e.name not in _GENERATED_FOLDERS]
+            found = sorted((each.name, _entry_kind(each)) for each in wanted)
         for name, kind in found:
             if self._is_over(ends):
                 return
@@ -266,10 +267,6 @@ class FileWalk:
     def _is_over(self, ends: float) -> bool:
         self.cut = time.monotonic() > ends
         return self.cut
-
-
-def _is_wanted(name: str) -> bool:
-    return not name.startswith(".") and name not in _GENERATED_FOLDERS
 
 
 def _entry_kind(entry: os.DirEntry[str]) -> str:

@@ -88,7 +88,7 @@ class RunCommand:
         if name not in self._programs:
             allowed = ", ".join(self._programs)
             raise ToolError(f"program {name[:80]!r} is not allowed; use one of {allowed}", kind="CommandRefused")
-        if any(_has_lone_surrogate(argument) for argument in command):
+        if any("\ud800" <= character <= "\udfff" for argument in command for character in argument):
             raise ToolError("command: an argument is not valid Unicode; write it again", kind="CommandRefused")
         if exceeds_argv_limit(command):
             raise ToolError(f"command: more than {MAX_ARGV_BYTES:,} bytes; pass a file", kind="CommandRefused")
@@ -130,10 +130,6 @@ def _check_sandbox(sandbox: Sandbox) -> None:
         raise ValueError(f"{place}.isolation: {error}") from error
 
 
-def _has_lone_surrogate(argument: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in argument)
-
-
 def _output_text(parameters: _CommandParameters, ended: CommandResult) -> str:
     output = ended.stdout.decode(errors="replace").rstrip("\n") or "(no output)"
     if ended.exit_code == 0 and not ended.timed_out:
@@ -142,7 +138,7 @@ def _output_text(parameters: _CommandParameters, ended: CommandResult) -> str:
     if ended.timed_out:
         why = f"{name} was stopped after {parameters.timeout_s:g} s; raise timeout_s or ask for less"
         raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandTimedOut", acted="maybe")
-    why = f"{name} {_ending_text(ended)}{_likely_cause(ended)}"
+    why = f"{name} {_ending_text(ended)}" + (f"; it reached its limit {ended.limit}" if ended.limit else "")
     raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandFailed", acted="maybe")
 
 
@@ -151,10 +147,6 @@ def _ending_text(ended: CommandResult) -> str:
         return f"exited with code {ended.exit_code}"
     number = signal.Signals[ended.signal] if ended.signal in signal.Signals.__members__ else None
     return f"was killed by {ended.signal}" + (f" ({signal.strsignal(number)})" if number else "")
-
-
-def _likely_cause(ended: CommandResult) -> str:
-    return f"; it reached its limit {ended.limit}" if ended.limit else ""
 
 
 def _with_tail(why: str, output: str) -> str:

@@ -84,7 +84,8 @@ class PostgresConnections:
                 yield connection
                 await connection.execute("COMMIT")
             except BaseException:
-                await _roll_back(connection)
+                with suppress(psycopg.Error):
+                    await connection.execute("ROLLBACK")
                 raise
 
     async def _working_connection(self) -> PostgresConnection:
@@ -117,8 +118,3 @@ class PostgresConnections:
             self._idle.append(connection)
         else:
             await connection.close()
-
-
-async def _roll_back(connection: PostgresConnection) -> None:
-    with suppress(psycopg.Error):
-        await connection.execute("ROLLBACK")

@@ -140,11 +140,6 @@ def count_lost_items(connection: sqlite3.Connection) -> int:
     return sum(item is None for span in number_spans(connection) for item in readable_items(connection, *span))
 
 
-def is_item_wanted(item: StoredItem, kinds: Sequence[KnowledgeKind], source_prefix: str) -> bool:
-    """Return whether an item has one of these kinds, or any kind, and a source with this prefix."""
-    return (not kinds or item.kind in kinds) and item.provenance.source.startswith(source_prefix)
-
-
 MERGE_PAGES = 500
 """Pages of the text index that one step merges, in some 40 ms."""
 
@@ -265,7 +260,11 @@ class SqliteStore(DatabaseStore[EncodedVector]):
                 for item in read_span:
                     if item is None:
                         lost += 1
-                    elif is_item_wanted(item, kinds, source_prefix) and item.id > after:
+                    elif (
+                        item.id > after
+                        and (not kinds or item.kind in kinds)
+                        and item.provenance.source.startswith(source_prefix)
+                    ):
                         yield item
             raise unreadable_items_error(self._path, lost) from error
 
