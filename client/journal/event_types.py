@@ -4,7 +4,8 @@ Readers are tolerant, because a journal may come from another version. A missing
 the field's default, and unknown keys are kept as extra fields. The reference page shows the docstrings and the keys.
 """
 
-from typing import Any, ClassVar
+from contextlib import suppress
+from typing import Any, ClassVar, cast
 
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
@@ -31,6 +32,9 @@ class TolerantRecord(Record):
         try:
             return read(value)
         except ValidationError:
+            items = cast("list[Any]", value) if isinstance(value, list) else []
+            with suppress(ValidationError):  # a wrong item of a list hides no other
+                return read([item for item in items if isinstance(item, dict)])
             return cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar
 
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import EVENTS, JournalEvent, read_event
 from orga.workflows.decisions.review_stages import (
     ANSWER_STAGES,
     CALL_STAGES,
@@ -12,11 +14,9 @@ from orga.workflows.decisions.review_stages import (
     is_reported_by_stage,
     recorded_verdict,
 )
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, call_activity_id
-from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})
@@ -25,70 +25,73 @@ DONE = frozenset({"ok", "failed"})
 _JUDGED_AGAIN = frozenset({"held", "denied"})
 
 
+# The laws read every entry, not a view of the run, since a journal that was changed may hold anything.
+
+
 def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
     """Return the effects that lack what must precede them, and the verdicts that cannot follow the earlier ones."""
     runs: dict[str, _ReplyState] = {}
     faults: list[str] = []
     for entry in entries:
-        run = entry.run
-        if entry.event == "ReasoningComplete":
-            runs[run] = _ReplyState(entry)
-        elif run in runs:
-            faults += [f"entry {entry.sequence} {fault}" for fault in runs[run].entry_faults(entry)]
+        event = read_event(entry)
+        if isinstance(event, on.ReasoningComplete):
+            runs[entry.run] = _ReplyState(entry.iteration, event)
+        elif entry.run in runs:
+            faults += [f"entry {entry.sequence} {fault}" for fault in runs[entry.run].entry_faults(entry, event)]
     return faults
 
 
 class _ReplyState:
     """The latest reply of a run, and the status of everything judged since."""
 
-    def __init__(self, entry: JournalEntry) -> None:
-        ids = [str(each["call_id"]) for each in _objects(entry.data.get("actions")) if "call_id" in each]
-        self._places = {call_id: f"{entry.iteration}.{index}" for index, call_id in enumerate(ids)}
-        self._answer = "" if ids else str(entry.iteration)
+    def __init__(self, iteration: int, reply: on.ReasoningComplete) -> None:
+        ids = [action.call_id for action in reply.actions if "call_id" in action.model_fields_set]
+        self._places = {call_id: f"{iteration}.{index}" for index, call_id in enumerate(ids)}
+        self._answer = "" if ids else str(iteration)
         self._calls = ProposalStatuses[str](CALL_STAGES, self._places.values())
         self._answers = ProposalStatuses[str](ANSWER_STAGES)
         self._begun: set[str] = set()
         self._reported_by_askers: set[str] = set()
 
-    def entry_faults(self, entry: JournalEntry) -> Iterable[str]:
+    def entry_faults(self, entry: JournalEntry, event: JournalEvent) -> Iterable[str]:
         """Check an entry after the reply, and yield its faults."""
-        data = entry.data
-        match entry.event:
-            case "PolicyEvaluated":
-                self._record_verdicts(data)
-            case "ApprovalRequested":
-                self._record_question(data)
-            case "ApprovalResolved" if str(data.get("id")) in self._reported_by_askers:
+        match event:
+            case on.PolicyEvaluated():
+                self._record_verdicts(event)
+            case on.ApprovalRequested():
+                # People delay the calls. A journal does not show whether a pause took any time.
+                if is_reported_by_stage(entry.data):
+                    self._reported_by_askers.add(event.id)
+                if event.kind == "budget" or event.place in self._places.values():
+                    self._calls.record_pause()
+            case on.ApprovalResolved() if event.id in self._reported_by_askers:
                 pass
-            case event if (verdict := recorded_verdict(event, data)) is not None:
-                yield from self._stage_faults(data, verdict)
-            case "Terminated" if data.get("reason") == "completed" and self._answer:
+            case on.ApprovalResolved() | on.CritiqueEvaluated() if (
+                verdict := recorded_verdict(entry.event, entry.data)
+            ) is not None:
+                yield from self._stage_faults(event.place, verdict)
+            case on.Terminated(reason="completed") if self._answer:
                 if lacks := self._answers.missing_verdict_text(self._answer):
                     yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
             case _:
-                for place in _executed_places(entry, self._places):
+                for place in _executed_places(event, self._places):
                     yield from self._execution_faults(place)
 
-    def _record_verdicts(self, data: dict[str, Any]) -> None:
-        places = [str(place) for place in data.get("places", ())]
-        verdicts: list[Any] = ["deny"] * len(places) if "error" in data else _decisions(data)
-        for place, decision in zip(places, verdicts, strict=False):
+    def _record_verdicts(self, event: on.PolicyEvaluated) -> None:
+        has_failed = "error" in event.model_fields_set
+        decisions: list[Any] = (
+            ["deny"] * len(event.places) if has_failed else [each.decision for each in event.verdicts]
+        )
+        for place, decision in zip(event.places, decisions, strict=False):
             if place in SEPARATE_PROPOSALS:
                 continue
             standings = self._standings_for(place)
-            if "calls" not in data or (self._is_part(place) and standings.status_of(place) in _JUDGED_AGAIN):
+            is_judged_again = self._is_part(place) and standings.status_of(place) in _JUDGED_AGAIN
+            if "calls" not in event.model_fields_set or is_judged_again:
                 standings.begin_judging(place)
             standings.apply_verdict(place, decision)
 
-    def _record_question(self, data: dict[str, Any]) -> None:
-        """Note that people delay the calls. A journal does not show whether a pause took any time."""
-        if is_reported_by_stage(data):
-            self._reported_by_askers.add(str(data.get("id")))
-        if data.get("kind") == "budget" or data.get("place") in self._places.values():
-            self._calls.record_pause()
-
-    def _stage_faults(self, data: dict[str, Any], verdict: Any) -> Iterable[str]:
-        place = str(data.get("place", ""))
+    def _stage_faults(self, place: str, verdict: Any) -> Iterable[str]:
         if verdict not in VERDICTS_AFTER_GATE or not self._standings_for(place).apply_verdict(place, verdict):
             yield f"records {verdict!r} for {place or 'nothing'}, which cannot follow what was recorded for it before"
 
@@ -106,46 +109,28 @@ class _ReplyState:
         return not place.isdecimal() and place not in self._places.values()
 
 
-def _executed_places(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
+def _executed_places(event: JournalEvent, places: dict[str, str]) -> Iterator[str]:
     """Yield the places of the calls, or parts of calls, that an entry shows as executed."""
-    data = entry.data
-    match entry.event:
-        case "ToolsDispatched":
-            yield from (_call_place(each, places) for each in _objects(data.get("tools")))
-        case "ObservationsCollected":
-            yield from (
-                _call_place(each, places) for each in _objects(data.get("outcomes")) if each.get("outcome") != NOT_RUN
-            )
-        case "DelegationStarted":
-            yield call_activity_id(delegate_activity_id(str(data.get("workflow_id"))))
-        case "RecoveryTriggered":
-            yield from (str(each.get("place")) for each in _finished_calls(data))
-        case event if event in CALL_ENDS and "calls" in data:
-            yield from (
-                f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in _finished_calls(data)
-            )
-        case event if event in CALL_ENDS and "place" in data:
-            yield str(data.get("place"))
+    match event:
+        case on.ToolsDispatched():
+            yield from (_call_place(each, places) for each in event.tools)
+        case on.ObservationsCollected():
+            yield from (_call_place(each, places) for each in event.outcomes if each.outcome != NOT_RUN)
+        case on.DelegationStarted():
+            yield call_activity_id(delegate_activity_id(event.workflow_id))
+        case on.RecoveryTriggered():
+            yield from (each.place for each in event.calls if each.outcome in DONE)
+        case on.SagaEnded() if "calls" in event.model_fields_set:
+            parts = (each.call_id.rpartition(".")[2] for each in event.calls if each.outcome in DONE)
+            yield from (f"{event.place}.{part}" for part in parts)
+        case on.SagaEnded() | on.DecisionGrounded() | on.QuestionAnswered() if "place" in event.model_fields_set:
+            yield event.place
         case _:
             pass
 
 
-def _finished_calls(data: dict[str, Any]) -> list[dict[str, Any]]:
-    return [each for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
-
-
-def _call_place(call: dict[str, Any], places: dict[str, str]) -> str:
-    call_id = str(call.get("call_id"))
-    return places.get(call_id, f"{call_id!r}, a call of no reply")
-
-
-def _decisions(data: dict[str, Any]) -> list[Any]:
-    return [each.get("decision") for each in _objects(data.get("verdicts"))]
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [each for each in items if isinstance(each, dict)]
+def _call_place(call: on.RecordedCall, places: dict[str, str]) -> str:
+    return places.get(call.call_id, f"{call.call_id!r}, a call of no reply")
 
 
 PAST_MISSING = "PastMissing"
@@ -193,40 +178,47 @@ def _end_faults(entries: Sequence[JournalEntry]) -> list[str]:
 def _approval_faults(entries: Sequence[JournalEntry]) -> list[str]:
     asked: set[tuple[str, str]] = set()
     faults: list[str] = []
-    for entry in entries:
-        question = entry.run, str(entry.data.get("id"))
-        if entry.event == "ApprovalRequested":
-            asked.add(question)
-        elif entry.event == "ApprovalResolved" and question not in asked:
-            faults.append(f"entry {entry.sequence} decides {question[1]}, which was never asked")
+    for entry, event in _events(entries, on.ApprovalRequested, on.ApprovalResolved):
+        if isinstance(event, on.ApprovalRequested):
+            asked.add((entry.run, event.id))
+        elif (entry.run, event.id) not in asked:
+            faults.append(f"entry {entry.sequence} decides {event.id or 'nothing'}, which was never asked")
     return faults
 
 
 def _turn_faults(own: Sequence[JournalEntry]) -> list[str]:
     """Check that a session has one turn at a time, and that each begins once and ends at most once."""
-    faults, begun, under_way = list[str](), set[object](), None
-    for entry in own:
-        turn = entry.data.get("turn")
-        if entry.event == TURN_STARTED:
-            if under_way is not None or turn in begun:
-                faults.append(f"entry {entry.sequence} begins turn {turn} a second time, or within another")
-            begun.add(turn)
-            under_way = turn
-        elif entry.event == TURN_ENDED:
-            if turn != under_way:
-                faults.append(f"entry {entry.sequence} ends turn {turn}, which was not under way")
+    faults, begun, under_way = list[str](), set[int](), None
+    for entry, event in _events(own, on.TurnStarted, on.TurnEnded):
+        if isinstance(event, on.TurnStarted):
+            if under_way is not None or event.turn in begun:
+                faults.append(f"entry {entry.sequence} begins turn {event.turn} a second time, or within another")
+            begun.add(event.turn)
+            under_way = event.turn
+        else:
+            if event.turn != under_way:
+                faults.append(f"entry {entry.sequence} ends turn {event.turn}, which was not under way")
             under_way = None
     return faults
 
 
 def _delegate_faults(entries: Sequence[JournalEntry]) -> list[str]:
-    started = {entry.data.get("workflow_id") for entry in entries if entry.event == "DelegationStarted"}
-    ended = [entry for entry in entries if entry.event == "DelegationEnded"]
+    started = {event.workflow_id for _, event in _events(entries, on.DelegationStarted)}
     return [
-        f"entry {entry.sequence} ends the delegated run {entry.data.get('workflow_id')}, which was not started"
-        for entry in ended
-        if entry.data.get("workflow_id") not in started
+        f"entry {entry.sequence} ends the delegated run {event.workflow_id or 'without an id'}, which was not started"
+        for entry, event in _events(entries, on.DelegationEnded)
+        if event.workflow_id not in started
     ]
+
+
+E = TypeVar("E", bound=JournalEvent)
+
+
+def _events(entries: Iterable[JournalEntry], *kinds: type[E]) -> Iterator[tuple[JournalEntry, E]]:
+    """Yield the entries with an event of these kinds."""
+    for entry in entries:
+        if EVENTS.get(entry.event) in kinds and isinstance(event := read_event(entry), kinds):
+            yield entry, event
 
 
 @dataclass(frozen=True)

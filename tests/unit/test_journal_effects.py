@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orga.client.journal.laws import law_faults
+from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 from tests.support.values.journals import Made, a_journal
 
 ACTIONS: list[dict[str, Any]] = [{"tool": "look", "call_id": "a"}, {"tool": "pay", "call_id": "b"}]
@@ -192,3 +193,14 @@ def test_each_run_of_a_journal_has_its_own_reply() -> None:
     child: list[Made] = [(event, 1, {**data, **of_child}) for event, _, data in (reasoned(*ACTIONS), run("b"))]
     assert ["lacks a verdict of the gate" in each for each in law_faults(a_journal([*own, *child]))[1:]] == [True]
     assert law_faults(a_journal([("Started", 0, {}), *own, run("a")])) == []
+
+
+@pytest.mark.parametrize("event", sorted(CALL_ENDS))
+def test_the_end_of_a_call_without_an_activity_is_an_effect(event: str) -> None:
+    assert "shows 1.0 carried out" in faults([(event, 1, {"place": "1.0"})])[0]
+
+
+def test_a_damaged_item_of_a_list_hides_no_other() -> None:
+    assert (
+        "shows 1.0 carried out" in faults([("ToolsDispatched", 1, {"tools": [{"call_id": "a"}, "damaged", None]})])[0]
+    )
