@@ -52,6 +52,7 @@ class RecordedVerdict(TolerantRecord):
     """The gate's verdict on one proposal."""
 
     decision: str = ""
+    policies: tuple[str, ...] = ()
     reason: str = ""
 
 

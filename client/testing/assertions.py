@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.workflows.types.status import JournalEntry
 
 SHOWN_CHARS = 200
@@ -36,19 +38,22 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
     """Return the calls in the journal in order, including those of delegated runs."""
     found, asked = dict[str, JournalCall](), set[str]()
     for entry in journal:
-        match entry.event:
-            case "ReasoningComplete":
-                found.update(_proposed_calls(entry))
-            case "PolicyEvaluated":
-                _apply_verdicts(found, entry)
-            case "ApprovalResolved":
-                _apply_decision(found, entry)
-            case "ToolsDispatched":
-                _apply_dispatch(found, entry)
-            case "QuestionAsked":
-                asked.add(f"{entry.run} {entry.data.get('place')}")
-            case "ObservationsCollected":
-                _apply_not_started(found, entry, asked)
+        match read_event(entry):
+            case on.ReasoningComplete() as event:
+                found.update(_proposed_calls(entry, event))
+            case on.PolicyEvaluated() as event:
+                for place, verdict in _verdicts(entry, event):
+                    _set_fate(found, f"{entry.run} {place}", verdict)
+            case on.ApprovalResolved(kind="call", approved=False) as event:
+                denied = on.RecordedVerdict(decision="deny", reason=event.reason)
+                _set_fate(found, f"{entry.run} {event.place}", denied)
+            case on.ToolsDispatched() as event:
+                for key in _call_keys(found, entry, event.tools):
+                    found[key] = replace(found[key], fate="called")
+            case on.QuestionAsked() as event:
+                asked.add(f"{entry.run} {event.place}")
+            case on.ObservationsCollected() as event:
+                _apply_not_started(found, entry, event, asked)
             case _:
                 pass
     return list(found.values())
@@ -59,32 +64,31 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
     proposed, last = dict[str, str](), ""
     for entry in journal:
         refusals = list[tuple[str, str, str]]()
-        if entry.event == "ReasoningComplete":
-            for index, action in enumerate(entry.data.get("actions", ())):
-                place = f"{entry.iteration}.{index}" if "tool" in action else str(entry.iteration)
-                proposed[f"{entry.run} {place}"] = _proposal(action)
-        elif entry.event == "PolicyEvaluated":
-            refusals = [
-                (
-                    place,
-                    f"{_REFUSED_FATES[verdict['decision']]}{_rules_text(verdict.get('policies', ()))}",
-                    verdict.get("reason", ""),
-                )
-                for place, verdict in _verdicts(entry)
-                if verdict["decision"] in _REFUSED_FATES
-            ]
-        elif entry.event == "ApprovalResolved" and not entry.data.get("approved"):
-            refusals = [(entry.data.get("place", ""), "denied", entry.data.get("reason", ""))]
+        match read_event(entry):
+            case on.ReasoningComplete() as event:
+                for index, action in enumerate(event.actions):
+                    place = str(entry.iteration) if action.tool is None else f"{entry.iteration}.{index}"
+                    proposed[f"{entry.run} {place}"] = _proposal(action)
+            case on.PolicyEvaluated() as event:
+                refusals = [
+                    (place, f"{_REFUSED_FATES[verdict.decision]}{_rules_text(verdict.policies)}", verdict.reason)
+                    for place, verdict in _verdicts(entry, event)
+                    if verdict.decision in _REFUSED_FATES
+                ]
+            case on.ApprovalResolved(approved=False) as event:
+                refusals = [(event.place, "denied", event.reason)]
+            case _:
+                pass
         for place, fate, why in refusals:
             proposal = proposed.get(f"{entry.run} {place}", f"the proposal {place}".strip())
             last = f"{entry.iteration}: {proposal} was {fate}" + (f": {why}" if why else "")
     return last
 
 
-def _proposal(action: Mapping[str, Any]) -> str:
-    if "tool" in action:
-        return f"{action['tool']} {_value_text(action.get('arguments', {}))}"
-    return f"the answer {_value_text(action.get('respond', ''))}"
+def _proposal(action: on.RecordedAction) -> str:
+    if action.tool is None:
+        return f"the answer {_value_text(action.respond)}"
+    return f"{action.tool} {_value_text(action.arguments)}"
 
 
 def assert_called(
@@ -142,32 +146,22 @@ def _has_arguments(call: JournalCall, arguments: Mapping[str, Any] | None) -> bo
     return all(call.arguments.get(name, missing) == value for name, value in (arguments or {}).items())
 
 
-def _proposed_calls(entry: JournalEntry) -> Iterator[tuple[str, JournalCall]]:
-    for index, action in enumerate(entry.data.get("actions", ())):
-        if "tool" in action:
-            known = {"call_id": action.get("call_id", "")}
-            call = JournalCall(action["tool"], action.get("arguments", {}), entry.iteration, "proposed", **known)
+def _proposed_calls(entry: JournalEntry, event: on.ReasoningComplete) -> Iterator[tuple[str, JournalCall]]:
+    for index, action in enumerate(event.actions):
+        if action.tool is not None:
+            call = JournalCall(action.tool, action.arguments, entry.iteration, "proposed", action.call_id)
             yield f"{entry.run} {entry.iteration}.{index}", call
 
 
 _REFUSED_FATES = {"deny": "denied", "invalid": "invalid"}
+_FATES = {"approval": "held", **_REFUSED_FATES}
 
 
-def _apply_verdicts(found: dict[str, JournalCall], entry: JournalEntry) -> None:
-    """Apply the gate's verdicts."""
-    for place, verdict in _verdicts(entry):
-        fate = {"approval": "held", **_REFUSED_FATES}.get(verdict["decision"])
-        if fate is not None:
-            _set_fate(
-                found, f"{entry.run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", "")
-            )
-
-
-def _verdicts(entry: JournalEntry) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the gate's verdicts with their places. If the gate failed, everything that it was asked about is denied."""
-    places = entry.data.get("places") or [entry.data.get("about") or str(entry.iteration)]
-    failed = {"decision": "deny", "reason": entry.data.get("error", "")}
-    yield from zip(places, entry.data.get("verdicts") or [failed] * len(places), strict=False)
+def _verdicts(entry: JournalEntry, event: on.PolicyEvaluated) -> Iterable[tuple[str, on.RecordedVerdict]]:
+    """Return the gate's verdicts with their places. If the gate failed, it denied everything."""
+    places = event.places or (event.about or str(entry.iteration),)
+    failed = on.RecordedVerdict(decision="deny", reason=event.error)
+    return zip(places, event.verdicts or [failed] * len(places), strict=False)
 
 
 def _rules_text(rules: Sequence[str]) -> str:
@@ -179,28 +173,18 @@ def _value_text(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _apply_decision(found: dict[str, JournalCall], entry: JournalEntry) -> None:
-    """Apply a person's denial."""
-    if entry.data.get("kind") == "call" and not entry.data.get("approved"):
-        _set_fate(found, f"{entry.run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
-
-
-def _apply_dispatch(found: dict[str, JournalCall], entry: JournalEntry) -> None:
-    for key in _call_keys(found, entry, entry.data.get("tools", ())):
-        found[key] = replace(found[key], fate="called")
-
-
-def _apply_not_started(found: dict[str, JournalCall], entry: JournalEntry, asked: Collection[str]) -> None:
+def _apply_not_started(
+    found: dict[str, JournalCall], entry: JournalEntry, event: on.ObservationsCollected, asked: Collection[str]
+) -> None:
     """Apply which calls were not started. A question that was asked did start, however it ended."""
-    unrun = [outcome for outcome in entry.data.get("outcomes", ()) if outcome.get("outcome") == "not_run"]
-    for key in _call_keys(found, entry, unrun):
+    for key in _call_keys(found, entry, (call for call in event.outcomes if call.outcome == "not_run")):
         if key not in asked and found[key].fate != "denied":
             found[key] = replace(found[key], fate="not_run")
 
 
-def _call_keys(found: Mapping[str, JournalCall], entry: JournalEntry, listed: Iterable[Mapping[str, Any]]) -> list[str]:
+def _call_keys(found: Mapping[str, JournalCall], entry: JournalEntry, listed: Iterable[on.RecordedCall]) -> list[str]:
     """Return the keys of the calls that an entry lists. They belong to its iteration."""
-    ids = {each.get("call_id") for each in listed}
+    ids = {call.call_id for call in listed}
     return [
         key
         for key, call in found.items()
@@ -208,6 +192,7 @@ def _call_keys(found: Mapping[str, JournalCall], entry: JournalEntry, listed: It
     ]
 
 
-def _set_fate(found: dict[str, JournalCall], key: str, fate: str, rules: tuple[str, ...], reason: str) -> None:
-    if key in found:
-        found[key] = replace(found[key], fate=fate, rules=rules or found[key].rules, reason=reason)
+def _set_fate(found: dict[str, JournalCall], key: str, verdict: on.RecordedVerdict) -> None:
+    if key in found and verdict.decision in _FATES:
+        rules = verdict.policies or found[key].rules
+        found[key] = replace(found[key], fate=_FATES[verdict.decision], rules=rules, reason=verdict.reason)

@@ -10,6 +10,8 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from orga.client.cli.shown.decisions import commands_text, held_call_table, held_calls, requeue_command
 from orga.client.cli.shown.progress import budgeted_usage, open_circuits
 from orga.client.cli.shown.text import age, count_text, hanging_lines, on_one_line
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
@@ -275,7 +277,8 @@ async def _read_task(client: Client, described: WorkflowExecutionDescription) ->
     """Return the task in full, or only its beginning if the server no longer keeps the start of a long run."""
     async with aclosing(read_journal(client, described.id)) as entries:
         async for entry in entries:
-            if entry.event == "Started" and entry.data.get("task"):
-                return str(entry.data["task"])
+            event = read_event(entry)
+            if isinstance(event, on.Started) and event.task:
+                return event.task
             break
     return await described.static_summary() or ""

@@ -19,6 +19,8 @@ from orga.client.cli.live.watch import follow
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import write_note, write_result
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle, start_agent
@@ -44,10 +46,9 @@ async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Pat
         return code
     write_note("", "A second run, which has no tool that reads files:")
     second, code = await _start_and_follow(here, keeper, {"task": RECALL_TASK, "tenant": tenant, "tools": []})
-    stored = {str(entry.data.get("id")) for entry in first if entry.event == "KnowledgeStored"}
-    recalled = {
-        str(item["id"]) for entry in second if entry.event == "KnowledgeRecalled" for item in entry.data["items"]
-    }
+    stored = {event.id for event in map(read_event, first) if isinstance(event, on.KnowledgeStored)}
+    recalls = (event for event in map(read_event, second) if isinstance(event, on.KnowledgeRecalled))
+    recalled = {item.id for event in recalls for item in event.items}
     write_result("", "The second run's journal, folded from its history:", *_timeline_lines(second), "")
     if not stored & recalled:
         write_note(f"the second run did not recall what the first had stored: {', '.join(sorted(stored)) or 'nothing'}")
