@@ -37,6 +37,10 @@ class TolerantRecord(Record):
                 return read([item for item in items if isinstance(item, dict)])
             return cls.model_fields[info.field_name or ""].get_default(call_default_factory=True)
 
+    def as_recorded(self) -> Object:
+        """Return the data as the journal has it, without defaults."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
 
 class RecordedAction(TolerantRecord):
     """A call that the model proposed, or its answer."""
@@ -52,8 +56,12 @@ class RecordedVerdict(TolerantRecord):
     """The gate's verdict on one proposal."""
 
     decision: str = ""
-    policies: tuple[str, ...] = ()
     reason: str = ""
+    tools: Any = None
+    arguments: Any = None
+    approval: Any = None
+    policies: tuple[str, ...] = ()
+    version: str = ""
 
 
 class RecordedCall(TolerantRecord):

@@ -63,8 +63,7 @@ class Plan:
                 if isinstance(event, on.PlanMade) and event.pipeline is not None:
                     self._pipeline = event.pipeline
                 over = {step_id: step for step_id, step in self._steps.items() if step.get("status") != "open"}
-                planned = [step.model_dump(mode="json", exclude_unset=True) for step in event.steps]
-                self._steps = over | {str(step.get("id")): {**step, "status": "open"} for step in planned}
+                self._steps = over | {step.id: {**step.as_recorded(), "status": "open"} for step in event.steps}
             case on.StepExecuted():
                 self._rounds.add(event.place.partition(".")[0])
                 status = "done" if event.status == "ok" else "failed"

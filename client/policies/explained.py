@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orga.client.errors import OrgaError
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.gate import PLAN
 
@@ -20,9 +22,9 @@ class Explanation:
     """`<iteration>.<index>` of a call, `.0` of an answer, `.plan` of a plan. Parts and replacements of a call have a
     longer place."""
     agent: str
-    about: dict[str, Any]
-    """`tool` and `arguments`, or `respond`. Empty if the journal does not have them."""
-    verdict: dict[str, Any]
+    about: on.RecordedAction | None
+    """None if it was no part of the reply."""
+    verdict: on.RecordedVerdict
     given: dict[str, Any] = field(default_factory=dict[str, Any])
     """Trusted context and tenant, from the starter of the run."""
 
@@ -46,36 +48,15 @@ def _is_at(here: str, place: str) -> bool:
 
 
 def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
-    reading = _VerdictReader()
+    given, actions = dict[str, Any](), tuple[on.RecordedAction, ...]()
     for entry in entries:
-        if not entry.run:
-            yield from reading.entry_explanations(entry)
-
-
-class _VerdictReader:
-    """Reads the entries of a run in order, and so knows which proposals the next verdicts judge."""
-
-    def __init__(self) -> None:
-        self._given: dict[str, Any] = {}
-        self._actions: list[dict[str, Any]] = []
-
-    def entry_explanations(self, entry: JournalEntry) -> Iterator[Explanation]:
-        """Yield the verdicts in an entry."""
-        data = entry.data
-        match entry.event:
-            case "Started":
-                given = data.get("input", {})
-                self._given = {name: given[name] for name in ("trusted_context", "tenant") if given.get(name)}
-            case "ReasoningComplete":
-                self._actions = data.get("actions", [])
-            case "PolicyEvaluated":
-                yield from self._explain_verdicts(entry, data.get("verdicts", []))
-            case _:
-                pass
-
-    def _explain_verdicts(self, entry: JournalEntry, verdicts: list[dict[str, Any]]) -> Iterator[Explanation]:
-        places = [str(place) for place in entry.data.get("places", [])]
-        proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(self._actions)}
-        for place, verdict in zip(places, verdicts, strict=False):
-            shown = f"{place}.0" if place.isdecimal() else f"{entry.iteration}.{PLAN}" if place == PLAN else place
-            yield Explanation(shown, entry.agent, proposed.get(shown, {}), verdict, self._given)
+        event = None if entry.run else read_event(entry)
+        if isinstance(event, on.Started):
+            given = {name: event.input[name] for name in ("trusted_context", "tenant") if event.input.get(name)}
+        elif isinstance(event, on.ReasoningComplete):
+            actions = event.actions
+        elif isinstance(event, on.PolicyEvaluated):
+            proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(actions)}
+            for place, verdict in zip(event.places, event.verdicts, strict=False):
+                shown = f"{place}.0" if place.isdecimal() else f"{entry.iteration}.{PLAN}" if place == PLAN else place
+                yield Explanation(shown, entry.agent, proposed.get(shown), verdict, given)

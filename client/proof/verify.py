@@ -14,6 +14,7 @@ from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
+from orga.client.journal.event_types import DelegationStarted, read_event
 from orga.client.journal.file import JournalFile, export_check
 from orga.client.journal.head import SealedHead, head_check
 from orga.client.journal.laws import Check, Verification, has_ended, law_faults
@@ -291,8 +292,11 @@ def _last_hash(entries: Sequence[JournalEntry]) -> str:
 
 
 def _delegate_ids(entries: Sequence[JournalEntry]) -> list[str]:
-    started = [entry.data.get("workflow_id") for entry in entries if entry.event == "DelegationStarted"]
-    return [workflow_id for workflow_id in started if isinstance(workflow_id, str)]
+    return [
+        event.workflow_id
+        for event in map(read_event, entries)
+        if isinstance(event, DelegationStarted) and event.workflow_id
+    ]
 
 
 async def _delegate_checks(

@@ -16,6 +16,7 @@ from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import gate_execution
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import PolicyEngine
+from orga.client.journal.event_types import RecordedVerdict
 from orga.client.policies.explained import Explanation, NoSuchVerdict, explanations
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
@@ -86,7 +87,7 @@ def pay_tool() -> FakeTool:
     return FakeTool("pay", lambda given, _: f"paid {given['amount']}", effect="irreversible", parameters=parameters)
 
 
-def verdicts(ran: Ran) -> list[dict[str, Any]]:
+def verdicts(ran: Ran) -> list[RecordedVerdict]:
     return [found.verdict for found in explanations(ran.journal)]
 
 
@@ -102,17 +103,18 @@ async def test_cedar_allows_denies_and_asks(client: Client, tmp_path: Path) -> N
 
     assert tool_results_in(loop, -1) == ["ok", "[Policy denied] no policy permits pay for agent default", "paid 5"]
     found = verdicts(ran)
-    assert [(v["decision"], list(v.get("policies", []))) for v in found] == [
+    assert [(v.decision, list(v.policies)) for v in found] == [
         ("allow", ["looking"]),
         ("deny", []),
         ("approval", ["paying"]),
         ("allow", ["paying"]),
         ("allow", ["answering"]),
     ]
-    assert {v["version"] for v in found} == {engine.version}
+    assert {v.version for v in found} == {engine.version}
     asked, approved = explanations(ran.journal, "3.0")
-    assert (asked.about["tool"], asked.verdict["decision"]) == ("pay", "approval")
-    assert (approved.about, approved.verdict["decision"]) == (asked.about, "allow")
+    assert asked.about is not None
+    assert (asked.about.tool, asked.verdict.decision) == ("pay", "approval")
+    assert (approved.about, approved.verdict.decision) == (asked.about, "allow")
 
 
 async def test_a_fact_that_only_the_model_claims_is_none(client: Client, tmp_path: Path) -> None:
@@ -208,9 +210,9 @@ async def test_opa_allows_modifies_and_asks(
     changed = '[Arguments changed by policy] {"amount":50}\npaid 50'
     assert tool_results_in(loop, -1) == ["ok", "[Policy denied] OPA has no decision at orga/decision for this", changed]
     assert gates(ran) == {kind}
-    asked = next(found for found in verdicts(ran) if found.get("approval"))
-    assert list(asked["policies"]) == ["cap", "pay"]
-    assert version in (None, asked["version"])
+    asked = next(found for found in verdicts(ran) if found.approval)
+    assert list(asked.policies) == ["cap", "pay"]
+    assert version in (None, asked.version)
 
 
 def gates(ran: Ran) -> set[str]:
@@ -261,7 +263,7 @@ async def test_every_verdict_can_be_explained(
         ran = await loop.run(TRUSTED)
 
     found: list[Explanation] = explanations(ran.journal, place)
-    assert [(one.place, one.about.get("tool")) for one in found] == about
+    assert [(one.place, one.about and one.about.tool) for one in found] == about
     assert all(one.given == {"trusted_context": {"role": "clerk"}} for one in found)
 
 

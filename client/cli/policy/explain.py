@@ -69,10 +69,8 @@ async def _explain(named: str, place: str | None, config: Path | None, *, as_jso
         write_json([_explanation_json(item, sources) for item in found])
     else:
         write_result(*separated_blocks(_explanation_lines(item, sources) for item in found))
-    if versions := {item.verdict.get("version") for item in found} - {None, "", sources[1]}:
-        write_note(
-            f"judged by version {', '.join(map(str, versions))}; the policies here are now {sources[1] or 'none'}"
-        )
+    if versions := {item.verdict.version for item in found} - {"", sources[1]}:
+        write_note(f"judged by version {', '.join(versions)}; the policies here are now {sources[1] or 'none'}")
     return 0
 
 
@@ -95,15 +93,17 @@ def _policy_sources(loaded: LoadedConfig) -> Sources:
 
 def _explanation_lines(item: Explanation, sources: Sources) -> list[str]:
     verdict = item.verdict
-    lines = [f"{item.place} {_proposal_text(item)}: {verdict.get('decision')}"]
-    if reason := verdict.get("reason"):
-        lines.append(f"  because: {on_one_line(str(reason), SHOWN_CHARS)}")
-    for name, value in ({"agent": item.agent} | item.given | _verdict_changes(verdict)).items():
+    lines = [f"{item.place} {_proposal_text(item)}: {verdict.decision}"]
+    if verdict.reason:
+        lines.append(f"  because: {on_one_line(verdict.reason, SHOWN_CHARS)}")
+    changes = {"arguments": verdict.arguments, "approval": verdict.approval, "tools": verdict.tools}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    for name, value in ({"agent": item.agent} | item.given | changes).items():
         lines.append(f"  {name}: {on_one_line(str(value), SHOWN_CHARS)}")
-    lines.append(f"  version: {verdict.get('version') or 'none, the engine has no versions'}")
-    for policy_id in verdict.get("policies", []):
+    lines.append(f"  version: {verdict.version or 'none, the engine has no versions'}")
+    for policy_id in verdict.policies:
         lines += _policy_lines(policy_id, sources)
-    if not verdict.get("policies") and verdict.get("decision") == "deny" and verdict.get("version"):
+    if not verdict.policies and verdict.decision == "deny" and verdict.version:
         lines.append("  no policy permits it, so it is denied")
     return lines
 
@@ -119,26 +119,22 @@ def _policy_lines(policy_id: str, sources: Sources) -> list[str]:
 
 
 def _proposal_text(item: Explanation) -> str:
-    if "tool" in item.about:
-        return on_one_line(f"{item.about['tool']} {item.about.get('arguments') or {}}", SHOWN_CHARS)
-    if "respond" in item.about:
-        return on_one_line(f"the final answer {item.about['respond']!r}", SHOWN_CHARS)
-    return "a call that is not of the reply (a lookup, a fallback, a dead letter)"
-
-
-def _verdict_changes(verdict: dict[str, Any]) -> dict[str, Any]:
-    return {name: verdict[name] for name in ("arguments", "approval", "tools") if verdict.get(name) is not None}
+    if item.about is None:
+        return "a call that is not of the reply (a lookup, a fallback, a dead letter)"
+    if item.about.tool is None:
+        return on_one_line(f"the final answer {item.about.respond!r}", SHOWN_CHARS)
+    return on_one_line(f"{item.about.tool} {item.about.arguments}", SHOWN_CHARS)
 
 
 def _explanation_json(item: Explanation, sources: Sources) -> dict[str, Any]:
-    found = {policy_id: sources[0].get(policy_id) for policy_id in item.verdict.get("policies", [])}
+    found = {policy_id: sources[0].get(policy_id) for policy_id in item.verdict.policies}
     texts = {i: {"place": p.statement.place, "text": p.statement.text} for i, p in found.items() if p is not None}
     return {
         "place": item.place,
         "agent": item.agent,
-        "about": item.about,
+        "about": item.about.as_recorded() if item.about else {},
         "given": item.given,
-        "verdict": item.verdict,
+        "verdict": item.verdict.as_recorded(),
         "policies": texts,
     }
 
