@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from orga.activities.calls.attempts import attempt_failure
+from orga.activities.calls.activity import attempt_failure
 from orga.activities.instruments import count_opened_circuit
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest, ToolSource

@@ -7,8 +7,13 @@ from typing import Protocol
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.activity import current_run_key, heartbeats, shutdown_as_failure
-from orga.activities.calls.attempts import attempt_may_have_acted, note_plain_failure
+from orga.activities.calls.activity import (
+    attempt_may_have_acted,
+    current_run_key,
+    heartbeats,
+    note_plain_failure,
+    shutdown_as_failure,
+)
 from orga.activities.ports import Notifier, NotifyError, RunKey
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.goals.deliveries import DeliveryRequest

@@ -1,5 +1,96 @@
-"""The public API for an application's workflows: `run_agent` runs an agent as a child workflow."""
+"""The public API for an application's workflows: `run_agent` runs an agent as a child of one."""
 
-from orga.workflows.children import run_agent
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from orga.workflows.types.given_messages import GivenMessage
+from orga.workflows.types.input import AgentInput, LoopConfig, LoopSettings, inherited_memo, parse_input
+from orga.workflows.types.names import AGENT_WORKFLOW
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import AgentResult
+from orga.workflows.types.text import one_line
+
+SUMMARY_CHARS = 150
+
+
+async def run_agent(
+    task: str,
+    *,
+    agent: str = "default",
+    config: LoopConfig | LoopSettings | None = None,
+    model: str | None = None,
+    instructions: str | None = None,
+    tools: Sequence[str] | None = None,
+    trusted_context: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    messages: Sequence[GivenMessage | Mapping[str, Any]] | None = None,
+    tenant: str | None = None,
+    workflow_id: str | None = None,
+    task_queue: str | None = None,
+) -> AgentResult:
+    """Run an agent as a child of the calling workflow, and return its result, however it ended.
+
+    If the workflow is cancelled, its child ends as after an abort, and the cancellation continues once the child has
+    ended. If the workflow ends in any other way, so does its child.
+
+    Args:
+        task: The agent's task.
+        agent: The agent's name, from `orga.toml` or from code.
+        config: Settings of this run. Each overrides the agent's own.
+        model: `provider:model` or `tier:NAME`, in place of the agent's.
+        instructions: Replace the agent's.
+        tools: A subset of the tools of the agent and its delegates.
+        trusted_context: Facts for policies and decisions. No model and no tool can write them.
+        output_schema: JSON Schema of the answer. The result then holds it as `data`.
+        messages: The conversation before the task, as `conversation` of a run shows it. A message is untrusted unless
+            it says `trusted`.
+        tenant: The tenant, by which runs are listed.
+        workflow_id: Id of the child. By default `agent-<uuid>`.
+        task_queue: The queue of workers with that agent. By default the workflow's own.
+
+    Raises:
+        ApplicationError: `InvalidInput`, not retryable, naming each bad key. Nothing was started.
+        ChildWorkflowError: The run failed: there is no such agent or tool, or a defect.
+    """
+    given = {
+        "task": task,
+        "agent": agent,
+        "config": config,
+        "model": model,
+        "instructions": instructions,
+        "tools": tools,
+        "trusted_context": trusted_context,
+        "output_schema": output_schema,
+        "messages": messages,
+        "tenant": tenant,
+    }
+    checked = _checked_input({name: value for name, value in given.items() if value is not None})
+    child = await workflow.start_child_workflow(
+        AGENT_WORKFLOW,
+        checked.model_dump(mode="json", exclude_unset=True),
+        id=workflow_id or f"agent-{workflow.uuid4()}",
+        task_queue=task_queue,
+        parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+        static_summary=one_line(task, SUMMARY_CHARS),
+        memo=inherited_memo(workflow.memo_value),
+    )
+    try:
+        return AgentResult.model_validate(await asyncio.shield(child))
+    except asyncio.CancelledError:  # otherwise the child's result would replace the cancellation
+        child.cancel()
+        await workflow.wait([child])
+        raise
+
+
+def _checked_input(given: dict[str, Any]) -> AgentInput:
+    try:
+        return parse_input(given)
+    except InvalidInput as error:  # any other error would be retried for ever
+        raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+
 
 __all__ = ["run_agent"]

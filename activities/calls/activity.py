@@ -1,16 +1,25 @@
-"""Helpers for every activity: the run that it belongs to, heartbeats, log context, and error texts."""
+"""Helpers for every activity: its run, heartbeats, log context, earlier attempts, the next delay, and error texts."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.ports import RunKey
-from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
+from orga.activities.ports import Acted, RunKey
+from orga.workflows.types.input import OUT_OF_TIME
+from orga.workflows.types.tool_calls.tools import (
+    DONE,
+    EARLIER_UNKNOWN,
+    GOES_ON,
+    MAYBE_DONE,
+    NOT_DONE,
+    UNKNOWN_OUTCOMES,
+    WORKER_SHUTDOWN,
+)
 
 
 def current_run_key() -> RunKey:
@@ -82,3 +91,84 @@ def error_text(error: BaseException) -> str:
         return str(error)
     except Exception as failure:
         return f"(its text cannot be had: {type(failure).__name__})"
+
+
+_FAILED_KEY = "failed"
+_EFFECT_DETAILS: dict[Acted | None, tuple[str, ...]] = {
+    None: (),
+    "no": (NOT_DONE,),
+    "maybe": (MAYBE_DONE,),
+    "yes": (DONE,),
+}
+
+
+def attempt_failure(
+    message: str,
+    kind: str,
+    *,
+    retryable: bool,
+    acted: Acted | None = None,
+    is_last: bool = False,
+    goes_on: bool = False,
+) -> ApplicationError:
+    """Return the failure of this attempt. It also states if an earlier attempt may have had its effect.
+
+    The next attempt learns of this one only through the last heartbeat: the server passes on nothing else.
+
+    Args:
+        acted: States if this attempt had its effect.
+        is_last: No time is left for another attempt. The run gets the failure while it can still continue,
+            instead of giving up on a call that waits.
+        goes_on: The call was cut off, but could not be stopped.
+    """
+    is_unsure = attempt_may_have_acted()
+    is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
+    if retryable and not is_last and not is_unsure and is_plain and not activity.info().is_local:
+        note_plain_failure()
+    is_out_of_time = retryable and is_last
+    facts = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
+    details = (*_EFFECT_DETAILS[acted], *(fact for fact, holds in facts.items() if holds))
+    return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
+
+
+def note_plain_failure() -> None:
+    """Note for the next attempt that this one had no effect. Call it only if the attempts before had none either."""
+    activity.heartbeat({_FAILED_KEY: activity.info().attempt})
+
+
+def attempt_may_have_acted() -> bool:
+    """Return whether an earlier attempt may have had its effect: not all are known to have failed without one."""
+    info = activity.info()
+    return info.attempt > 1 and _failed_attempt(info.heartbeat_details) != info.attempt - 1
+
+
+def _failed_attempt(heartbeats: Any) -> Any:
+    """Return the number of the attempt that wrote the last heartbeat, if it wrote it after its failure."""
+    last = heartbeats[-1] if heartbeats else None
+    return cast(Mapping[str, Any], last).get(_FAILED_KEY) if isinstance(last, Mapping) else None
+
+
+def retry_backoff_s() -> float:
+    """Return the delay before Temporal retries this attempt."""
+    info = activity.info()
+    policy = info.retry_policy
+    if policy is None:
+        return 0.0
+    longest = policy.maximum_interval or policy.initial_interval * 100
+    pause = policy.initial_interval.total_seconds() * policy.backoff_coefficient ** (info.attempt - 1)
+    return min(pause, longest.total_seconds())
+
+
+def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
+    """Return whether the next attempt would begin after the run's clock has stopped.
+
+    It compares the server's own times, because this machine's clock may differ.
+
+    Args:
+        left_s: Seconds that the run had left when it scheduled this. None if the request does not give them.
+        running_s: Seconds that this attempt has taken.
+    """
+    if left_s is None:
+        return False
+    info = activity.info()
+    return (info.started_time - info.scheduled_time).total_seconds() + running_s + retry_backoff_s() >= left_s

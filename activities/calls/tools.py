@@ -12,13 +12,14 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.calls.activity import (
+    attempt_failure,
     current_run_key,
     error_text,
     heartbeats,
+    is_retry_too_late,
     log_iteration_of_call,
     shutdown_as_failure,
 )
-from orga.activities.calls.attempts import attempt_failure, is_retry_too_late
 from orga.activities.gate.permits import PermitKeys, check_permit
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource

@@ -10,8 +10,7 @@ from typing import Protocol
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.activity import heartbeats
-from orga.activities.calls.attempts import retry_backoff_s
+from orga.activities.calls.activity import heartbeats, retry_backoff_s
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.activities.spans import model_span
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
