@@ -1,6 +1,6 @@
 """Anthropic's Messages protocol: requests and streamed replies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -9,12 +9,18 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
-from orga.activities.adapters.models.wire import OMITTED_BEGINNING, StreamReader, wire_id, wire_name, with_results_first
+from orga.activities.adapters.models.wire import (
+    OMITTED_BEGINNING,
+    StreamReader,
+    Wire,
+    wire_id,
+    wire_name,
+    with_results_first,
+)
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
@@ -234,13 +240,11 @@ class MessageReader(StreamReader):
 
 
 @dataclass(frozen=True)
-class AnthropicMessages:
-    """A `Wire`."""
-
+class AnthropicMessages(Wire):
     provider: str = "anthropic"
-    path: str = "/messages"
-    name_pattern: str = "/messages"
-    may_be_missing: bool = False
+    path = "/messages"
+    name_pattern = "/messages"
+    reader = MessageReader
 
     def dialect(self, model: str) -> Dialect:
         """Return one dialect for all models. A model may refuse it, as those before Claude 4.5 refuse a schema."""
@@ -248,11 +252,6 @@ class AnthropicMessages:
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         return messages_body(request, dialect)
-
-    def reader(
-        self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
-    ) -> MessageReader:
-        return MessageReader(self.provider, request, on_text, failures)
 
 
 _FINISH_REASONS: dict[str, FinishReason] = {

@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.kept_fields import calls_with_extras, thought_before_calls
 from orga.activities.adapters.models.openai_reply import ChatReader
 from orga.activities.adapters.models.reply import wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.wire import OMITTED_BEGINNING, wire_id, wire_name, with_results_first
+from orga.activities.adapters.models.wire import OMITTED_BEGINNING, Wire, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, ToolCall
@@ -158,14 +156,10 @@ _REASONING_MODELS = re.compile(r"o\d|gpt-[5-9]")
 """OpenAI's own names of models that refuse `max_tokens`. Routers translate the field themselves."""
 
 
-@dataclass(frozen=True)
-class OpenAIChat:
-    """A `Wire`. `provider` decides about OpenRouter's additions and about prices."""
-
-    provider: str
-    path: str = "/chat/completions"
-    name_pattern: str = r"chat[ /_-]?completions?"
-    may_be_missing: bool = False
+class OpenAIChat(Wire):
+    path = "/chat/completions"
+    name_pattern = r"chat[ /_-]?completions?"
+    reader = ChatReader
 
     def dialect(self, model: str) -> Dialect:
         """Return a dialect with OpenAI's newer name of the output limit for models that accept no other."""
@@ -176,6 +170,3 @@ class OpenAIChat:
 
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         return chat_body(request, dialect, openrouter=self.provider == "openrouter")
-
-    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures) -> ChatReader:
-        return ChatReader(self.provider, request, on_text, failures)

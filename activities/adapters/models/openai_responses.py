@@ -4,7 +4,6 @@ Reasoning arrives encrypted, as a separate item before the calls that it led to.
 place. Only `response.output_item.done` contains such an item completely.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
@@ -20,7 +18,7 @@ from orga.activities.adapters.models.openai import TOOL_CHOICE, function_definit
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.wire import StreamReader, wire_id, wire_name, with_results_first
+from orga.activities.adapters.models.wire import StreamReader, Wire, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import FinishReason, Message, Reply
@@ -31,53 +29,6 @@ REASONING = "reasoning"
 
 _MIN_OUTPUT_TOKENS = 16
 """OpenAI refuses less."""
-
-
-@dataclass(frozen=True)
-class OpenAIResponses:
-    """A `Wire`. `provider` decides about prices."""
-
-    provider: str
-    path: str = "/responses"
-    name_pattern: str = r"/responses\b|\bresponses api\b"
-    may_be_missing: bool = True
-
-    def dialect(self, model: str) -> Dialect:
-        return Dialect(sure_schema=True)
-
-    def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """Return the JSON to send. The protocol has no stop sequences."""
-        body: dict[str, Any] = {
-            "model": request.model,
-            "input": [
-                item for message in with_results_first(request.messages) for item in _input_items(message, dialect)
-            ],
-            "stream": True,
-            "store": False,
-            "max_output_tokens": max(dialect.output_tokens(request), _MIN_OUTPUT_TOKENS),
-        }
-        if text := system_text(request):
-            body["instructions"] = text
-        if dialect.encrypted_reasoning:
-            body["include"] = ["reasoning.encrypted_content"]
-        if request.temperature is not None and dialect.temperature:
-            body["temperature"] = request.temperature
-        if (schema := request.output_schema) is not None:
-            form = {"type": "json_schema", "name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
-            body["text"] = {"format": form}
-        if request.tools:
-            body["tools"] = [
-                {"type": "function", **function_definition(spec), "strict": False} for spec in request.tools
-            ]
-            choice = dialect.tool_choice(request)
-            if choice != "auto" or dialect.tool_choice_field:
-                body["tool_choice"] = TOOL_CHOICE[choice]
-        return body
-
-    def reader(
-        self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
-    ) -> "ResponseReader":
-        return ResponseReader(self.provider, request, on_text, failures)
 
 
 def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
@@ -261,3 +212,42 @@ class ResponseReader(StreamReader):
 def _set_phase(block: dict[str, Any], item: dict[str, Any]) -> None:
     if phase := as_text(item.get("phase")):
         block |= {"type": PHASE_BLOCK, "phase": phase}
+
+
+class OpenAIResponses(Wire):
+    path = "/responses"
+    name_pattern = r"/responses\b|\bresponses api\b"
+    may_be_missing = True
+    reader = ResponseReader
+
+    def dialect(self, model: str) -> Dialect:
+        return Dialect(sure_schema=True)
+
+    def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+        """Return the JSON to send. The protocol has no stop sequences."""
+        body: dict[str, Any] = {
+            "model": request.model,
+            "input": [
+                item for message in with_results_first(request.messages) for item in _input_items(message, dialect)
+            ],
+            "stream": True,
+            "store": False,
+            "max_output_tokens": max(dialect.output_tokens(request), _MIN_OUTPUT_TOKENS),
+        }
+        if text := system_text(request):
+            body["instructions"] = text
+        if dialect.encrypted_reasoning:
+            body["include"] = ["reasoning.encrypted_content"]
+        if request.temperature is not None and dialect.temperature:
+            body["temperature"] = request.temperature
+        if (schema := request.output_schema) is not None:
+            form = {"type": "json_schema", "name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
+            body["text"] = {"format": form}
+        if request.tools:
+            body["tools"] = [
+                {"type": "function", **function_definition(spec), "strict": False} for spec in request.tools
+            ]
+            choice = dialect.tool_choice(request)
+            if choice != "auto" or dialect.tool_choice_field:
+                body["tool_choice"] = TOOL_CHOICE[choice]
+        return body

@@ -247,7 +247,7 @@ class StreamingProvider:
     async def _attempt(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
     ) -> Reply:
-        reader = wire.reader(request, on_text, self._http.failures)
+        reader = wire.reader(wire.provider, request, on_text, self._http.failures)
         async with aclosing(self._http.frames(wire.path, wire.body(request, dialect))) as frames:
             async for frame in frames:
                 if reader.feed(frame):

@@ -1,4 +1,4 @@
-"""The interface of a wire protocol, and the message order, names and ids that all providers accept."""
+"""The base of a wire protocol, and the message order, names and ids that all providers accept."""
 
 import hashlib
 import re
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.errors import ProviderFailures
@@ -40,35 +40,26 @@ class StreamReader(ABC):
         """Return the reply. Raise ModelError (BadStream) if the end was never marked."""
 
 
-class Wire(Protocol):
-    """One protocol: its path, its request bodies and its reader."""
+@dataclass(frozen=True)
+class Wire(ABC):
+    """One protocol: its path, its request bodies and its reader. `provider` decides about additions and prices."""
 
-    @property
-    def path(self) -> str:
-        """The path after the base URL."""
-        ...
+    provider: str
+    path: ClassVar[str]
+    """The path after the base URL."""
+    name_pattern: ClassVar[str]
+    """A regular expression for the protocol's names in refusals."""
+    may_be_missing: ClassVar[bool] = False
+    """True if a server of this provider may lack the protocol."""
+    reader: ClassVar[type[StreamReader]]
 
-    @property
-    def name_pattern(self) -> str:
-        """A regular expression for the protocol's names in refusals."""
-        ...
-
-    @property
-    def may_be_missing(self) -> bool:
-        """True if a server of this provider may lack the protocol."""
-        ...
-
+    @abstractmethod
     def dialect(self, model: str) -> Dialect:
         """Return the dialect of `model` before the first refusal."""
-        ...
 
+    @abstractmethod
     def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         """Return the JSON to send."""
-        ...
-
-    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures) -> StreamReader:
-        """Return a reader for the answer to `request`."""
-        ...
 
 
 OMITTED_BEGINNING = "[The beginning of this conversation was left out.]"
