@@ -50,10 +50,8 @@ class EmailDelivery:
         self._settings = settings
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_SENDS)
 
-    @property
-    def is_repeatable(self) -> bool:
-        """False: few mailboxes drop a second message with the same `Message-ID`."""
-        return False
+    is_repeatable = False
+    """Few mailboxes drop a second message with the same `Message-ID`."""
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Send the message. It counts as delivered if the server accepts it for all recipients."""

@@ -64,10 +64,8 @@ class FileDelivery:
     path: str
     """The path relative to the root, with a placeholder for the goal's id."""
 
-    @property
-    def is_repeatable(self) -> bool:
-        """True: a repetition writes the same file."""
-        return True
+    is_repeatable = True
+    """A repetition writes the same file."""
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         path = self.path.replace(GOAL_ID, file_name_part(run.workflow_id))
@@ -95,10 +93,8 @@ class MemoryDelivery:
 
     store: KnowledgeStore
 
-    @property
-    def is_repeatable(self) -> bool:
-        """True: the store keeps one item for each key."""
-        return True
+    is_repeatable = True
+    """The store keeps one item for each key."""
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         behalf = request.behalf or Behalf()

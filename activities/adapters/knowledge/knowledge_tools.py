@@ -64,11 +64,7 @@ class RecallKnowledge:
     def __init__(self, store: KnowledgeStore, root: Path | None = None) -> None:
         self._store = store
         self._root = str(root or "")
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool is read-only. Stored items keep their own taint, so the tool adds none."""
-        return ToolSpec(
+        self.spec = ToolSpec(
             name=RECALL_KNOWLEDGE,
             description=(
                 "Look up what earlier runs and people have stored: facts, documents, what runs have learnt. With "
@@ -79,6 +75,7 @@ class RecallKnowledge:
             options=ToolOptions(verified=True, trusted_output=True),
             main_argument="query",
         )
+        """The tool is read-only. Stored items keep their own taint, so the tool adds none."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the matching items, or `NOTHING_FOUND`."""
@@ -119,11 +116,7 @@ class StoreKnowledge:
 
     def __init__(self, store: KnowledgeStore) -> None:
         self._store = store
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool is idempotent: a repetition stores nothing twice."""
-        return ToolSpec(
+        self.spec = ToolSpec(
             name=STORE_KNOWLEDGE,
             description=(
                 "Store one fact for later runs, as subject, predicate and object. Store what you have found out and "
@@ -134,6 +127,7 @@ class StoreKnowledge:
             options=ToolOptions(verified=True, trusted_output=True),
             main_argument="subject",
         )
+        """The tool is idempotent: a repetition stores nothing twice."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Store the item, and return a text with the result."""

@@ -91,16 +91,12 @@ class CommandTool:
         check_isolation(manifest.command.sandbox.isolation)
         self._manifest = manifest
         self._command = manifest.command
-        self._spec = spec
+        self.spec = spec
         try:
             self._ground = PathContext(root, root.locate(self._command.cwd))
         except ToolError as error:
             raise ValueError(f"command.cwd: {error}") from error
         self._secrets = secrets
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the program's parsed output.
@@ -163,7 +159,7 @@ class CommandTool:
         tail = error_tail(output)
         if finished.timed_out:
             why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
-            advice = "; ask for less" if self._spec.effect == "read_only" else ""
+            advice = "; ask for less" if self.spec.effect == "read_only" else ""
             return ToolError(f"{finished.warning}{why}{advice}{tail}", kind=TIME_LIMIT, retryable=True)
         if finished.limit:
             why = f"{program} was stopped by its limit {finished.limit}"

@@ -221,14 +221,10 @@ class HttpTool:
         assert manifest.http is not None
         self._manifest = manifest
         self._http = manifest.http
-        self._spec = spec
+        self.spec = spec
         self._ground = PathContext(root)
         self._secrets = secrets
         self._backend = network
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the parsed body.

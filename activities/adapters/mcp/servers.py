@@ -29,11 +29,8 @@ class McpTool:
         self._settings = connection.settings
         self._name = name
         self._digest = digest
-
-    @property
-    def spec(self) -> ToolSpec:
+        self.spec = ToolSpec(name=self._name, options=self._settings.options(self._name), digest=self._digest)
         """The definition without its server's answer."""
-        return ToolSpec(name=self._name, options=self._settings.options(self._name), digest=self._digest)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Carry out one call, if the definition is still the same as the run was offered."""

@@ -331,14 +331,10 @@ class CedarPolicies:
         self._folder, self._surface, self._clock = folder, surface, clock
         self._threads = Threads("cedar", 2)
         self._current: CedarSet | BrokenPolicies = compile_policies(policy_files(folder, surface))
-        self._version = self._current.version
+        self.version = self._current.version
+        """Digest of the files in use."""
         self._look_at = clock() + CHECK_INTERVAL_S
         self._hold_s = self._held_until = hold_s
-
-    @property
-    def version(self) -> str:
-        """Digest of the files in use."""
-        return self._version
 
     async def judge(self, proposal: GateRequest) -> Verdict:
         """Return the decision by the current files. Broken files are given a moment to be repaired."""
@@ -349,7 +345,7 @@ class CedarPolicies:
         if isinstance(self._current, CedarSet):
             return cedar_verdict(self._current, proposal)
         problems = str(self._current).replace(f"{self._folder.parent}/", "")  # a model must not read our paths
-        return Verdict(decision="deny", reason=f"the policies are broken: {problems}", version=self._version)
+        return Verdict(decision="deny", reason=f"the policies are broken: {problems}", version=self.version)
 
     async def _reload_if_due(self) -> None:
         if self._clock() >= self._look_at:
@@ -363,13 +359,13 @@ class CedarPolicies:
             self._adopt(error, "")
             return
         version = files_version(files)
-        if version != self._version:
+        if version != self.version:
             self._adopt(await self._threads.run(_compiled_or_broken, files), version)
 
     def _stable_files(self) -> tuple[PolicyFile, ...]:
         """Return the files. Changed ones must be equal in two reads, as a half-written file may lack its `forbid`."""
         files = policy_files(self._folder, self._surface)
-        if files_version(files) == self._version:
+        if files_version(files) == self.version:
             return files
         for _ in range(MAX_CHECKS):
             time.sleep(SETTLED_S)
@@ -383,7 +379,7 @@ class CedarPolicies:
         is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)
         if isinstance(found, BrokenPolicies) and isinstance(self._current, CedarSet):
             self._held_until = self._clock() + self._hold_s
-        self._current, self._version = found, version
+        self._current, self.version = found, version
         if isinstance(found, CedarSet):
             _log.warning("the policies have changed: %d policies, version %s", len(found.policies), version)
         elif not is_known:

@@ -53,12 +53,8 @@ class _ConfiguredTool:
         """Merge the options into the tool's own. Raise ValueError if they contradict the tool's effect."""
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
-        self._spec = spec.with_effect(options.effect or spec.effect)
-        _check_name(self._spec)
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
+        self.spec = spec.with_effect(options.effect or spec.effect)
+        _check_name(self.spec)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         return await self._tool.call(arguments, context)

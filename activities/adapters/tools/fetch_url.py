@@ -184,10 +184,7 @@ class FetchUrl:
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
         """Allow `allow_hosts` (`name` or `name:port`) although their addresses are private."""
         self._backend = PublicBackend(allow_hosts, resolve)
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
+        self.spec = ToolSpec(
             name="fetch_url",
             description="Fetch a public web page or text file; a page is returned as its readable text.",
             parameters=_FetchParameters.json_schema(),

@@ -128,10 +128,7 @@ class SearchText:
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
+        self.spec = ToolSpec(
             name="search_text",
             description=f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}.",
             parameters=_SearchParameters.json_schema(),
@@ -204,10 +201,7 @@ class ListFiles:
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
+        self.spec = ToolSpec(
             name="list_files",
             description=f"List files, one path per line, sorted; {OMISSIONS_TEXT}.",
             parameters=_ListParameters.json_schema(),

@@ -270,10 +270,7 @@ class ReadIssue:
         """Keep the API, and the repository that `#42` means."""
         self._api = api
         self._repo = repo
-
-    @property
-    def spec(self) -> ToolSpec:
-        return _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
+        self.spec = _spec("read_issue", "Read a GitHub issue: title, state, author, text and comments.", self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReferenceParameters.parse(arguments)
@@ -293,11 +290,8 @@ class ReadPullRequest:
         """Keep the API, and the repository that `#55` means."""
         self._api = api
         self._repo = repo
-
-    @property
-    def spec(self) -> ToolSpec:
         what = "Read a GitHub pull request: title, state, author, branches, text, changed files and comments."
-        return _spec("read_pull_request", what, self._repo)
+        self.spec = _spec("read_pull_request", what, self._repo)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         parameters = _ReferenceParameters.parse(arguments)

@@ -383,7 +383,7 @@ class PythonFunction:
         self._parameters = FunctionParameters(function)
         place = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
         self._run = self._select_runner(place, name, is_chosen=isolation is not None)
-        self._spec = ToolSpec(
+        self.spec = ToolSpec(
             name=name,
             description=docstring_summary(next(iter(docstrings(function)), "")),
             parameters=self._parameters.schema,
@@ -391,11 +391,6 @@ class PythonFunction:
             options=_tool_options(marks, place),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
         )
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The decorator sets effect, name and timeout. The main argument is the first parameter."""
-        return self._spec
 
     def with_isolation(self, isolation: Isolation) -> "PythonFunction":
         """Return a tool of the same function. Raise ValueError if a process cannot import the function."""
@@ -411,21 +406,21 @@ class PythonFunction:
 
     def call_here(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Do the same as `call`, but in this thread."""
-        with raising_tool_errors(self._spec.name):
+        with raising_tool_errors(self.spec.name):
             result = self._call_function(arguments, context)
-            return asyncio.run(awaited_output(self._spec.name, result)) if is_async_result(result) else result
+            return asyncio.run(awaited_output(self.spec.name, result)) if is_async_result(result) else result
 
     def _call_function(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the function, and return its output, or the awaitable that it returned."""
         args, kwargs = self._parameters.bind(arguments, context)
-        with raising_tool_errors(self._spec.name):
+        with raising_tool_errors(self.spec.name):
             result = self._function(*args, **kwargs)
-            return result if is_async_result(result) else as_output(self._spec.name, result)
+            return result if is_async_result(result) else as_output(self.spec.name, result)
 
     async def _await_function(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         args, kwargs = self._parameters.bind(arguments, context)
-        with raising_tool_errors(self._spec.name):
-            return await awaited_output(self._spec.name, self._function(*args, **kwargs))
+        with raising_tool_errors(self.spec.name):
+            return await awaited_output(self.spec.name, self._function(*args, **kwargs))
 
     def _select_runner(self, place: Isolation | None, name: str, *, is_chosen: bool) -> FunctionRunner:
         if place == "process":

@@ -143,10 +143,7 @@ class ReadFile:
     def __init__(self, root: FileRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
+        self.spec = ToolSpec(
             name="read_file",
             description=(
                 f"Read a text file, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "

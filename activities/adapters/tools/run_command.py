@@ -57,11 +57,7 @@ class RunCommand:
         self._search_path = search_path
         self._sandbox = sandbox or Sandbox()
         _check_sandbox(self._sandbox)
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool is irreversible, because a program may do anything. Its main argument is `command`."""
-        return ToolSpec(
+        self.spec = ToolSpec(
             name="run_command",
             description=f"Run one of the programs {', '.join(self._programs)}, without input; returns its output.",
             parameters=_CommandParameters.json_schema(),
@@ -69,6 +65,7 @@ class RunCommand:
             options=ToolOptions(timeout_s=_MAX_TIMEOUT_S + 30),
             main_argument="command",
         )
+        """The tool is irreversible, because a program may do anything. Its main argument is `command`."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the program's output.

@@ -36,10 +36,7 @@ class WriteFile:
 
     def __init__(self, root: FileRoot) -> None:
         self._root = root
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
+        self.spec = ToolSpec(
             name="write_file",
             description=f"Create a text file or replace its whole content, at most {_MAX_BYTES:,} bytes of UTF-8.",
             parameters=_WriteParameters.json_schema(),
