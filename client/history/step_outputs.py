@@ -1,7 +1,7 @@
 """Finds the full output of a goal's step in its history. The journal only refers to it by its place."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from temporalio.client import Client
@@ -64,12 +64,11 @@ class _StepOutputs:
     def __init__(self) -> None:
         self._fold = ContextFold()
         self._planned_steps: dict[str, None] = {}
-        self._executed_steps: dict[str, dict[str, Any]] = {}
-        """The data of the notes, by step."""
+        self._executed_steps: dict[str, StepResult] = {}
+        """By step. The output is only the error of a failure."""
         self._outputs: dict[str, str] = {}
-        """Outputs by place."""
         self._call_ids: dict[str, str] = {}
-        """The ids of the calls, by place."""
+        """Outputs and the ids of the calls, by place."""
 
     def begin_run(self) -> None:
         self._fold = ContextFold()
@@ -101,33 +100,33 @@ class _StepOutputs:
             self._planned_steps[step.id] = None
             if step.state != "open" and step.id not in self._executed_steps:
                 status = "failed" if step.error else "ok"
-                data = {"step": step.id, "place": step.place, "status": status, "error": step.error}
-                self._executed_steps[step.id] = data
+                self._executed_steps[step.id] = StepResult(step.id, step.place, status, step.error)
                 self._outputs |= _result_texts(past.conversation.messages, {step.call_id: step.place})
 
     def _add_note(self, note: Note) -> None:
         if note.event == "StepExecuted":
-            self._executed_steps[str(note.data.get("step"))] = note.data
+            found = StepResult(*(str(note.data.get(key, "")) for key in ("step", "place", "status", "error")))
+            self._executed_steps[found.step] = found
         elif note.event in {"PlanMade", "PlanAdjusted"}:
             steps = cast("list[dict[str, Any]]", note.data.get("steps") or [])
             self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
     def result_for(self, workflow_id: str, named: str) -> StepResult:
         """Return the outcome of the step, or raise NoOutput."""
-        executed = {step: data for step, data in self._executed_steps.items() if named in {step, data.get("place")}}
+        executed = [found for found in self._executed_steps.values() if named in {found.step, found.place}]
         if not executed:
             known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
             if named in known:
                 raise NoOutput(f"step {named!r} of goal {workflow_id!r} has not been carried out yet")
             there = known_names_hint(named, known) if known else "it has no plan yet"
             raise NoOutput(f"goal {workflow_id!r} has no step {named!r}; {there}")
-        step, data = (named, executed[named]) if named in executed else [*executed.items()][-1]
-        place, status = str(data.get("place", "")), str(data.get("status", ""))
+        found = self._executed_steps.get(named, executed[-1])
+        place, is_ok = found.place, found.status == "ok"
         shown = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
-        texts = {**shown, **self._outputs} if status == "ok" else shown
-        if place not in texts and status == "ok":
-            raise NoOutput(f"the history of {workflow_id!r} does not hold the output of step {step!r} any more")
-        return StepResult(step, place, status, texts.get(place) or str(data.get("error", "")))
+        texts = {**shown, **self._outputs} if is_ok else shown
+        if place not in texts and is_ok:
+            raise NoOutput(f"the history of {workflow_id!r} does not hold the output of step {found.step!r} any more")
+        return replace(found, output=texts.get(place) or found.output)
 
 
 def _step_call_place(place: str) -> str:
