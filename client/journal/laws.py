@@ -85,14 +85,14 @@ class _ReplyState:
         for place, decision in zip(event.places, decisions, strict=False):
             if place in SEPARATE_PROPOSALS:
                 continue
-            standings = self._standings_for(place)
-            is_judged_again = self._is_part(place) and standings.status_of(place) in _JUDGED_AGAIN
+            statuses = self._statuses_for(place)
+            is_judged_again = self._is_part(place) and statuses.status_of(place) in _JUDGED_AGAIN
             if "calls" not in event.model_fields_set or is_judged_again:
-                standings.begin_judging(place)
-            standings.apply_verdict(place, decision)
+                statuses.begin_judging(place)
+            statuses.apply_verdict(place, decision)
 
     def _stage_faults(self, place: str, verdict: Any) -> Iterable[str]:
-        if verdict not in VERDICTS_AFTER_GATE or not self._standings_for(place).apply_verdict(place, verdict):
+        if verdict not in VERDICTS_AFTER_GATE or not self._statuses_for(place).apply_verdict(place, verdict):
             yield f"records {verdict!r} for {place or 'nothing'}, which cannot follow what was recorded for it before"
 
     def _execution_faults(self, place: str) -> Iterable[str]:
@@ -102,7 +102,7 @@ class _ReplyState:
         if lacks := self._calls.missing_verdict_text(place):
             yield f"shows {place} carried out, which lacks {lacks}"
 
-    def _standings_for(self, place: str) -> ProposalStatuses[str]:
+    def _statuses_for(self, place: str) -> ProposalStatuses[str]:
         return self._answers if place.isdecimal() else self._calls
 
     def _is_part(self, place: str) -> bool:

@@ -19,7 +19,6 @@ from orga.client.journal.file import JournalFile, export_check, read_journal_fil
 from orga.client.journal.head import head_mismatches, sealed_head
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
-from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.types.status import JournalEntry
 
@@ -131,14 +130,9 @@ def journal(
 
 async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
     async with run_context(named, config) as (here, run_id):
-        entries = _follow_entries(here.run(run_id)) if waiting else read_journal(here.client, run_id)
+        events = here.run(run_id).events() if waiting else read_journal(here.client, run_id)
+        entries = (event async for event in events if isinstance(event, JournalEntry))
         return await _show_entries(entries, verify=verify, as_json=as_json)
-
-
-async def _follow_entries(run: AgentHandle) -> AsyncIterator[JournalEntry]:
-    async for event in run.events():
-        if isinstance(event, JournalEntry):
-            yield event
 
 
 async def _show_entries(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:

@@ -159,10 +159,8 @@ async def _run_demo(here: CliContext, keeper: WorkerKeeper, what: _Demo) -> int:
 
 
 async def _journal_lines(client: Client, run_id: str) -> list[str]:
-    timeline, lines = Timeline(), ["The journal, folded from the history:"]
-    async for entry in read_journal(client, run_id):
-        lines += timeline.lines(entry)
-    return lines
+    entries = [entry async for entry in read_journal(client, run_id)]
+    return ["The journal, folded from the history:", *_timeline_lines(entries)]
 
 
 async def _phase_lines(client: Client, run_id: str) -> list[str]:
