@@ -40,15 +40,15 @@ class PermitKeys:
         self._keys = [key.encode() for key in keys]
 
     def permit(
-        self, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]
+        self, identity: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]
     ) -> str:
         """Return the signature of a call under these terms: version of the policies, purpose, approver."""
-        return _signature(self._keys[0], place, tool, arguments, permit_text("-", *terms)[1:])
+        return _signature(self._keys[0], identity, tool, arguments, permit_text("-", *terms)[1:])
 
-    def is_valid(self, permit: str, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any]) -> bool:
+    def is_valid(self, permit: str, identity: ActivityIdentity, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether the permit was signed for exactly this call."""
         given, terms = permit[:MAC_CHARS], permit[MAC_CHARS:]
-        signatures = [_signature(key, place, tool, arguments, terms) for key in self._keys]
+        signatures = [_signature(key, identity, tool, arguments, terms) for key in self._keys]
         return any(hmac.compare_digest(given.encode(), signature.encode()) for signature in signatures)
 
 
@@ -92,9 +92,9 @@ def current_activity_identity(activity_id: str) -> ActivityIdentity:
     )
 
 
-def _signature(key: bytes, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: str) -> str:
+def _signature(key: bytes, identity: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: str) -> str:
     content = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
-    where = [place.namespace, place.workflow_id, place.run_id, place.activity_id]
-    message = json.dumps(["orga permit 1", *where, tool, sha256(content.encode()).hexdigest(), terms])
+    parts = [identity.namespace, identity.workflow_id, identity.run_id, identity.activity_id]
+    message = json.dumps(["orga permit 1", *parts, tool, sha256(content.encode()).hexdigest(), terms])
     mac = hmac.new(key, message.encode(), sha256).digest()[:16]
     return urlsafe_b64encode(mac).decode().rstrip("=")

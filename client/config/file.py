@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.client.config.environment import Setting, bare_sections, merge_settings, settings
 from orga.client.config.policy_folder import with_policy_folder
-from orga.client.config.problems import Place, problem_lines
+from orga.client.config.problems import KeySource, problem_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import (
     TrustRequest,
@@ -187,8 +187,8 @@ class _ConfigInputs:
         try:
             return OrgaConfig.model_validate(merge_settings(self.file, self.found), extra="forbid")
         except ValidationError as error:
-            places = _place_finder(self.path, self.text, self.found)
-            raise ConfigError("\n".join(problem_lines(error, OrgaConfig, places))) from None
+            source = _key_source(self.path, self.text, self.found)
+            raise ConfigError("\n".join(problem_lines(error, OrgaConfig, source))) from None
 
     def origin(self, key: tuple[str, ...]) -> str | None:
         """Return the variable, or the file and line, that sets the key, or None."""
@@ -310,8 +310,8 @@ def _absolute_path(folder: Path, path: Any) -> Any:
     return str(folder / user_path(path)) if isinstance(path, str) else path
 
 
-def _place_finder(path: Path | None, text: str, found: list[Setting]) -> Place:
-    def place(key: tuple[str, ...]) -> str:
+def _key_source(path: Path | None, text: str, found: list[Setting]) -> KeySource:
+    def source(key: tuple[str, ...]) -> str:
         for setting in found:
             shared = min(len(key), len(setting.path))
             if setting.path[:shared] == key[:shared]:
@@ -319,4 +319,4 @@ def _place_finder(path: Path | None, text: str, found: list[Setting]) -> Place:
         line = line_of(text, key)
         return f"{path}:{line}" if line else str(path)
 
-    return place
+    return source

@@ -1,4 +1,4 @@
-"""Describes the problems of a configuration to its author: the place, the key, and what is allowed there."""
+"""Describes the problems of a configuration to its author: the file and line, the key, and what is allowed there."""
 
 import json
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from pydantic_core import ErrorDetails
 from orga.workflows.types.record import known_keys
 from orga.workflows.types.text import meant_key_hint
 
-Place = Callable[[tuple[str, ...]], str]
+KeySource = Callable[[tuple[str, ...]], str]
 """Returns where a key was written: `orga.toml:12`, or the variable."""
 
 MAX_SHOWN = 20
 """Problems shown per file."""
 
 
-def problem_lines(error: ValidationError, model: type[BaseModel], place: Place) -> list[str]:
+def problem_lines(error: ValidationError, model: type[BaseModel], source: KeySource) -> list[str]:
     """Return one line per problem, and the number of those left out."""
     found = error.errors(include_url=False)
     left = len(found) - MAX_SHOWN
     more = [f"and {left} more problems"] if left > 0 else []
-    return [*(_problem_line(details, model, place) for details in found[:MAX_SHOWN]), *more]
+    return [*(_problem_line(details, model, source) for details in found[:MAX_SHOWN]), *more]
 
 
 def unknown_key_remedy(key: str, known: list[str]) -> str:
@@ -30,9 +30,9 @@ def unknown_key_remedy(key: str, known: list[str]) -> str:
     return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
 
 
-def _problem_line(details: ErrorDetails, model: type[BaseModel], place: Place) -> str:
+def _problem_line(details: ErrorDetails, model: type[BaseModel], source: KeySource) -> str:
     path = tuple(str(part) for part in details["loc"] if part != "[key]")
-    return f"{place(path)}: {'.'.join(path) or 'the file'}: {validation_problem_text(details, model, path)}"
+    return f"{source(path)}: {'.'.join(path) or 'the file'}: {validation_problem_text(details, model, path)}"
 
 
 def validation_problem_text(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...]) -> str:

@@ -113,7 +113,6 @@ class JournalHead(Record):
     key_id: str = ""
 
     def with_signer(self, key_id: str, now: datetime) -> Self:
-        """Return the head with that key as its signer."""
         return replace_fields(self, {"signed_at": now, "key_id": key_id})
 
 

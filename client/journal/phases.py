@@ -113,7 +113,6 @@ class Phase:
 
 
 async def goal_phases(journal: AsyncIterable[JournalEntry]) -> "GoalPhases":
-    """Return the phases of the goal with this journal."""
     found = GoalPhases()
     async for entry in journal:
         found.take(entry)

@@ -181,7 +181,6 @@ class RunView:
 
 
 def is_paused_after(event: JournalEvent, *, before: bool) -> bool:
-    """Return whether the run is paused after the event."""
     if isinstance(event, on.InterventionReceived):
         return {"pause": True, "resume": False, "abort": False}.get(event.kind, before)
     return before and not isinstance(event, on.Terminated)

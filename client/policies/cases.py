@@ -11,7 +11,7 @@ from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.activities.ports import PolicyEngine
 from orga.client.config.file import ConfigError, line_of
-from orga.client.config.problems import Place, problem_lines
+from orga.client.config.problems import KeySource, problem_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import CheckedInput
 from orga.workflows.types.tool_calls.gate import GateRequest, ProposedStep, Purpose, Verdict
@@ -127,11 +127,11 @@ def _read_case(path: Path, text: str, start: int, given: dict[str, Any]) -> Poli
     return case
 
 
-def _read(model: type[Read], given: dict[str, Any], place: Place) -> Read:
+def _read(model: type[Read], given: dict[str, Any], source: KeySource) -> Read:
     try:
         return model.model_validate(given, extra="forbid")
     except ValidationError as error:
-        raise BadCases("\n".join(problem_lines(error, model, place))) from None
+        raise BadCases("\n".join(problem_lines(error, model, source))) from None
 
 
 def case_proposal(

@@ -36,25 +36,25 @@ def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall])
 
     The gate's last verdict on a place counts, if it may follow the earlier ones.
 
-    A call that a replay starts without a trace in the history was withdrawn in the same workflow task. Local activities
-    are an exception, because no history has their input.
+    If the history has no trace of a call that the replay starts, the same workflow task has withdrawn it. A local
+    activity counts all the same, because no history has its input.
     """
     in_history: dict[tuple[str, str], list[StartedCall]] = {}
     for started in recorded:
         in_history.setdefault((started.kind, started.place), []).append(started)
-    licences = _AllowedCalls()
+    allowed = _AllowedCalls()
     found: list[str] = []
     for fact in facts:
         if isinstance(fact, AnsweredRequest):
-            licences.record_verdicts(fact)
+            allowed.record_verdicts(fact)
             continue
-        there = [fact] if fact.kind == "local" else in_history.get((fact.kind, fact.place), [])
-        if not there:
+        matching = [fact] if fact.kind == "local" else in_history.get((fact.kind, fact.place), [])
+        if not matching:
             continue
-        started = there.pop(0)
-        if not licences.is_allowed(started):
+        started = matching.pop(0)
+        if not allowed.is_allowed(started):
             found.append(f"{started.place} {started.name}: no earlier verdict allows exactly this call")
-    left = (started for there in in_history.values() for started in there)
+    left = (started for calls in in_history.values() for started in calls)
     return found + [f"{started.place} {started.name}: today's code starts no such call" for started in left]
 
 
@@ -62,24 +62,24 @@ class _AllowedCalls:
     """The calls that may be executed now, by the gate's last verdict on each place if that could follow."""
 
     def __init__(self) -> None:
-        self._standings = ProposalStatuses[str](CALL_STAGES)
+        self._statuses = ProposalStatuses[str](CALL_STAGES)
         self._keys: dict[str, list[Key]] = {}
 
     def record_verdicts(self, judged: AnsweredRequest) -> None:
         request = judged.request
         for call, place, verdict in zip(request.calls, request.places, judged.decisions, strict=False):
             if request.approved_by:
-                self._standings.apply_verdict(place, "yes")
+                self._statuses.apply_verdict(place, "yes")
             elif request.purpose in RECONFIRMED_PURPOSES:
-                self._standings.begin_judging(place)
+                self._statuses.begin_judging(place)
             self._keys[place] = (
-                _call_keys(call, verdict) if self._standings.apply_verdict(place, verdict.decision) else []
+                _call_keys(call, verdict) if self._statuses.apply_verdict(place, verdict.decision) else []
             )
 
     def is_allowed(self, started: StartedCall) -> bool:
         place = _PERSON_SUFFIX.sub("", started.place)
         key = _call_key(started.name, started.call_id, started.arguments)
-        return not self._standings.missing_verdict_text(place) and key in self._keys.get(place, [])
+        return not self._statuses.missing_verdict_text(place) and key in self._keys.get(place, [])
 
 
 def _call_keys(call: ToolCall, verdict: Verdict) -> list[Key]:

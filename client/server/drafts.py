@@ -15,13 +15,13 @@ from typing import BinaryIO
 @dataclass(frozen=True)
 class Draft:
     file: BinaryIO
-    place: Path
+    path: Path
 
-    def move_to(self, path: Path) -> None:
+    def move_to(self, target: Path) -> None:
         """Replace that file, or a link, once the whole draft is on disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        self.place.replace(path)
+        self.path.replace(target)
 
 
 @contextmanager

@@ -63,8 +63,6 @@ class _ServerAgents:
 
 
 class _WorkerParts(NamedTuple):
-    """The parts of one worker."""
-
     interceptor: Interceptor
     """Identifies the worker when it runs."""
     parts: Parts

@@ -48,10 +48,10 @@ def test_the_loop_walks_the_stages_of_the_table() -> None:
 def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forbids(
     stages: ReviewStages, words: list[StageVerdict]
 ) -> None:
-    standings = ProposalStatuses[str](stages, ["1.0"])
-    heard = [word for word in words if standings.apply_verdict("1.0", word)]
+    statuses = ProposalStatuses[str](stages, ["1.0"])
+    heard = [word for word in words if statuses.apply_verdict("1.0", word)]
     by_gate = [word for word in heard if word in GATE_TRANSITIONS]
-    if not standings.missing_verdict_text("1.0"):
+    if not statuses.missing_verdict_text("1.0"):
         assert by_gate[-1] == "allow"
         assert heard[-1] in {"allow", "accepted"}
         assert not {"deny", "invalid", "no", "revise", "skipped", "ended"}.intersection(heard)
@@ -61,9 +61,9 @@ def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forb
 
 
 @BOTH
-@pytest.mark.parametrize("standing", ["denied", "rejected", "ended"])
-def test_nothing_follows_a_no(stages: ReviewStages, standing: ProposalStatus) -> None:
-    assert [word for word in WORDS if next_status(stages, standing, word) is not None] == []
+@pytest.mark.parametrize("status", ["denied", "rejected", "ended"])
+def test_nothing_follows_a_no(stages: ReviewStages, status: ProposalStatus) -> None:
+    assert [word for word in WORDS if next_status(stages, status, word) is not None] == []
 
 
 def test_only_calls_are_confirmed() -> None:
@@ -72,23 +72,23 @@ def test_only_calls_are_confirmed() -> None:
         None,
     )
     for stages, late in ((CALL_STAGES, True), (ANSWER_STAGES, False)):
-        standings = ProposalStatuses[str](stages, ["1"])
-        standings.apply_verdict("1", "allow")
-        standings.record_pause()
-        assert standings.needs_confirmation("1") is late
+        statuses = ProposalStatuses[str](stages, ["1"])
+        statuses.apply_verdict("1", "allow")
+        statuses.record_pause()
+        assert statuses.needs_confirmation("1") is late
 
 
 def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() -> None:
-    standings = ProposalStatuses[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
-    standings.apply_verdict("1.0", "allow")
-    standings.apply_verdict("1.1", "allow")
-    standings.apply_verdict("1.2", "deny")
-    standings.record_pause()
-    assert [standings.needs_confirmation(place) for place in ("1.0", "1.1", "1.2")] == [True, True, False]
-    standings.apply_verdict("1.0", "allow")
-    standings.begin_judging("1.1")
-    assert [standings.needs_confirmation(place) for place in ("1.0", "1.1")] == [False, False]
-    assert (standings.status_of("1.1"), standings.missing_verdict_text("1.0")) == ("proposed", "")
+    statuses = ProposalStatuses[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
+    statuses.apply_verdict("1.0", "allow")
+    statuses.apply_verdict("1.1", "allow")
+    statuses.apply_verdict("1.2", "deny")
+    statuses.record_pause()
+    assert [statuses.needs_confirmation(place) for place in ("1.0", "1.1", "1.2")] == [True, True, False]
+    statuses.apply_verdict("1.0", "allow")
+    statuses.begin_judging("1.1")
+    assert [statuses.needs_confirmation(place) for place in ("1.0", "1.1")] == [False, False]
+    assert (statuses.status_of("1.1"), statuses.missing_verdict_text("1.0")) == ("proposed", "")
 
 
 def test_what_may_act_was_let_through() -> None:

@@ -145,19 +145,19 @@ class ProposalStatuses(Generic[ProposalKey]):
 
     def __init__(self, stages: ReviewStages, places: Iterable[ProposalKey] = ()) -> None:
         self._stages = stages
-        self._standings: dict[ProposalKey, ProposalStatus] = dict.fromkeys(places, "proposed")
+        self._statuses: dict[ProposalKey, ProposalStatus] = dict.fromkeys(places, "proposed")
         self._late: set[ProposalKey] = set()
 
     def status_of(self, place: ProposalKey) -> ProposalStatus:
         """Return its status. Without a verdict it is at most proposed."""
-        return self._standings.get(place, "proposed")
+        return self._statuses.get(place, "proposed")
 
-    def places_with_status(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
-        return tuple(place for place, standing in self._standings.items() if standing in standings)
+    def places_with_status(self, statuses: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
+        return tuple(place for place, status in self._statuses.items() if status in statuses)
 
     def begin_judging(self, place: ProposalKey) -> None:
         """Restart its review, for example after continue-as-new. Earlier verdicts do not count any more."""
-        self._standings[place] = "proposed"
+        self._statuses[place] = "proposed"
         self._late.discard(place)
 
     def apply_verdict(self, place: ProposalKey, verdict: StageVerdict) -> bool:
@@ -165,7 +165,7 @@ class ProposalStatuses(Generic[ProposalKey]):
         then = next_status(self._stages, self.status_of(place), verdict)
         if then is None:
             return False
-        self._standings[place] = then
+        self._statuses[place] = then
         if verdict in GATE_TRANSITIONS:
             self._late.discard(place)
         return True
@@ -181,23 +181,23 @@ class ProposalStatuses(Generic[ProposalKey]):
 
     def missing_verdict_text(self, place: ProposalKey) -> str:
         """Return the verdict that is still missing before the effect, or ""."""
-        standing = self.status_of(place)
-        if standing not in EXECUTABLE_STATUSES:
-            return _MISSING_VERDICT_TEXTS[standing]
+        status = self.status_of(place)
+        if status not in EXECUTABLE_STATUSES:
+            return _MISSING_VERDICT_TEXTS[status]
         return "the gate's confirmation after a pause" if self.needs_confirmation(place) else ""
 
     def record_start(self, place: ProposalKey) -> None:
         """Record that it is being carried out: the history shows it, whatever the verdicts were."""
-        self._standings[place] = "allowed"
+        self._statuses[place] = "allowed"
         self._late.discard(place)
 
 
-def next_status(stages: ReviewStages, standing: ProposalStatus, verdict: StageVerdict) -> ProposalStatus | None:
+def next_status(stages: ReviewStages, status: ProposalStatus, verdict: StageVerdict) -> ProposalStatus | None:
     """Return the status after a verdict, or None if that verdict may not follow. The gate's verdict comes first."""
-    if standing == "proposed":
+    if status == "proposed":
         return GATE_TRANSITIONS.get(verdict)
     for stage in stages:
-        following = stage.follows.get(standing)
+        following = stage.follows.get(status)
         if following is not None and verdict in following:
             return following[verdict]
     return None

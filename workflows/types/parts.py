@@ -76,10 +76,10 @@ class ThinkingPart(Record):
 
     kind: Literal["thinking"]
     format: str = ""
-    """The provider's name for it, such as `thinking` or `reasoning.text`. An adapter knows by it what to send back."""
+    """The provider's name for it, such as `thinking` or `reasoning.text`. It shows an adapter what to send back."""
     text: str = ""
     data: dict[str, Any] = {}
-    """The rest of it, above all its signature."""
+    """Its other fields, such as the signature."""
     author: str = ""
     """The model, `provider:model`, if a run asks several. No other model can read it."""
 
@@ -174,19 +174,19 @@ def blocks_of(parts: Parts) -> tuple[Block, ...]:
 
 def with_text(parts: Parts, text: str) -> Parts:
     """Return the parts with another text. It takes the place of the first text, else it comes before the calls."""
-    fresh: list[Part] = []
+    changed: list[Part] = []
     place: int | None = None
     for part in parts:
         if not isinstance(part, (TextPart, ResultPart)):
-            fresh.append(part)
+            changed.append(part)
         elif place is None:
-            place = len(fresh)
-            fresh += [part.with_text(text)] if isinstance(part, ResultPart) else [text_part(text)] if text else []
+            place = len(changed)
+            changed += [part.with_text(text)] if isinstance(part, ResultPart) else [text_part(text)] if text else []
     if place is None and text:
-        fresh.insert(
-            next((i for i, part in enumerate(fresh) if isinstance(part, ToolCall)), len(fresh)), text_part(text)
+        changed.insert(
+            next((i for i, part in enumerate(changed) if isinstance(part, ToolCall)), len(changed)), text_part(text)
         )
-    return tuple(fresh)
+    return tuple(changed)
 
 
 def without_calls(parts: Parts, names: Collection[str] | None = None) -> Parts:

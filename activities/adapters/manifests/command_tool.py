@@ -77,8 +77,8 @@ def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], val
     }
     for name in sorted(used & values.keys()):
         items = declared[name].items
-        may = declared[name].allow_dash or (items is not None and items.allow_dash)
-        if not may and any(is_like_flag(text) for text in value_texts(values[name])):
+        may_have_dash = declared[name].allow_dash or (items is not None and items.allow_dash)
+        if not may_have_dash and any(is_like_flag(text) for text in value_texts(values[name])):
             raise invalid_argument_error(
                 f"{name}: begins with a dash, so the program could take it for a flag; write it without"
             )

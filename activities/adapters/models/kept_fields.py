@@ -22,8 +22,6 @@ MAX_CHARS = 1_000_000
 
 
 class StreamedThought:
-    """A thought that streams in."""
-
     def __init__(self) -> None:
         self._block: dict[str, Any] = {}
         self._pieces: list[str] = []

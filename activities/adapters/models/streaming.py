@@ -106,7 +106,6 @@ class ThinkingMemory:
         return replace(request, messages=tuple(self._without_refused(message) for message in request.messages))
 
     def note_accepted(self, request: ModelRequest) -> None:
-        """Record that all thinking of the request was accepted."""
         _remember_digests(self._taken, _thinking_digests(request.messages))
 
     def note_refused(self, request: ModelRequest) -> None:

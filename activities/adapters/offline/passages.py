@@ -67,7 +67,6 @@ WordWeights = dict[str, list[float]]  # of the words that match each word of a q
 
 
 def words_and_numbers(text: str) -> list[str]:
-    """Return the words and numbers of a text in order."""
     return [_NUMBERS.get(word) or word for word in _WORD.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).casefold())]
 
 

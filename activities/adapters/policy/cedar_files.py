@@ -22,8 +22,6 @@ MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A file with policies."""
-
     name: str
     """The file's path in the folder."""
     shown: str

@@ -70,7 +70,6 @@ class PolicyVocabulary:
 
 
 def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
-    """Yield a problem for each unknown name in a policy."""
     names = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.annotations.tools or ())]
     skills = (*known.tools, *known.agents)
     every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}

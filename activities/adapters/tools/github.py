@@ -168,7 +168,6 @@ COMMENTS_PER_PAGE = 30
 
 
 def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], page: int) -> str:
-    """Return an issue with one page of its comments."""
     note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
     lines = [*_heading_lines("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body_text(issue)]
     return _bounded_text([*lines, *_comments_text(issue, comments, page)])
@@ -177,7 +176,6 @@ def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], p
 def pull_request_text(
     item: NumberedItem, pull: dict[str, Any], files: list[Any], comments: list[Any], page: int
 ) -> str:
-    """Return a pull request with its changed files and one page of its comments."""
     state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
     branches = f"Branches: {_nested_field(pull, 'head', 'ref')} into {_nested_field(pull, 'base', 'ref')}"
     lines = [*_heading_lines("Pull request", item, pull, state), branches, "", _body_text(pull)]

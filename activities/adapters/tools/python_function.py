@@ -446,7 +446,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _activity_name(function: Callable[..., Any]) -> str | None:
-    """Return the activity name of a function that is also a Temporal activity."""
     for each in function_layers(function):
         if definition := activity._Definition.from_callable(each):  # pyright: ignore[reportUnknownMemberType]
             return definition.name

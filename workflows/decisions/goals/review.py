@@ -117,7 +117,6 @@ def with_unapproved_plan(state: GoalState, decided: Resolution) -> GoalState:
 
 
 def is_plan_approval(state: GoalState, answer: str) -> bool:
-    """Return True if the answer approves the plan in question."""
     left = _hidden_step_count(state)
     return is_yes(answer) if not left else answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
 

@@ -214,38 +214,38 @@ class JournalVerdicts:
     """
 
     def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
-        self._standings = ProposalStatuses[int](CALL_STAGES, range(size))
+        self._statuses = ProposalStatuses[int](CALL_STAGES, range(size))
         self._in_question = frozenset(in_question)
         self._is_paused = is_paused
 
     @property
     def allowed_indexes(self) -> tuple[int, ...]:
         """The calls that the gate has allowed so far."""
-        return self._standings.places_with_status(LET_THROUGH_STATUSES)
+        return self._statuses.places_with_status(LET_THROUGH_STATUSES)
 
     @property
     def passed_indexes(self) -> tuple[int, ...]:
         """The allowed calls that no later stage has rejected."""
-        return self._standings.places_with_status(PASSED_STATUSES)
+        return self._statuses.places_with_status(PASSED_STATUSES)
 
     @property
     def is_final(self) -> bool:
         """True if no verdict is missing before the calls are carried out."""
-        if self._standings.places_with_status(UNDECIDED_STATUSES):
+        if self._statuses.places_with_status(UNDECIDED_STATUSES):
             return False
         return not any(
-            index in self._in_question or self._standings.needs_confirmation(index) for index in self.passed_indexes
+            index in self._in_question or self._statuses.needs_confirmation(index) for index in self.passed_indexes
         )
 
     def take_verdict(self, index: int, verdict: StageVerdict) -> None:
         """Apply a verdict on a call. One that may not follow the earlier ones is ignored."""
-        self._standings.apply_verdict(index, verdict)
+        self._statuses.apply_verdict(index, verdict)
         if self._is_paused:
-            self._standings.record_pause()
+            self._statuses.record_pause()
 
     def take_gate_failure(self, index: int | None) -> list[int]:
         """Record that the gate failed and denied its request. None means a request about several calls."""
-        about = [index] if index is not None else list(self._standings.places_with_status(WAITING_STATUSES))
+        about = [index] if index is not None else list(self._statuses.places_with_status(WAITING_STATUSES))
         for each in about:
             self.take_verdict(each, "deny")
         return about
@@ -256,12 +256,12 @@ class JournalVerdicts:
             self.record_wait()
 
     def record_wait(self) -> None:
-        self._standings.record_pause()
+        self._statuses.record_pause()
 
     def record_start(self, index: int) -> None:
         """Record that a call is carried out. So it was allowed, and so were approved ones without a known verdict."""
-        for each in (index, *self._standings.places_with_status(APPROVED_STATUSES)):
-            self._standings.record_start(each)
+        for each in (index, *self._statuses.places_with_status(APPROVED_STATUSES)):
+            self._statuses.record_start(each)
 
 
 MAX_DIGITS = 9

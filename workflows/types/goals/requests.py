@@ -85,7 +85,7 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "goal_decide": (("action",), ""),
     "goal_compress": (("memory",), ""),
 }
-"""By prompt: the keys that identify its object, and the key of a list that may be alone."""
+"""For each prompt: keys that identify the object in a reply, and the key whose list may be the whole reply."""
 
 
 def goal_reply_object(turn: str, text: str) -> dict[str, Any]:

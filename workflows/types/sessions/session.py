@@ -80,8 +80,6 @@ class Session(Record):
 
 
 class SessionState(AgentState):
-    """The whole state of a session."""
-
     idle_timeout_s: float | None = None
     session: Session = Session()
 

@@ -233,7 +233,6 @@ def _numbers(condition: Condition) -> Iterator[Number]:
 
 
 def _number_between(kind: ValueKind, low: Number, high: Number) -> Number | None:
-    """Return a number of this kind between two others, if there is one."""
     number = low + 1 if kind.type == "integer" else low + (high - low) / 2
     return number if low < number < high else None
 

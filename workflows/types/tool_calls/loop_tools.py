@@ -151,7 +151,6 @@ CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.end
 """Notes about the end of a call."""
 
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
-"""The tool whose calls are runs."""
 
 _ORDINARY_TOOL = LoopTool("")
 

@@ -18,8 +18,6 @@ MAX_CHARS = 1_600
 
 @dataclass(frozen=True)
 class ConventionRule:
-    """One convention."""
-
     text: str
     language: str = ""
     """The language in lower case. Empty if the rule holds for all languages."""

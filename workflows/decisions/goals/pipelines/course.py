@@ -39,8 +39,6 @@ _ROUNDING = 1e-9
 
 
 class DraftVerdict(NamedTuple):
-    """The verdict on one draft."""
-
     score: float
     """The score by the rubric's weights, from 0 to 1."""
     remarks: str
