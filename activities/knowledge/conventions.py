@@ -145,7 +145,7 @@ async def _directory_conventions(store: KnowledgeStore, reader: Reader, place: s
 async def _recalled_conventions(
     store: KnowledgeStore, reader: Reader, *, directory: str | None = None, language: str | None = None
 ) -> list[Recalled]:
-    wish = Recall(
+    query = Recall(
         text="",
         reader=reader,
         limit=MAX_PER_PLACE,
@@ -154,7 +154,7 @@ async def _recalled_conventions(
         directory=directory,
         language=language,
     )
-    return sorted(await store.recall(wish), key=_confidence_order)
+    return sorted(await store.recall(query), key=_confidence_order)
 
 
 def _confidence_order(each: Recalled) -> tuple[float, str]:

@@ -59,7 +59,7 @@ class KnowledgeStore(Protocol):
         """
         ...
 
-    async def recall(self, wish: Recall) -> list[Recalled]:
+    async def recall(self, query: Recall) -> list[Recalled]:
         """Return the matching items, the best first. A contradicted fact comes after the newer one."""
         ...
 

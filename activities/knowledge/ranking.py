@@ -41,44 +41,44 @@ class Candidate:
     """Vector of the current embedder, or None."""
 
 
-def candidate_limit(wish: Recall) -> int:
-    return max(MAX_CANDIDATES, wish.limit)
+def candidate_limit(query: Recall) -> int:
+    return max(MAX_CANDIDATES, query.limit)
 
 
-def separate_kinds(wish: Recall) -> list[tuple[KnowledgeKind, ...]]:
+def separate_kinds(query: Recall) -> list[tuple[KnowledgeKind, ...]]:
     """Return the kinds that a store searches separately, so that many memories do not crowd out the other kinds."""
-    memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind == "memory")
-    others: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind != "memory")
+    memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in query.kinds if kind == "memory")
+    others: tuple[KnowledgeKind, ...] = tuple(kind for kind in query.kinds if kind != "memory")
     return [kinds for kinds in (others, memories) if kinds]
 
 
-def is_conventions_only(wish: Recall) -> bool:
+def is_conventions_only(query: Recall) -> bool:
     """Return whether only conventions are wanted. Of these the surest come first, in their file's order."""
-    return wish.kinds == ("convention",)
+    return query.kinds == ("convention",)
 
 
-def ranked_items(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
+def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
     """Return the best items, within the limit and above the threshold.
 
     A fact comes before a memory, because a run's final answer may have been a guess.
 
     Args:
-        query: The vector of its text. None ranks by words only.
+        vector: The vector of its text. None ranks by words only.
         candidates: Each once, with the facts that contradict any of them. For a query without words all score 1,
             and the newest come first.
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
-    scores = _scores(wish.text, query, list(unique.values()))
+    scores = _scores(query.text, vector, list(unique.values()))
     scores = {id_: _score_after_newer(unique[id_].item, score, scores) for id_, score in scores.items()}
     scores |= _scores_after_clean([candidate.item for candidate in unique.values()], scores)
     found = [
         Recalled(item=unique[id_].item, score=score)
         for id_, score in scores.items()
-        if score >= wish.threshold and unique[id_].item.kind in wish.kinds
+        if score >= query.threshold and unique[id_].item.kind in query.kinds
     ]
-    if not wish.text.strip():
-        return sorted(found, key=_confidence_order)[: wish.limit]
-    return sorted(_with_facts_first(found), key=_score_order)[: wish.limit]
+    if not query.text.strip():
+        return sorted(found, key=_confidence_order)[: query.limit]
+    return sorted(_with_facts_first(found), key=_score_order)[: query.limit]
 
 
 def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
@@ -102,13 +102,13 @@ def merged_score(words: float, vectors: float) -> float:
     return round(1 - (1 - words) * (1 - vectors), 4)
 
 
-def _scores(text: str, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> dict[str, float]:
+def _scores(text: str, vector: Sequence[float] | None, candidates: Sequence[Candidate]) -> dict[str, float]:
     if not text.strip():
         return {candidate.item.id: 1.0 for candidate in candidates}
     words = keyword_scores(text, [searchable_text(candidate.item) for candidate in candidates])
     return {
         candidate.item.id: merged_score(
-            score, cosine(query, candidate.vector) if query is not None and candidate.vector is not None else 0.0
+            score, cosine(vector, candidate.vector) if vector is not None and candidate.vector is not None else 0.0
         )
         for candidate, score in zip(candidates, words, strict=True)
     }

@@ -87,7 +87,7 @@ async def recall_for_request(store: KnowledgeStore, request: RecallRequest, root
     The search asks for more than the limit, because conventions of other places are left out afterwards.
     """
     words = " ".join(request.terms or request.paths)
-    wish = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)
-    found = await store.recall(wish)
+    query = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)
+    found = await store.recall(query)
     places = await named_places(store, request.reader, request.search_terms, request.limit, root)
     return places.with_conventions(found, request.limit)

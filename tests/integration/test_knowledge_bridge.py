@@ -90,7 +90,7 @@ async def test_a_store_that_fails_once_takes_nothing_away(client: Client) -> Non
 class SlowShelf(Shelf):
     """Answers after everybody has gone."""
 
-    async def recall(self, wish: Recall) -> list[Recalled]:
+    async def recall(self, query: Recall) -> list[Recalled]:
         await asyncio.sleep(60)
         return []
 
@@ -111,6 +111,6 @@ async def test_a_run_without_knowledge_does_none_of_it(client: Client) -> None:
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:
         ran = await loop.run("invoice format")
 
-    assert (shelf.wishes, shelf.stored) == ([], [])
+    assert (shelf.queries, shelf.stored) == ([], [])
     assert not [tool.name for tool in provider.given[0].tools]
     assert not [event for event in ran.events if event.startswith("Knowledge")]

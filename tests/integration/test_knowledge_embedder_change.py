@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import WordLlamaEmbedder
-from tests.support.knowledge.items import Clock, a_text, texts, wish
+from tests.support.knowledge.items import Clock, a_text, query_for, texts
 from tests.support.knowledge.stores import OpenStore, opens
 
 __all__ = ["opens"]
@@ -16,19 +16,19 @@ async def test_a_change_of_embedder_is_told_once_and_mended(opens: OpenStore, ca
     clock = Clock()
     before = opens(now=clock)
     await before.store([a_text("reboot the machine"), a_text("a cake with cherries")])
-    await before.recall(wish("machine"))
+    await before.recall(query_for("machine"))
     assert caplog.messages == []
 
     changed = opens(now=clock, embedder=WordLlamaEmbedder())
-    assert await changed.recall(wish("restart the server")) == []
-    assert texts(await changed.recall(wish("machine"))) == ["reboot the machine"]
-    assert texts(await changed.recall(wish("machine"))) == ["reboot the machine"]
+    assert await changed.recall(query_for("restart the server")) == []
+    assert texts(await changed.recall(query_for("machine"))) == ["reboot the machine"]
+    assert texts(await changed.recall(query_for("machine"))) == ["reboot the machine"]
     [told] = caplog.messages
     assert "1 of 1 found items have no vectors of the embedder wordllama" in told
     assert told.endswith("make vectors with: orga knowledge reindex")
 
     assert await changed.reindex(lambda done, total: None) == 2
-    assert texts(await changed.recall(wish("restart the server"))) == ["reboot the machine"]
+    assert texts(await changed.recall(query_for("restart the server"))) == ["reboot the machine"]
     fresh = opens(now=clock, embedder=WordLlamaEmbedder())
-    await fresh.recall(wish("machine"))
+    await fresh.recall(query_for("machine"))
     assert len(caplog.messages) == 1

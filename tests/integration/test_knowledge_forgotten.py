@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, Provenance
-from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, texts, wish
+from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, query_for, texts
 from tests.support.knowledge.stores import all_items, clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
@@ -16,9 +16,9 @@ __all__ = ["clock", "opens", "store"]
 async def test_what_has_expired_is_not_recalled(store: KnowledgeStore, clock: Clock, text: str) -> None:
     await store.store([a_text("lorries", expires_at=T0 + timedelta(seconds=10))])
     clock.advance(9.999)
-    assert len(await store.recall(wish(text))) == 1
+    assert len(await store.recall(query_for(text))) == 1
     clock.advance(0.001)
-    assert await store.recall(wish(text)) == []
+    assert await store.recall(query_for(text)) == []
     assert (await store.facts()).expired == 1
 
 
@@ -63,12 +63,12 @@ async def test_forgetting_takes_exactly_what_is_named(store: KnowledgeStore) -> 
     with pytest.raises(KnowledgeError, match="name what to forget"):
         await store.forget(Erasure())
     await store.store([mine])
-    assert texts(await store.recall(wish("x", reader=mine.owner))) == ["x is 1"]
+    assert texts(await store.recall(query_for("x", reader=mine.owner))) == ["x is 1"]
 
 
 async def test_what_is_left_is_found_behind_a_purge(store: KnowledgeStore) -> None:
     await store.store([a_text("the crane is yellow"), a_text("the crane is red")])
     await store.purge()
-    assert await store.forget(Erasure(ids=((await store.recall(wish("yellow")))[0].item.id,))) == {"document": 1}
+    assert await store.forget(Erasure(ids=((await store.recall(query_for("yellow")))[0].item.id,))) == {"document": 1}
     await store.purge()
-    assert texts(await store.recall(wish("crane"))) == ["the crane is red"]
+    assert texts(await store.recall(query_for("crane"))) == ["the crane is red"]

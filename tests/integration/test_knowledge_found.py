@@ -5,7 +5,7 @@ import pytest
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Reader
-from tests.support.knowledge.items import Clock, a_fact, a_text, texts, wish
+from tests.support.knowledge.items import Clock, a_fact, a_text, query_for, texts
 from tests.support.knowledge.stores import clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
@@ -13,22 +13,22 @@ __all__ = ["clock", "opens", "store"]
 
 async def test_nothing_is_recalled_below_the_threshold(store: KnowledgeStore) -> None:
     await store.store([a_text("the canteen opens at noon")])
-    assert await store.recall(wish("restart payment service")) == []
-    [found] = await store.recall(wish("canteen restart payment service", threshold=0.0))
-    assert await store.recall(wish("canteen restart payment service", threshold=found.score + 0.001)) == []
+    assert await store.recall(query_for("restart payment service")) == []
+    [found] = await store.recall(query_for("canteen restart payment service", threshold=0.0))
+    assert await store.recall(query_for("canteen restart payment service", threshold=found.score + 0.001)) == []
 
 
 async def test_words_of_other_forms_and_misspelt_ones_are_found(store: KnowledgeStore) -> None:
     await store.store([a_text("restarting the schedulers"), a_text("the canteen opens at noon")])
     for text in ("restart scheduler", "RESTARTS", "scheduelr restarting"):
-        assert texts(await store.recall(wish(text))) == ["restarting the schedulers"]
+        assert texts(await store.recall(query_for(text))) == ["restarting the schedulers"]
 
 
 async def test_accents_and_other_scripts_are_found(store: KnowledgeStore) -> None:
     await store.store([a_text("Das Büro öffnet um neun"), a_text("支付服务 监听 端口"), a_text("Платёжный сервис")])
-    assert texts(await store.recall(wish("buro"))) == ["Das Büro öffnet um neun"]
-    assert texts(await store.recall(wish("监听"))) == ["支付服务 监听 端口"]
-    assert texts(await store.recall(wish("платежный"))) == ["Платёжный сервис"]
+    assert texts(await store.recall(query_for("buro"))) == ["Das Büro öffnet um neun"]
+    assert texts(await store.recall(query_for("监听"))) == ["支付服务 监听 端口"]
+    assert texts(await store.recall(query_for("платежный"))) == ["Платёжный сервис"]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ async def test_accents_and_other_scripts_are_found(store: KnowledgeStore) -> Non
 )
 async def test_no_query_is_taken_for_syntax(store: KnowledgeStore, text: str) -> None:
     await store.store([a_text("a quiet text")])
-    await store.recall(wish(text, threshold=0.0))
+    await store.recall(query_for(text, threshold=0.0))
     assert (await store.facts()).counts == {"document": 1}
 
 
@@ -44,7 +44,7 @@ async def test_without_words_the_newest_come_first(store: KnowledgeStore, clock:
     for n in range(4):
         clock.advance(1)
         await store.store([a_text(f"text {n}")])
-    assert texts(await store.recall(wish(limit=3))) == ["text 3", "text 2", "text 1"]
+    assert texts(await store.recall(query_for(limit=3))) == ["text 3", "text 2", "text 1"]
 
 
 async def test_a_directory_and_a_language_are_exact(store: KnowledgeStore) -> None:
@@ -56,11 +56,11 @@ async def test_a_directory_and_a_language_are_exact(store: KnowledgeStore) -> No
             a_text("rules of python", kind="convention", language="python"),
         ]
     )
-    assert texts(await store.recall(wish("rules", directory="src/api"))) == ["rules of api"]
-    assert texts(await store.recall(wish("", directory="src/api"))) == ["rules of api"]
-    assert sorted(texts(await store.recall(wish("", directory="")))) == ["rules of python", "rules of the root"]
-    assert texts(await store.recall(wish("", language="python"))) == ["rules of python"]
-    assert texts(await store.recall(wish("rules", directory="src"))) == []
+    assert texts(await store.recall(query_for("rules", directory="src/api"))) == ["rules of api"]
+    assert texts(await store.recall(query_for("", directory="src/api"))) == ["rules of api"]
+    assert sorted(texts(await store.recall(query_for("", directory="")))) == ["rules of python", "rules of the root"]
+    assert texts(await store.recall(query_for("", language="python"))) == ["rules of python"]
+    assert texts(await store.recall(query_for("rules", directory="src"))) == []
 
 
 async def test_of_many_conventions_of_a_directory_the_surest_hold(store: KnowledgeStore, clock: Clock) -> None:
@@ -82,13 +82,13 @@ async def test_of_many_conventions_of_a_directory_the_surest_hold(store: Knowled
 
 async def test_an_output_is_recalled_only_where_it_is_asked_for(store: KnowledgeStore) -> None:
     await store.store([a_text("the report", kind="output"), a_text("a memory of the report", kind="memory")])
-    assert texts(await store.recall(wish("report"))) == ["a memory of the report"]
-    assert texts(await store.recall(wish("report", kinds=("output",)))) == ["the report"]
+    assert texts(await store.recall(query_for("report"))) == ["a memory of the report"]
+    assert texts(await store.recall(query_for("report", kinds=("output",)))) == ["the report"]
 
 
 async def test_as_many_are_found_as_are_wanted(store: KnowledgeStore) -> None:
     await store.store([a_text(f"lorry number {n}") for n in range(120)])
-    assert len(await store.recall(wish("lorry", limit=100))) == 100
+    assert len(await store.recall(query_for("lorry", limit=100))) == 100
 
 
 async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) -> None:
@@ -96,9 +96,9 @@ async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) 
     await store.store([lorries])
     stored = await store.store([lorries, bicycles, lorries])
     assert [each.change for each in stored] == ["unchanged", "updated", "updated"]
-    [found] = await store.recall(wish("lorries"))
+    [found] = await store.recall(query_for("lorries"))
     assert (found.item.text, found.score) == ("lorries", 1.0)
-    assert await store.recall(wish("bicycles", threshold=0.1)) == []
+    assert await store.recall(query_for("bicycles", threshold=0.1)) == []
 
 
 async def test_a_fact_comes_before_memories_however_many_there_are(store: KnowledgeStore, clock: Clock) -> None:
@@ -109,7 +109,7 @@ async def test_a_fact_comes_before_memories_however_many_there_are(store: Knowle
         clock.advance(1)
         await store.store([a_text(guess, kind="memory", key=f"run {n}", subject="When is the payment api deployed?")])
     for query in ("When is the payment api deployed?", "payment api deployed by the release team", "deployed api"):
-        first, *others = await store.recall(wish(query))
+        first, *others = await store.recall(query_for(query))
         assert first.item.text == fact.text
         assert {each.item.kind for each in others} == {"memory"}
         assert all(each.score <= first.score for each in others)
@@ -117,11 +117,14 @@ async def test_a_fact_comes_before_memories_however_many_there_are(store: Knowle
 
 async def test_no_memory_is_found_by_the_task_that_it_was_learnt_from(store: KnowledgeStore) -> None:
     await store.store([a_text("On Fridays.", kind="memory", key="k", subject="When is the payment api deployed?")])
-    assert await store.recall(wish("When is the payment api deployed?")) == []
-    [found] = await store.recall(wish("fridays"))
+    assert await store.recall(query_for("When is the payment api deployed?")) == []
+    [found] = await store.recall(query_for("fridays"))
     assert found.item.subject == "When is the payment api deployed?"
 
 
 async def test_without_a_fact_memories_are_ranked_as_all_else(store: KnowledgeStore) -> None:
     await store.store([a_text("the harbour is closed", kind="memory", key="k"), a_text("the harbour and the canteen")])
-    assert texts(await store.recall(wish("harbour closed"))) == ["the harbour is closed", "the harbour and the canteen"]
+    assert texts(await store.recall(query_for("harbour closed"))) == [
+        "the harbour is closed",
+        "the harbour and the canteen",
+    ]

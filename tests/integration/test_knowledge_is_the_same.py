@@ -8,7 +8,7 @@ import pytest
 
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall
-from tests.support.knowledge.items import Clock, a_fact, a_text, owned, wish
+from tests.support.knowledge.items import Clock, a_fact, a_text, owned, query_for
 from tests.support.knowledge.stores import PLACES
 
 TEXT = """restart restarting restarts service services scheduler queue queues worker workers deploy deployed deployment
@@ -39,9 +39,9 @@ def some_items(draw: Random, count: int) -> list[KnowledgeItem]:
     return items
 
 
-def some_wishes(draw: Random, count: int) -> list[Recall]:
+def some_queries(draw: Random, count: int) -> list[Recall]:
     return [
-        wish(
+        query_for(
             " ".join(draw.choices(WORDS, k=draw.randint(1, 8))),
             reader=Reader(tenant=draw.choice(TENANTS)),
             limit=draw.choice((1, 5, 30)),
@@ -51,8 +51,8 @@ def some_wishes(draw: Random, count: int) -> list[Recall]:
     ]
 
 
-async def told(store: KnowledgeStore, wishes: Sequence[Recall]) -> list[list[tuple[str, float]]]:
-    return [[(each.item.id, each.score) for each in await store.recall(one)] for one in wishes]
+async def told(store: KnowledgeStore, queries: Sequence[Recall]) -> list[list[tuple[str, float]]]:
+    return [[(each.item.id, each.score) for each in await store.recall(one)] for one in queries]
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ async def told(store: KnowledgeStore, wishes: Sequence[Recall]) -> list[list[tup
 async def test_both_recall_the_same(both: tuple[Clock, list[KnowledgeStore]], seed: int, count: int) -> None:
     clock, stores = both
     draw = Random(seed)
-    items, wishes = some_items(draw, count), some_wishes(draw, 25)
+    items, queries = some_items(draw, count), some_queries(draw, 25)
     parts = [items[at : at + 50] for at in range(0, count, 50)]
     for part in parts:
         clock.advance(1)
         stored = [await store.store(part) for store in stores]
         assert stored[0] == stored[1]
-    found = [await told(store, wishes) for store in stores]
+    found = [await told(store, queries) for store in stores]
     assert found[0] == found[1]
     assert any(found[0])
 
@@ -79,11 +79,11 @@ async def test_words_that_are_everywhere_choose_the_same(
     monkeypatch.setattr("orga.activities.adapters.knowledge.store.COMMON", 40)
     clock, stores = both
     draw = Random(4)
-    items, wishes = some_items(draw, 600), some_wishes(draw, 25)
+    items, queries = some_items(draw, 600), some_queries(draw, 25)
     for store in stores:
         await store.store(items)
     clock.advance(1)
-    found = [await told(store, wishes) for store in stores]
+    found = [await told(store, queries) for store in stores]
     assert found[0] == found[1]
 
 
@@ -96,8 +96,13 @@ async def test_both_find_the_same_in_a_folder_and_without_words(both: tuple[Cloc
         clock.advance(1)
         for store in stores:
             await store.store([rule])
-    wishes = [wish("restart", directory="src/api"), wish("", directory=""), wish("", limit=7), wish("rule 3", limit=9)]
-    assert await told(stores[0], wishes) == await told(stores[1], wishes)
+    queries = [
+        query_for("restart", directory="src/api"),
+        query_for("", directory=""),
+        query_for("", limit=7),
+        query_for("rule 3", limit=9),
+    ]
+    assert await told(stores[0], queries) == await told(stores[1], queries)
 
 
 async def test_both_settle_a_claim_of_many_facts_alike(both: tuple[Clock, list[KnowledgeStore]]) -> None:

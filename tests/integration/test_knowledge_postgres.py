@@ -12,7 +12,7 @@ from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSI
 from orga.activities.adapters.knowledge.postgres.store import NEAREST, PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
-from tests.support.knowledge.items import a_fact, a_text, texts, wish
+from tests.support.knowledge.items import a_fact, a_text, query_for, texts
 from tests.support.parts.postgres import PASSWORD, kept_postgres, running_postgres
 
 
@@ -35,7 +35,7 @@ def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
 async def test_workers_that_start_at_once_make_the_tables_once() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn, 12) as many:
-        await asyncio.gather(*(store.recall(wish("anything")) for store in many))
+        await asyncio.gather(*(store.recall(query_for("anything")) for store in many))
     assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(VERSION,)]
 
 
@@ -48,7 +48,7 @@ async def test_a_database_of_an_older_version_is_brought_up_to_this(monkeypatch:
             await store.store([a_text(f"of version {version}")])
     monkeypatch.undo()
     async with stores(dsn) as (store,):
-        assert texts(await store.recall(wish("version")))[0].startswith("of version ")
+        assert texts(await store.recall(query_for("version")))[0].startswith("of version ")
         assert (await store.facts()).counts == {"document": VERSION - 1}
     assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(VERSION,)]
 
@@ -101,13 +101,13 @@ async def test_a_server_that_restarts_is_found_again() -> None:
     with running_postgres() as server:
         async with stores(server.database()) as (store,):
             await store.store([a_fact("the server", "was", "there")])
-            await asyncio.gather(*(store.recall(wish("server")) for _ in range(5)))  # several connections
+            await asyncio.gather(*(store.recall(query_for("server")) for _ in range(5)))  # several connections
             server.stop()
             with pytest.raises(KnowledgeError, match=r"cannot be reached: .*start its server, or correct") as caught:
-                await store.recall(wish("server"))
+                await store.recall(query_for("server"))
             assert (caught.value.kind, caught.value.retryable) == ("Unreachable", True)
             server.start()
-            assert texts(await store.recall(wish("server"))) == ["the server was there"]
+            assert texts(await store.recall(query_for("server"))) == ["the server was there"]
             await store.store([a_fact("the server", "is", "back")])
 
 
@@ -131,7 +131,7 @@ async def test_a_wrong_password_is_told_without_it() -> None:
         with pytest.raises(
             KnowledgeError, match=r"password authentication failed.*correct the address in DSN"
         ) as caught:
-            await store.recall(wish("x"))
+            await store.recall(query_for("x"))
     assert "planted" not in f"{caught.value!r}{caught.value.__cause__!r}"
 
 
@@ -169,7 +169,7 @@ async def test_a_replica_that_takes_no_writes_is_told() -> None:
         await store.store([a_text("x")])
     execute(dsn, f"ALTER DATABASE {dsn.rpartition('/')[2]} SET default_transaction_read_only = on")
     async with stores(dsn) as (store,):
-        assert texts(await store.recall(wish("x"))) == ["x"]
+        assert texts(await store.recall(query_for("x"))) == ["x"]
         with pytest.raises(KnowledgeError, match="cannot be written, as a replica cannot") as caught:
             await store.store([a_text("y")])
     assert caught.value.kind == "ReadOnly"
@@ -179,8 +179,8 @@ async def test_a_cancelled_call_leaves_its_connection_usable_or_closed() -> None
     async with stores(kept_postgres().database()) as (store,):
         await store.store([a_text("x")])
         for _ in range(12):
-            call = asyncio.create_task(store.recall(wish("x")))
+            call = asyncio.create_task(store.recall(query_for("x")))
             await asyncio.sleep(0.01)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-        assert texts(await store.recall(wish("x"))) == ["x"]
+        assert texts(await store.recall(query_for("x"))) == ["x"]

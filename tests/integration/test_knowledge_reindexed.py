@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
-from tests.support.knowledge.items import Clock, a_text, wish
+from tests.support.knowledge.items import Clock, a_text, query_for
 from tests.support.knowledge.stores import OpenStore, clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
@@ -33,7 +33,7 @@ async def test_vectors_of_another_embedder_are_left_aside_until_they_are_made_an
     await opens(now=clock).store([a_text(f"restarting scheduler number {n}") for n in range(300)])
     changed = opens(now=clock, embedder=Renamed())
     assert (await changed.facts()).embedder == HashingEmbedder().name
-    [by_words] = await changed.recall(wish("scheduler 299", limit=1))
+    [by_words] = await changed.recall(query_for("scheduler 299", limit=1))
     assert by_words.item.text == "restarting scheduler number 299"
     told: list[tuple[int, int]] = []
     assert await changed.reindex(lambda done, total: told.append((done, total))) == 300

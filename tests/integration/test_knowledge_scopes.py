@@ -12,7 +12,7 @@ from orga.activities.knowledge.recall import recall_for_request
 from orga.activities.ports import ToolContext
 from orga.workflows.types.knowledge import Behalf, Erasure, KnowledgeItem, KnowledgeKind, Reader, Recall, ScopeLevel
 from orga.workflows.types.recall import KnowledgeOutput, RecallRequest
-from tests.support.knowledge.items import a_text, wish
+from tests.support.knowledge.items import a_text, query_for
 from tests.support.knowledge.stores import clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
@@ -144,5 +144,5 @@ async def test_a_contradiction_tells_nothing_of_others(store: KnowledgeStore) ->
             kind="fact", text=f"x is {tenant}", subject="x", predicate="is", object=tenant, owner=Reader(tenant=tenant)
         )
         await store.store([fact])
-    found = await store.recall(wish("x is", reader=Reader(tenant="a"), threshold=0))
+    found = await store.recall(query_for("x is", reader=Reader(tenant="a"), threshold=0))
     assert [(each.item.object, each.item.contradicted_by) for each in found] == [("a", "")]

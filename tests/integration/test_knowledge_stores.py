@@ -7,7 +7,7 @@ import pytest
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, Provenance, StoredItem
-from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, texts, wish
+from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, query_for, texts
 from tests.support.knowledge.stores import OpenStore, all_items, clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
@@ -27,7 +27,7 @@ async def test_what_is_stored_is_recalled_with_all_that_it_says(store: Knowledge
         expires_at=T0 + timedelta(days=1),
     )
     [stored] = await store.store([fact])
-    [found] = await store.recall(wish("which port does the payment service listen on", reader=fact.owner))
+    [found] = await store.recall(query_for("which port does the payment service listen on", reader=fact.owner))
     assert stored.change == "added"
     assert found.item == StoredItem(**fact.model_dump(), id=stored.id, stored_at=T0)
     assert found.score > 0.8
@@ -48,8 +48,8 @@ async def test_an_item_takes_the_place_of_the_one_of_its_key(store: KnowledgeSto
     await store.store([a_text("yesterday was about lorries", kind="memory", key="last")])
     [stored] = await store.store([a_text("today was about bicycles", kind="memory", key="last")])
     assert stored.change == "updated"
-    assert await store.recall(wish("lorries")) == []
-    assert texts(await store.recall(wish("bicycles"))) == ["today was about bicycles"]
+    assert await store.recall(query_for("lorries")) == []
+    assert texts(await store.recall(query_for("bicycles"))) == ["today was about bicycles"]
 
 
 async def test_the_same_key_of_others_is_another_item(store: KnowledgeStore) -> None:
@@ -65,13 +65,13 @@ async def test_the_same_key_of_others_is_another_item(store: KnowledgeStore) -> 
 
 async def test_what_one_store_writes_and_forgets_another_one_sees(opens: OpenStore, clock: Clock) -> None:
     one, other = opens(now=clock), opens(now=clock)
-    assert await other.recall(wish("lorries", threshold=0)) == []
+    assert await other.recall(query_for("lorries", threshold=0)) == []
     [stored] = await one.store([a_text("lorries and bicycles", key="k")])
-    assert texts(await other.recall(wish("lorry bicycle"))) == ["lorries and bicycles"]
+    assert texts(await other.recall(query_for("lorry bicycle"))) == ["lorries and bicycles"]
     await one.store([a_text("trams", key="k", kind="memory")])
-    assert texts(await other.recall(wish("trams"))) == ["trams"]
+    assert texts(await other.recall(query_for("trams"))) == ["trams"]
     await one.forget(Erasure(ids=(stored.id,)))
-    assert await other.recall(wish("trams", threshold=0)) == []
+    assert await other.recall(query_for("trams", threshold=0)) == []
 
 
 async def test_items_are_listed_by_id_and_kind_and_source(store: KnowledgeStore) -> None:
@@ -95,7 +95,7 @@ async def test_a_flawed_item_keeps_all_of_its_call_out(store: KnowledgeStore) ->
 
 async def test_characters_that_no_database_takes_are_replaced(store: KnowledgeStore) -> None:
     await store.store([a_text("zero \0 and lone \ud800 surrogate", provenance=Provenance(source="a\0b"))])
-    [found] = await store.recall(wish("surrogate"))
+    [found] = await store.recall(query_for("surrogate"))
     assert (found.item.text, found.item.provenance.source) == ("zero \ufffd and lone \ufffd surrogate", "a\ufffdb")
 
 
@@ -106,7 +106,7 @@ async def test_many_writers_at_once_lose_nothing(opens: OpenStore, clock: Clock)
     async def write(index: int) -> None:
         for fact in (facts * 2)[index % 20 : index % 20 + 20]:
             await stores[index % 3].store([fact])
-            await stores[index % 3].recall(wish(fact.subject))
+            await stores[index % 3].recall(query_for(fact.subject))
 
     await asyncio.gather(*(write(index) for index in range(30)))
     assert sorted(item.subject for item in await all_items(stores[0])) == sorted(fact.subject for fact in facts)
@@ -120,6 +120,6 @@ async def test_items_may_become_of_another_kind(opens: OpenStore, clock: Clock) 
             a_text(f"lorry number {n}", key=str(n), kind="memory" if n == round_ else "document") for n in range(4)
         ]
         await one.store(items)
-        found = await other.recall(wish("lorries", kinds=("document",)))
+        found = await other.recall(query_for("lorries", kinds=("document",)))
         assert sorted(texts(found)) == [f"lorry number {n}" for n in range(4) if n != round_]
-        assert texts(await other.recall(wish("lorries", kinds=("memory",)))) == [f"lorry number {round_}"]
+        assert texts(await other.recall(query_for("lorries", kinds=("memory",)))) == [f"lorry number {round_}"]

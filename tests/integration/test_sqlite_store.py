@@ -19,7 +19,7 @@ from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransact
 from orga.activities.adapters.knowledge.store import KnowledgeSearch
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
-from tests.support.knowledge.items import Clock, a_fact, a_text, owned, texts, wish
+from tests.support.knowledge.items import Clock, a_fact, a_text, owned, query_for, texts
 
 Opens = Callable[[], SqliteStore]
 
@@ -74,7 +74,7 @@ async def test_a_newer_schema_is_refused(opens: Opens, path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
     with pytest.raises(KnowledgeError, match="a newer one wrote it; upgrade orga") as caught:
-        await opens().recall(wish("lorry"))
+        await opens().recall(query_for("lorry"))
     assert caught.value.kind == "NewerSchema"
 
 
@@ -85,7 +85,7 @@ async def test_an_older_file_is_brought_to_this_version(
     more = ("ALTER TABLE items ADD COLUMN later TEXT NOT NULL DEFAULT 'new'", "CREATE TABLE more (a)")
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, more))
     monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
-    assert texts(await opens().recall(wish("lorry"))) == ["lorry number 0"]
+    assert texts(await opens().recall(query_for("lorry"))) == ["lorry number 0"]
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT later FROM items").fetchall() == [("new",)]
         assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
@@ -102,7 +102,7 @@ async def test_a_file_of_each_version_is_brought_to_this_one(
         await a_closed_store(path, 1)
     assert version_of(path) == version
     store = opens()
-    assert texts(await store.recall(wish("lorry"))) == ["lorry number 0"]
+    assert texts(await store.recall(query_for("lorry"))) == ["lorry number 0"]
     assert (await store.facts()).counts == {"document": 1}
     assert version_of(path) == schema.VERSION
 
@@ -127,7 +127,7 @@ async def test_conventions_are_found_without_going_through_all_items(
     asked: list[str] = []
     connection = sqlite3.connect(path)
     connection.set_trace_callback(asked.append)
-    looked_for = wish(kinds=("convention",), **place)
+    looked_for = query_for(kinds=("convention",), **place)
     search = KnowledgeSearch(SqliteTransaction(connection, VectorCodes("")), looked_for, now=0)
     completed(search.candidates(None))
     connection.set_trace_callback(None)
@@ -144,8 +144,8 @@ async def test_a_migration_that_fails_changes_nothing(
         patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE more (a)", "CREATE TABLE items (a)")))
         patch.setattr(schema, "VERSION", schema.VERSION + 1)
         with pytest.raises(KnowledgeError, match="already exists"):
-            await opens().recall(wish("lorry"))
-    assert texts(await opens().recall(wish("lorry"))) == ["lorry number 0"]
+            await opens().recall(query_for("lorry"))
+    assert texts(await opens().recall(query_for("lorry"))) == ["lorry number 0"]
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'more'").fetchall() == []
     connection.close()
@@ -169,7 +169,7 @@ async def test_what_is_no_database_is_told(opens: Opens, path: Path, content: by
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(KnowledgeError, match=r"damaged .* orga knowledge import FILE") as caught:
-        await opens().recall(wish("lorry"))
+        await opens().recall(query_for("lorry"))
     assert (caught.value.kind, caught.value.retryable) == ("Corrupt", False)
     assert path.read_bytes() == content
 
@@ -253,7 +253,7 @@ async def test_a_recall_that_meets_damaged_values_tells_the_way_back(opens: Open
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(KnowledgeError, match=r"damaged \(.*\)\. The way back") as caught:
-        await opens().recall(wish("lorry"))
+        await opens().recall(query_for("lorry"))
     assert caught.value.kind == "Corrupt"
 
 
@@ -264,17 +264,17 @@ async def test_a_damaged_text_index_is_made_anew_by_reindex(opens: Opens, path: 
     connection.close()
     store = opens()
     with pytest.raises(KnowledgeError, match="run: orga knowledge reindex") as caught:
-        await store.recall(wish("lorry"))
+        await store.recall(query_for("lorry"))
     assert caught.value.kind == "Corrupt"
     await store.reindex(lambda done, total: None)
-    assert len(await store.recall(wish("lorry"))) == 5
+    assert len(await store.recall(query_for("lorry"))) == 5
 
 
 async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = SqliteStore(tmp_path / "file" / "knowledge.db", HashingEmbedder())
     with pytest.raises(KnowledgeError, match=r"cannot be opened: .*set \[knowledge\] path"):
-        await store.recall(wish("x"))
+        await store.recall(query_for("x"))
     await store.close()
 
 
@@ -303,7 +303,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_can_be_read(opens: Open
     with pytest.raises(KnowledgeError, match="cannot be written; make it and its folder writable") as caught:
         await store.store([a_text("bicycles")])
     assert caught.value.kind == "ReadOnly"
-    assert texts(await store.recall(wish("lorry"))) == ["lorries"]
+    assert texts(await store.recall(query_for("lorry"))) == ["lorries"]
 
 
 async def test_a_writer_that_waits_too_long_may_come_again(
@@ -317,7 +317,7 @@ async def test_a_writer_that_waits_too_long_may_come_again(
     with pytest.raises(KnowledgeError, match="held by another process") as caught:
         await store.store([a_text("bicycles")])
     assert (caught.value.kind, caught.value.retryable) == ("Busy", True)
-    assert texts(await store.recall(wish("lorry"))) == ["lorries"], "readers do not wait"
+    assert texts(await store.recall(query_for("lorry"))) == ["lorries"], "readers do not wait"
     other.execute("COMMIT")
     other.close()
     assert [each.change for each in await store.store([a_text("bicycles")])] == ["added"]
@@ -352,7 +352,7 @@ async def test_nothing_of_what_was_forgotten_remains_in_the_files(opens: Opens, 
     await store.purge()
     files = [file.read_bytes().lower() for file in path.parent.iterdir()]
     assert not [word for word in (b"zanzibar", b"quuxw", b"quux") if any(word in file for file in files)]
-    assert len(await other.recall(wish("lorry"))) == len(await other.recall(wish("crane"))) == 5
+    assert len(await other.recall(query_for("lorry"))) == len(await other.recall(query_for("crane"))) == 5
 
 
 async def test_it_is_told_where_another_process_keeps_what_was_forgotten_in_the_log(
@@ -377,11 +377,11 @@ async def test_numbers_of_forgotten_items_are_not_used_again(opens: Opens) -> No
     """Another process may hold the code of one in memory."""
     one, other = opens(), opens()
     [first] = await one.store([a_text("lorries")])
-    assert texts(await other.recall(wish("lorry"))) == ["lorries"]
+    assert texts(await other.recall(query_for("lorry"))) == ["lorries"]
     await one.forget(Erasure(ids=(first.id,)))
     await one.store([a_text("bicycles")])
-    assert texts(await other.recall(wish("lorry", threshold=0))) == ["bicycles"]
-    assert texts(await other.recall(wish("lorry"))) == []
+    assert texts(await other.recall(query_for("lorry", threshold=0))) == ["bicycles"]
+    assert texts(await other.recall(query_for("lorry"))) == []
 
 
 def test_a_failure_of_no_known_kind_names_the_place(path: Path) -> None:

@@ -18,17 +18,17 @@ class Shelf:
 
     def __init__(self, items: Sequence[StoredItem]) -> None:
         self._items = items
-        self.wishes: list[Recall] = []
+        self.queries: list[Recall] = []
 
-    async def recall(self, wish: Recall) -> list[Recalled]:
-        self.wishes.append(wish)
-        return [Recalled(item=item, score=1) for item in self._items if self._fits(item, wish)]
+    async def recall(self, query: Recall) -> list[Recalled]:
+        self.queries.append(query)
+        return [Recalled(item=item, score=1) for item in self._items if self._fits(item, query)]
 
-    def _fits(self, item: StoredItem, wish: Recall) -> bool:
+    def _fits(self, item: StoredItem, query: Recall) -> bool:
         return (
-            item.kind in wish.kinds
-            and wish.directory in {None, item.directory}
-            and wish.language in {None, item.language}
+            item.kind in query.kinds
+            and query.directory in {None, item.directory}
+            and query.language in {None, item.language}
         )
 
 
@@ -91,8 +91,8 @@ async def test_the_nearest_are_kept_where_not_all_may_be() -> None:
     shelf = Shelf(SHELF)
     results = await conventions_for(cast(KnowledgeStore, shelf), Reader(user="ada"), "src/api", limit=2)
     assert [each.item.text[0] for each in results] == ["a", "b"]
-    assert [wish.directory for wish in shelf.wishes] == ["src/api", "src"], "no more is asked than needed"
-    assert {wish.reader.user for wish in shelf.wishes} == {"ada"}
+    assert [query.directory for query in shelf.queries] == ["src/api", "src"], "no more is asked than needed"
+    assert {query.reader.user for query in shelf.queries} == {"ada"}
 
 
 async def test_the_surest_of_a_directory_come_first() -> None:

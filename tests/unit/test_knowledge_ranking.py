@@ -15,7 +15,7 @@ from orga.activities.knowledge.ranking import Candidate, keyword_scores, merged_
 from orga.activities.knowledge.vectors import cosine
 from orga.activities.knowledge.words import query_terms, stem, text_words
 from orga.workflows.types.knowledge import KnowledgeItem
-from tests.support.knowledge.items import T0, a_fact, a_text, texts, wish
+from tests.support.knowledge.items import T0, a_fact, a_text, query_for, texts
 
 
 def a_candidate(item: KnowledgeItem, *, vector: Sequence[float] | None = None, **changes: Any) -> Candidate:
@@ -67,8 +67,8 @@ def test_vectors_count_where_words_say_nothing() -> None:
     query = hashed_vector("schedulers")
     near = a_candidate(a_text("rescheduling"), vector=hashed_vector("rescheduling"))
     far = a_candidate(a_text("canteen"), vector=hashed_vector("canteen"))
-    assert texts(ranked_items(wish("schedulers", threshold=0.1), query, [far, near])) == ["rescheduling"]
-    assert ranked_items(wish("schedulers", threshold=0.1), None, [far, near]) == []
+    assert texts(ranked_items(query_for("schedulers", threshold=0.1), query, [far, near])) == ["rescheduling"]
+    assert ranked_items(query_for("schedulers", threshold=0.1), None, [far, near]) == []
 
 
 def test_vectors_of_another_length_say_nothing() -> None:
@@ -81,25 +81,25 @@ def test_of_equals_the_surer_then_the_newer_comes_first() -> None:
         a_candidate(a_fact("x", "has", "2", confidence=0.9)),
         a_candidate(a_fact("x", "was", "3", confidence=0.9), stored_at=T0 + timedelta(1)),
     ]
-    assert [found.item.object for found in ranked_items(wish("x"), None, facts)] == ["3", "2", "1"]
+    assert [found.item.object for found in ranked_items(query_for("x"), None, facts)] == ["3", "2", "1"]
 
 
 def test_a_contradicted_fact_stands_behind_though_it_fits_better() -> None:
     old, new = a_fact("the database", "is", "MySQL 5 on host a"), a_fact("the database", "is", "PostgreSQL")
     newer = a_candidate(new)
     candidates = [a_candidate(old, contradicted_by=newer.item.id), newer]
-    found = ranked_items(wish("database MySQL host", threshold=0), None, candidates)
+    found = ranked_items(query_for("database MySQL host", threshold=0), None, candidates)
     assert texts(found) == [new.text, old.text]
     assert found[0].score >= found[1].score
 
 
 def test_with_its_contradiction_gone_a_fact_counts_in_full() -> None:
-    [found] = ranked_items(wish("x"), None, [a_candidate(a_fact("x", "is", "1"), contradicted_by="kexpired")])
+    [found] = ranked_items(query_for("x"), None, [a_candidate(a_fact("x", "is", "1"), contradicted_by="kexpired")])
     assert found.score == 1
 
 
 def test_each_item_is_there_once() -> None:
-    assert len(ranked_items(wish("x"), None, [a_candidate(a_text("x"))] * 3)) == 1
+    assert len(ranked_items(query_for("x"), None, [a_candidate(a_text("x"))] * 3)) == 1
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ TEXTS = st.text(alphabet="abcde ", max_size=40)
 
 @given(query=TEXTS, items=st.lists(TEXTS.filter(str.strip), max_size=12), threshold=st.floats(0, 1))
 def test_every_score_lies_between_the_threshold_and_one(query: str, items: list[str], threshold: float) -> None:
-    looked_for = wish(query, threshold=threshold, limit=7)
+    looked_for = query_for(query, threshold=threshold, limit=7)
     candidates = [a_candidate(a_text(text), vector=hashed_vector(text)) for text in items]
     found = ranked_items(looked_for, hashed_vector(query), candidates)
     assert len(found) <= 7

@@ -88,7 +88,7 @@ async def test_a_store_that_is_down_is_told_to_the_model() -> None:
 async def test_a_recall_is_made_on_behalf_of_the_run() -> None:
     shelf = Shelf(a_fact("invoices EDIFACT", scope="tenant", owner=ADA))
     output = await RecallKnowledge(shelf.as_store).call({"query": "invoices", "limit": 3}, on_behalf(threshold=0.1))
-    assert (shelf.wishes[0].reader, shelf.wishes[0].limit, shelf.wishes[0].threshold) == (ADA, 3, 0.1)
+    assert (shelf.queries[0].reader, shelf.queries[0].limit, shelf.queries[0].threshold) == (ADA, 3, 0.1)
     assert isinstance(output, KnowledgeOutput)
     assert "invoices EDIFACT" in output.content
     assert output.knowledge.terms == ("invoices",)
@@ -104,8 +104,8 @@ async def test_nothing_found_is_a_text() -> None:
 async def test_conventions_need_a_place_and_the_wish(arguments: dict[str, Any]) -> None:
     shelf = Shelf()
     await RecallKnowledge(shelf.as_store).call({"query": "names", **arguments}, on_behalf())
-    (wish,) = shelf.wishes
-    assert (wish.text, wish.directory) == ("names", None), "a plain recall"
+    (query,) = shelf.queries
+    assert (query.text, query.directory) == ("names", None), "a plain recall"
 
 
 LANGUAGES = {
@@ -121,14 +121,14 @@ async def test_the_language_of_a_place(query: str, directory: str, language: str
     shelf = Shelf()
     asked = {"query": query, "directory": directory, "scope": "conventions"}
     await RecallKnowledge(shelf.as_store).call(asked, on_behalf())
-    assert (shelf.wishes[0].directory, shelf.wishes[-1].language) == (directory, language)
+    assert (shelf.queries[0].directory, shelf.queries[-1].language) == (directory, language)
 
 
 async def test_an_absolute_place_counts_from_the_root() -> None:
     shelf = Shelf()
     asked = {"query": "names", "directory": "/home/ada/shop/src/api/users.py", "scope": "conventions"}
     await RecallKnowledge(shelf.as_store, Path("/home/ada/shop")).call(asked, on_behalf())
-    assert [wish.directory for wish in shelf.wishes[:3]] == ["src/api/users.py", "src/api", "src"]
+    assert [query.directory for query in shelf.queries[:3]] == ["src/api/users.py", "src/api", "src"]
 
 
 def a_recalled(text: str, score: float = 0.5, **fields: Any) -> Recalled:

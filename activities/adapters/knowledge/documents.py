@@ -45,8 +45,6 @@ class Document:
 
 @dataclass(frozen=True)
 class DocumentChange:
-    """The result of importing one document."""
-
     source: str
     change: Literal["added", "changed", "unchanged", "unreadable"]
     parts: int
@@ -98,9 +96,6 @@ async def import_documents(
     next import continues.
 
     Args:
-        store: The store to import into.
-        path: The document, or a folder of documents.
-        root: The project's root.
         owned: The owner and the taint.
         progress: Called with the name of each document before it is read.
 
@@ -122,11 +117,7 @@ async def import_documents(
 
 
 async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner) -> dict[str, dict[int, str]]:
-    """Return the stored parts of documents whose sources have the prefix: by source, the part ids by part number.
-
-    Raises:
-        KnowledgeError: The store cannot be read.
-    """
+    """Return part ids by source and number, for sources with the prefix. Raise KnowledgeError if reading fails."""
     found = defaultdict[str, dict[int, str]](dict)
     async for item in store.items(kinds=("document",), source_prefix=prefix):
         source = item.provenance.source
@@ -183,8 +174,6 @@ async def missing_documents(
     """Return the part ids of documents without a file, by source. A file that git now ignores still exists.
 
     Args:
-        store: The store that holds the documents.
-        folder: The folder that has just been imported.
         root: The project's root. Below it, a source is the path from there.
         owned: The owner. Documents of others are left out.
         seen: The sources that the import has found.

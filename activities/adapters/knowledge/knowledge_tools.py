@@ -21,11 +21,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolS
 
 @contextmanager
 def raising_store_errors() -> Generator[None]:
-    """Report a store's failure to the model.
-
-    Raises:
-        ToolError: Replaces a `KnowledgeError`. The failed call had no effect, because a store does all or nothing.
-    """
+    """Raise ToolError in place of KnowledgeError. The call had no effect, because a store does all or nothing."""
     try:
         yield
     except KnowledgeError as error:
@@ -130,7 +126,6 @@ class StoreKnowledge:
         """The tool is idempotent: a repetition stores nothing twice."""
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Store the item, and return a text with the result."""
         given, behalf = _StoreParameters.parse(arguments), context.behalf or Behalf()
         item = _fact_item(given, behalf, context)
         with raising_store_errors():

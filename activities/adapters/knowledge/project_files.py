@@ -106,11 +106,7 @@ class UnreadableFile(ValueError):
 
 
 def read_project_file(root: Path, path: str, max_bytes: int) -> str:
-    """Return the text of a file. Links are followed only within the root.
-
-    Raises:
-        UnreadableFile: It is no regular file in the root, no text, or too large.
-    """
+    """Return the text of a file, with links within the root. Raise UnreadableFile if it is no text, or too large."""
     try:
         with FileRoot(root).open_file(path) as file:
             data = file.read(max_bytes + 1)

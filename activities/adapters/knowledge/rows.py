@@ -41,7 +41,6 @@ class DamagedItem(ValueError):
 
 
 def item_row(item: StoredItem) -> tuple[object, ...]:
-    """Return the values of the columns, in order."""
     provenance = item.provenance
     return (
         *(
@@ -65,11 +64,7 @@ def item_row(item: StoredItem) -> tuple[object, ...]:
 
 
 def row_item(row: Sequence[Any]) -> StoredItem:
-    """Return the item of a row that begins with these columns.
-
-    Raises:
-        DamagedItem: The row holds no valid item.
-    """
+    """Return the item of a row that begins with these columns. Raise DamagedItem if it holds no valid one."""
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
     try:
         return _validated_item(value)
@@ -78,7 +73,6 @@ def row_item(row: Sequence[Any]) -> StoredItem:
 
 
 def epoch_micros(time: datetime) -> int:
-    """Return the microseconds since 1970."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -33,23 +33,23 @@ _VISIBLE = (
 class KnowledgeSearch:
     """One recall in one transaction. It finds candidates in bounded time: by words, by vectors and by folder."""
 
-    def __init__(self, transaction: KnowledgeTransaction[Any], wish: Recall, *, now: int) -> None:
+    def __init__(self, transaction: KnowledgeTransaction[Any], query: Recall, *, now: int) -> None:
         self._transaction = transaction
-        self._wish = wish
-        self._enough = candidate_limit(wish)
-        self._places = list(visible_places(wish.reader, wish.scopes))
-        self._visible: dict[str, object] = {"places": self._places, "kinds": list(wish.kinds), "now": now}
+        self._query = query
+        self._enough = candidate_limit(query)
+        self._places = list(visible_places(query.reader, query.scopes))
+        self._visible: dict[str, object] = {"places": self._places, "kinds": list(query.kinds), "now": now}
 
-    async def candidates(self, query: Sequence[float] | None) -> list[Candidate]:
+    async def candidates(self, vector: Sequence[float] | None) -> list[Candidate]:
         """Return items that may match, facts that contradict them, and clean facts that differ from tainted ones.
 
         Without the vector of its text, a query finds by words only.
         """
-        wish = self._wish
-        if wish.directory is not None or wish.language is not None or not wish.text.strip():
-            numbers = await self._numbers_in_folder(MAX_IN_FOLDER if wish.text.strip() else wish.limit)
+        query = self._query
+        if query.directory is not None or query.language is not None or not query.text.strip():
+            numbers = await self._numbers_in_folder(MAX_IN_FOLDER if query.text.strip() else query.limit)
         else:
-            numbers = await self._numbers_by_text(query)
+            numbers = await self._numbers_by_text(vector)
         found = await self._load_candidates("items.number", numbers)
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         missing = newer - {each.item.id for each in found}
@@ -62,33 +62,33 @@ class KnowledgeSearch:
         return [*found, *await self._load_candidates("items.id", sorted(missing)), *clean]
 
     async def _numbers_in_folder(self, limit: int) -> list[int]:
-        wish, folder = self._wish, ""
-        if wish.directory is not None:
+        query, folder = self._query, ""
+        if query.directory is not None:
             folder += " AND items.directory = %(directory)s"
-        if wish.language is not None:
+        if query.language is not None:
             folder += " AND items.language = %(language)s"
-        if wish.language:
+        if query.language:
             folder += " AND items.language != ''"  # without this text a database does not use the partial index
-        is_surest_first = is_conventions_only(wish)
+        is_surest_first = is_conventions_only(query)
         first = (
             f"items.confidence DESC, items.key{self._transaction.byte_order}" if is_surest_first else "stored_at DESC"
         )
         return await self._numbers(
             f"SELECT number FROM {self._transaction.tables}items "
             f"WHERE {_VISIBLE}{folder} ORDER BY {first}, items.id LIMIT %(limit)s",
-            directory=wish.directory,
-            language=wish.language,
+            directory=query.directory,
+            language=query.language,
             limit=limit,
         )
 
-    async def _numbers_by_text(self, query: Sequence[float] | None) -> list[int]:
+    async def _numbers_by_text(self, vector: Sequence[float] | None) -> list[int]:
         by_words = list(dict.fromkeys(await self._numbers_by_words()))
         numbers = set[int]()
-        for kinds in separate_kinds(self._wish):
+        for kinds in separate_kinds(self._query):
             numbers.update(await self._first_visible(by_words, kinds))
-            if query is not None:
+            if vector is not None:
                 visible = {**self._visible, "kinds": list(kinds)}
-                numbers.update(await self._transaction.nearest_numbers(query, visible, self._enough))
+                numbers.update(await self._transaction.nearest_numbers(vector, visible, self._enough))
         return sorted(numbers)
 
     async def _numbers_by_words(self) -> list[int]:
@@ -97,7 +97,7 @@ class KnowledgeSearch:
         A word in more items than are read has no weight here, unless there is no other word. FTS5's `bm25` would scan
         all items with a word before it ranks the first: 150 ms for common words in 100,000 items.
         """
-        each, with_all, with_any = self._transaction.word_queries(self._wish.text, self._places)
+        each, with_all, with_any = self._transaction.word_queries(self._query.text, self._places)
         if not each or not self._places:
             return []
         weights = dict[int, float]()
@@ -177,7 +177,6 @@ class DatabaseStore(ABC, Generic[E]):
         """Return what the database keeps of each text. A thousand take a second, so a thread does it."""
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        """Store all items or none, and return what was done with each, in order."""
         now = self._now()
         arriving = [arriving_item(checked_item(item), now) for item in items]
         if not arriving:
@@ -188,30 +187,26 @@ class DatabaseStore(ABC, Generic[E]):
         encoded = await self._embedded(arriving)  # all, since an unchanged item may be new once we hold the lock
         return await self._write(lambda transaction: transaction.store_items(arriving, encoded))
 
-    async def recall(self, wish: Recall) -> list[Recalled]:
-        """Return the matching items, the best first. A contradicted fact comes after the newer one."""
-        query = (await self._embedder.embed([wish.text]))[0] if wish.text.strip() else None
+    async def recall(self, query: Recall) -> list[Recalled]:
+        vector = (await self._embedder.embed([query.text]))[0] if query.text.strip() else None
         now = epoch_micros(self._now())
 
         async def recalled(transaction: KnowledgeTransaction[E]) -> list[Recalled]:
-            candidates = await KnowledgeSearch(transaction, wish, now=now).candidates(query)
+            candidates = await KnowledgeSearch(transaction, query, now=now).candidates(vector)
             self._missing_vectors.log_missing(candidates)
-            return ranked_items(wish, query, candidates)
+            return ranked_items(query, vector, candidates)
 
         return await self._read(recalled)
 
     async def get(self, item_id: str) -> StoredItem | None:
-        """Return the item, even if it has expired."""
         return (await self._read(lambda transaction: transaction.stored_items([item_id]))).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds, or of all kinds, ordered by id, a page at a time."""
         return paged_items(
             lambda after: self._read(lambda transaction: transaction.page(kinds, source_prefix, after, PAGE_ITEMS))
         )
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
-        """Erase items, and return how many of each kind."""
         require_named(what)
         return await self._write(lambda transaction: transaction.erase(what))
 

@@ -164,7 +164,6 @@ class KnowledgeTransaction(ABC, Generic[E]):
         return list(map(row_item, rows))
 
     async def count_unindexed(self) -> int:
-        """Return the number of items without a vector of the current embedder."""
         [(count,)] = await self.rows(f"SELECT count(*) {self._without_vector}", {"embedder": self.embedder})
         return int(count)
 

@@ -158,9 +158,9 @@ class FatedStore(SqliteStore):
         self._fate.reached(f"stored {items[0].kind}")
         return done
 
-    async def recall(self, wish: Recall) -> list[Recalled]:
+    async def recall(self, query: Recall) -> list[Recalled]:
         """Recall."""
-        found = await super().recall(wish)
+        found = await super().recall(query)
         self._fate.reached("recalled")
         return found
 

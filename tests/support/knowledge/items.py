@@ -1,4 +1,4 @@
-"""Items, readers and wishes, told by what a test is about."""
+"""Items, readers and queries, described by what a test is about."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -40,7 +40,7 @@ def owned(scope: ScopeLevel, tenant: str = "", user: str = "", agent: str = "") 
     return {"scope": scope, "owner": Reader(tenant=tenant, user=user, agent=agent)}
 
 
-def wish(text: str = "", **other: Any) -> Recall:
+def query_for(text: str = "", **other: Any) -> Recall:
     return Recall(text=text, **other)
 
 

@@ -16,7 +16,7 @@ class Shelf:
 
     def __init__(self, *items: KnowledgeItem) -> None:
         self.held: dict[str, StoredItem] = {}
-        self.wishes: list[Recall] = []
+        self.queries: list[Recall] = []
         self.stored: list[KnowledgeItem] = []
         self.down: KnowledgeError | None = None
         for item in items:
@@ -33,18 +33,18 @@ class Shelf:
         self.stored += items
         return [self._put(item) for item in items]
 
-    async def recall(self, wish: Recall) -> list[Recalled]:
+    async def recall(self, query: Recall) -> list[Recalled]:
         """Return what the reader may see and what shares a word."""
         self._fail_if_down()
-        self.wishes.append(wish)
-        asked = set(wish.text.casefold().split())
+        self.queries.append(query)
+        asked = set(query.text.casefold().split())
         found: list[Recalled] = []
         for item in self.held.values():
             words = item.text.casefold().replace(".", " ").split()
             score = len(asked & set(words)) / len(words) if asked else 1.0
-            if item.kind in wish.kinds and _may_see(item, wish.reader) and score >= max(wish.threshold, 0.01):
+            if item.kind in query.kinds and _may_see(item, query.reader) and score >= max(query.threshold, 0.01):
                 found.append(Recalled(item=item, score=score))
-        return sorted(found, key=lambda each: -each.score)[: wish.limit]
+        return sorted(found, key=lambda each: -each.score)[: query.limit]
 
     async def items(self) -> AsyncIterator[StoredItem]:
         """Return all of them."""

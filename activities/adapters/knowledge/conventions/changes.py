@@ -49,7 +49,6 @@ class ConventionTarget:
         return clean_text("/".join(filter(None, (self.at, path))))
 
     def key(self, path: str, number: int) -> str:
-        """Return the key of a file's convention."""
         return f"{KEY_PREFIX}:{self.project}:{self.stored_path(path)}#{number:03}"
 
 
@@ -95,15 +94,12 @@ Change = Literal["added", "changed", "unchanged"]
 
 @dataclass
 class StoredConventions:
-    """The stored conventions of a source."""
-
     ids: dict[str, str] = field(default_factory=dict[str, str])
     """Ids by key."""
     digests: dict[str, str] = field(default_factory=dict[str, str])
     """Digests by key."""
 
     def add_item(self, item: StoredItem) -> None:
-        """Add one item of the source."""
         self.ids[item.key] = item.id
         self.digests[item.key] = _item_digest(item)
 
@@ -146,8 +142,6 @@ FileOutcome = Change | Literal["removed", "unreadable"]
 
 @dataclass(frozen=True)
 class FileChange:
-    """The result for one file's conventions."""
-
     path: str
     """The file's path in the store."""
     change: FileOutcome
@@ -162,11 +156,7 @@ class TooManyFiles(ValueError):
 
 
 def convention_files(root: Path) -> list[str]:
-    """Return the files of a project that contain conventions, as sorted paths from the root.
-
-    Raises:
-        TooManyFiles: The root is probably no project.
-    """
+    """Return the sorted paths of files with conventions. Raise TooManyFiles if the root is probably no project."""
     found = list(
         project_files(root, lambda path: find_reader(path) is not None and _FOREIGN_FOLDERS.isdisjoint(path.split("/")))
     )

@@ -9,11 +9,7 @@ EMBEDDING_PROVIDERS = tuple(name for name, provider in PROVIDERS.items() if prov
 
 
 def checked_embedder_name(name: str) -> str:
-    """Return the normalised name of an embedder.
-
-    Raises:
-        ValueError: The name is unknown. The text lists the allowed ones.
-    """
+    """Return the normalised name. Raise ValueError, which lists the allowed ones, if it is unknown."""
     provider, colon, model = name.strip().partition(":")
     if name in (HASHING, WORDLLAMA) or (colon and provider in EMBEDDING_PROVIDERS and model.strip()):
         return f"{provider}{colon}{model.strip()}"

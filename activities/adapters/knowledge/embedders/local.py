@@ -33,7 +33,6 @@ class HashingEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of each vector."""
         return DIMENSIONS
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -80,15 +79,10 @@ class WordLlamaEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of each vector."""
         return DIMENSIONS
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of length 1 for each text, computed outside the event loop.
-
-        Raises:
-            KnowledgeError: The package has no weights.
-        """
+        """Return a vector of length 1 for each text, computed outside the event loop."""
         return await asyncio.to_thread(self._vectors, list(texts))
 
     def _vectors(self, texts: list[str]) -> list[list[float]]:
@@ -104,11 +98,7 @@ class WordLlamaEmbedder:
 
 @cache
 def load_model() -> Any:
-    """Return the package's own model.
-
-    Raises:
-        KnowledgeError: The package has no weights.
-    """
+    """Raise KnowledgeError if the package has no weights."""
     import wordllama  # an extra. Loading takes a tenth of a second and 16 MB.
 
     try:

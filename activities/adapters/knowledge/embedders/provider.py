@@ -46,20 +46,14 @@ class ProviderEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider and model."""
         return f"{self._place.provider}:{self._model}"
 
     @property
     def dimensions(self) -> int:
-        """Length of each vector, or 0 before the first one."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return a vector of length 1 for each text.
-
-        Raises:
-            KnowledgeError: The provider cannot be reached, refuses, or answers something else than vectors.
-        """
+        """Return a vector of length 1 for each text. Raise KnowledgeError if the provider fails."""
         found: list[list[float]] = []
         try:
             # A new client for each call, so that the owner of an embedder has nothing to close.
@@ -127,11 +121,7 @@ def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _parsed_vectors(body: bytes, wanted: int) -> list[list[float]]:
-    """Return the vectors in the order of their texts. The answer may have another order.
-
-    Raises:
-        ValueError: Vectors are missing.
-    """
+    """Return the vectors in the order of their texts, which may differ. Raise ValueError if one is missing."""
     items = as_objects(as_object(json.loads(body)).get("data"))
     by_index = {str(item.get("index", at)): item.get("embedding") for at, item in enumerate(items)}
     vectors = [by_index.get(str(at)) for at in range(wanted)]

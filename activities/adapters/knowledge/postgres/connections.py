@@ -23,8 +23,6 @@ OPERATION_TIMEOUT_S = 120.0
 
 
 class PostgresConnections:
-    """The connections of one store, within one event loop."""
-
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._idle: list[PostgresConnection] = []
@@ -35,21 +33,13 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def read_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a read-only transaction that sees one snapshot of the store.
-
-        Raises:
-            KnowledgeError: The database cannot be reached, or refuses the operation.
-        """
+        """Yield a connection in a read-only transaction that sees one snapshot of the store."""
         async with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
             yield connection
 
     @asynccontextmanager
     async def write_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection in a transaction. No other writer runs at the same time.
-
-        Raises:
-            KnowledgeError: Nothing was written.
-        """
+        """Yield a connection in a transaction. No other writer runs at the same time."""
         async with self._transaction("BEGIN") as connection:
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
             yield connection
@@ -63,11 +53,6 @@ class PostgresConnections:
 
     @asynccontextmanager
     async def without_transaction(self) -> AsyncGenerator[PostgresConnection]:
-        """Yield a connection that is in no transaction.
-
-        Raises:
-            KnowledgeError: The database cannot be reached, or refuses the operation.
-        """
         with raising_knowledge_errors(self._address):
             async with asyncio.timeout(OPERATION_TIMEOUT_S), self._slots:
                 connection = await self._working_connection()

@@ -33,11 +33,7 @@ class PostgresAddress:
 
 
 def parse_address(dsn: str, variable: str) -> PostgresAddress:
-    """Return the address in a variable. TLS is required for a remote server unless the address sets it otherwise.
-
-    Raises:
-        ValueError: It is no address. The text repeats nothing of it.
-    """
+    """Return the address; a remote server needs TLS by default. Raise ValueError, without it, if it is none."""
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
     except psycopg.Error:
@@ -114,7 +110,6 @@ def knowledge_error(error: psycopg.Error, place: PostgresAddress) -> KnowledgeEr
 
 
 def missing_extension_error(place: PostgresAddress, error: psycopg.Error) -> KnowledgeError:
-    """Return the error for a missing pgvector, or one that this user may not create."""
     if error.sqlstate in _NO_EXTENSION:
         remedy = "install pgvector on its server, as the image pgvector/pgvector has it"
     else:

@@ -48,7 +48,6 @@ class WordTokenizer:
         self._opened: sqlite3.Connection | None = None
 
     def tokenize(self, texts: Sequence[str]) -> list[frozenset[str]]:
-        """Return the words of each text."""
         found: list[set[str]] = [set() for _ in texts]
         with self._lock:
             database = self._memory_database()
@@ -92,7 +91,6 @@ def all_words_query(words: Iterable[str], places: Sequence[str]) -> str:
 
 
 def quoted_word(word: str) -> str:
-    """Return a word quoted for `tsvector` and `tsquery`."""
     escaped = word.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
@@ -242,11 +240,7 @@ class PostgresStore(DatabaseStore[EncodedText]):
         self._tokenizer = WordTokenizer()
 
     async def purge(self) -> None:
-        """Remove deleted rows from the tables and indexes. The server's log and its backups do not belong to us.
-
-        Raises:
-            KnowledgeError: The database cannot be reached, or refuses.
-        """
+        """Remove deleted rows from the tables and indexes. The server's log and its backups do not belong to us."""
         async with self._connections.without_transaction() as connection:
             await connection.execute("VACUUM orga_knowledge.items, orga_knowledge.vectors")
 

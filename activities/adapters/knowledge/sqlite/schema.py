@@ -84,7 +84,6 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Generator[None]:
     """Commit the block's changes, or roll them back if it fails.
 
     Args:
-        connection: A connection that is in no transaction.
         begin: `BEGIN` for consistent reads, `BEGIN IMMEDIATE` to write.
     """
     connection.execute(begin)
@@ -178,11 +177,7 @@ VERSION = len(MIGRATIONS)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Migrate a file to this version, all steps or none.
-
-    Raises:
-        KnowledgeError: It has a newer version, or is no store.
-    """
+    """Migrate a file to this version, all steps or none. Raise KnowledgeError for a newer version or another file."""
     with transaction(connection, "BEGIN"):  # so that all reads of the file are consistent
         version = _schema_version(connection, path)
     if version == VERSION:

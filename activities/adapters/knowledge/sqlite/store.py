@@ -38,8 +38,6 @@ WAIT_S = 30.0
 
 
 class SqliteConnections:
-    """Opens the file when it is first needed, migrates it once, and closes all connections."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._own = local()
@@ -48,11 +46,7 @@ class SqliteConnections:
         self._is_ready = False
 
     def current(self) -> sqlite3.Connection:
-        """Return the connection of this thread.
-
-        Raises:
-            KnowledgeError: The file cannot be opened, or is not a knowledge store.
-        """
+        """Return this thread's connection. Raise KnowledgeError if the file cannot be opened, or is no store."""
         known: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if known is None:
             with raising_knowledge_errors(self._path):
@@ -148,7 +142,6 @@ def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
     """Merge a part of the text index, which drops deleted texts, and return whether there is more to merge.
 
     Args:
-        connection: The only writer's connection.
         is_begun: True after a first call, which made FTS5 merge all parts into one.
     """
     before = connection.total_changes
@@ -158,11 +151,7 @@ def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
 
 
 def check_file(connection: sqlite3.Connection, path: Path) -> None:
-    """Look for damage in the file and in each item.
-
-    Raises:
-        KnowledgeError: The file is damaged.
-    """
+    """Raise KnowledgeError if the file or an item is damaged."""
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise corrupt_file_error(path, str(verdict).replace("\n", " "))
@@ -193,11 +182,7 @@ class SqliteStore(DatabaseStore[EncodedVector]):
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds, or of all kinds, ordered by id, a page at a time.
-
-        Raises:
-            KnowledgeError: The file is damaged. All readable items have been returned before.
-        """
+        """Return the items as the base class does. Raise KnowledgeError for damage, after all readable items."""
         return self._readable_in_spans(kinds, source_prefix)
 
     async def purge(self) -> None:
@@ -215,11 +200,7 @@ class SqliteStore(DatabaseStore[EncodedVector]):
             raise busy_log_error(self._path)
 
     async def facts(self) -> StoreFacts:
-        """Check the file, and return the facts about the store.
-
-        Raises:
-            KnowledgeError: The file is damaged.
-        """
+        """Return the facts about the store. Raise KnowledgeError if the file is damaged."""
         await self._in_thread(self._readers, lambda connection: check_file(connection, self._path), "BEGIN")
         return await super().facts()
 
