@@ -68,6 +68,8 @@ class _HistorySoFar(NamedTuple):
     events: int
     size_at_task: int
     """Bytes at the start of the last workflow task. 0 from servers that do not report it."""
+    time: int
+    """The run's time in nanoseconds. It advances when a workflow task starts and when a local activity ends."""
 
 
 class EarlyEvents:
@@ -86,18 +88,23 @@ class EarlyEvents:
     def is_early(self, activation: WorkflowActivation) -> bool:
         """Return True for such an activation. Call this once for each, in their order.
 
-        A workflow task that has started reports a new size, because the history has grown since the last one.
+        A workflow task that has started reports a new size, because the history has grown since the last one, and a new
+        time. Only a task for updates may report the old size: the server starts one without recording it, and forgets
+        it if the run accepts none of them.
         """
         if any(job.HasField("remove_from_cache") for job in activation.jobs):
             self._seen.pop(activation.run_id, None)
             return False
-        now = _HistorySoFar(activation.history_length, activation.history_size_bytes)
+        time = activation.timestamp.ToNanoseconds()
+        now = _HistorySoFar(activation.history_length, activation.history_size_bytes, time)
         last = self._seen.get(activation.run_id)
         if (
             last is not None
             and now.events > last.events
             and now.size_at_task == last.size_at_task > 0
+            and now.time == last.time
             and not all(job.HasField("query_workflow") for job in activation.jobs)
+            and not any(job.HasField("do_update") for job in activation.jobs)
         ):
             return True
         self._seen[activation.run_id] = now

@@ -11,9 +11,10 @@ def test_the_last_step_fits_behind_what_activities_get() -> None:
     assert SHUTDOWN_GRACE.total_seconds() + LAST_S < STOP_TIMEOUT_S
 
 
-def activation(events: int, size: int, *jobs: str, run_id: str = "run") -> WorkflowActivation:
+def activation(events: int, size: int, *jobs: str, run_id: str = "run", time: int = 0) -> WorkflowActivation:
     """Return one whose history has so many events, and had that size in bytes when its workflow task started."""
     made = WorkflowActivation(run_id=run_id, history_length=events, history_size_bytes=size)
+    made.timestamp.FromSeconds(time)
     for job in jobs:
         made.jobs.append(WorkflowActivationJob())
         getattr(made.jobs[-1], job).SetInParent()
@@ -42,6 +43,26 @@ def test_workflow_tasks_and_what_belongs_to_them_are_not_early() -> None:
         activation(15, 1_400, "query_workflow"),
     ]
     assert not any(map(early.is_early, given))
+
+
+def test_a_task_for_updates_is_not_early() -> None:
+    """The server starts it without recording it. After a refused update it begins at the same place again."""
+    early = EarlyEvents()
+    given = [
+        activation(23, 4_800, "signal_workflow"),
+        activation(29, 5_600, "do_update"),
+        activation(27, 5_600, "query_workflow"),
+        activation(29, 5_600, "do_update"),
+        activation(27, 5_600, "query_workflow"),
+    ]
+    assert not any(map(early.is_early, given))
+    assert early.is_early(activation(28, 5_600, "resolve_activity"))
+
+
+def test_a_task_that_starts_later_is_not_early_whatever_its_size_is() -> None:
+    early = EarlyEvents()
+    assert not early.is_early(START)
+    assert not early.is_early(activation(9, 500, "resolve_activity", time=1))
 
 
 def test_other_runs_and_runs_that_have_left_the_cache_are_not_compared() -> None:
