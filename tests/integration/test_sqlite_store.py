@@ -15,7 +15,7 @@ from orga.activities.adapters.knowledge.sqlite import schema
 from orga.activities.adapters.knowledge.sqlite import store as connections
 from orga.activities.adapters.knowledge.sqlite.schema import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransaction, VectorCodes, completed
+from orga.activities.adapters.knowledge.sqlite.transaction import SqliteTransaction, VectorCodes, run_without_waiting
 from orga.activities.adapters.knowledge.store import KnowledgeSearch
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
@@ -129,7 +129,7 @@ async def test_conventions_are_found_without_going_through_all_items(
     connection.set_trace_callback(asked.append)
     looked_for = query_for(kinds=("convention",), **place)
     search = KnowledgeSearch(SqliteTransaction(connection, VectorCodes("")), looked_for, now=0)
-    completed(search.candidates(None))
+    run_without_waiting(search.candidates(None))
     connection.set_trace_callback(None)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
     connection.close()

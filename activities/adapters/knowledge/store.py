@@ -173,7 +173,7 @@ class DatabaseStore(ABC, Generic[E]):
         """Run `work` in a transaction. No other writer runs at the same time."""
 
     @abstractmethod
-    def _encoded(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, E]:
+    def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, E]:
         """Return what the database keeps of each text. A thousand take a second, so a thread does it."""
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
@@ -184,19 +184,20 @@ class DatabaseStore(ABC, Generic[E]):
         known = await self._read(lambda transaction: transaction.stored_items([item.id for item in arriving]))
         if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
-        encoded = await self._embedded(arriving)  # all, since an unchanged item may be new once we hold the lock
+        # all, because an unchanged item may be new once we hold the lock
+        encoded = await self._embed_and_encode(arriving)
         return await self._write(lambda transaction: transaction.store_items(arriving, encoded))
 
     async def recall(self, query: Recall) -> list[Recalled]:
         vector = (await self._embedder.embed([query.text]))[0] if query.text.strip() else None
         now = epoch_micros(self._now())
 
-        async def recalled(transaction: KnowledgeTransaction[E]) -> list[Recalled]:
+        async def recall_in(transaction: KnowledgeTransaction[E]) -> list[Recalled]:
             candidates = await KnowledgeSearch(transaction, query, now=now).candidates(vector)
             self._missing_vectors.log_missing(candidates)
             return ranked_items(query, vector, candidates)
 
-        return await self._read(recalled)
+        return await self._read(recall_in)
 
     async def get(self, item_id: str) -> StoredItem | None:
         return (await self._read(lambda transaction: transaction.stored_items([item_id]))).get(item_id)
@@ -224,13 +225,13 @@ class DatabaseStore(ABC, Generic[E]):
         done = 0
         progress(done, total)
         while part := await self._read(lambda transaction: transaction.unindexed_items(_REINDEX_BATCH)):
-            encoded = await self._embedded(part)
+            encoded = await self._embed_and_encode(part)
             await self._write(lambda transaction, p=part, e=encoded: transaction.keep_vectors(p, e))
             done += len(part)
             progress(done, max(done, total))
         return done
 
-    async def _embedded(self, items: Sequence[StoredItem]) -> dict[str, E]:
+    async def _embed_and_encode(self, items: Sequence[StoredItem]) -> dict[str, E]:
         texts = list(dict.fromkeys(map(searchable_text, items)))
         vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
-        return await _ENCODERS.run(self._encoded, vectors)
+        return await _ENCODERS.run(self._encode, vectors)

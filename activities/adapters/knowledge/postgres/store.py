@@ -256,7 +256,7 @@ class PostgresStore(DatabaseStore[EncodedText]):
         async with self._connections.write_transaction() as connection:
             return await work(PostgresTransaction(connection, self._tokenizer, self._embedder.name))
 
-    def _encoded(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, EncodedText]:
+    def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, EncodedText]:
         words = self._tokenizer.tokenize(list(vectors))
         return {
             text: (code_bits(vector_code(vector)), vector_text(vector), each)

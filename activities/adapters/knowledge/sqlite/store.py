@@ -25,7 +25,7 @@ from orga.activities.adapters.knowledge.sqlite.transaction import (
     EncodedVector,
     SqliteTransaction,
     VectorCodes,
-    completed,
+    run_without_waiting,
 )
 from orga.activities.adapters.knowledge.store import DatabaseStore, Work, utc_now
 from orga.activities.adapters.knowledge.transactions import SELECTED_COLUMNS
@@ -213,14 +213,14 @@ class SqliteStore(DatabaseStore[EncodedVector]):
         self._connections.close()
 
     async def _read(self, work: Work[EncodedVector, T]) -> T:
-        return await self._in_thread(self._readers, lambda connection: self._completed(connection, work), "BEGIN")
+        return await self._in_thread(self._readers, lambda connection: self._run_work(connection, work), "BEGIN")
 
     async def _write(self, work: Work[EncodedVector, T]) -> T:
         return await self._in_thread(
-            self._writer, lambda connection: self._completed(connection, work), "BEGIN IMMEDIATE"
+            self._writer, lambda connection: self._run_work(connection, work), "BEGIN IMMEDIATE"
         )
 
-    def _encoded(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, EncodedVector]:
+    def _encode(self, vectors: Mapping[str, Sequence[float]]) -> dict[str, EncodedVector]:
         return {text: (code_bytes(vector_code(vector)), pack_vector(vector)) for text, vector in vectors.items()}
 
     async def _readable_in_spans(self, kinds: Sequence[KnowledgeKind], source_prefix: str) -> AsyncIterator[StoredItem]:
@@ -261,5 +261,5 @@ class SqliteStore(DatabaseStore[EncodedVector]):
 
         return await asyncio.get_running_loop().run_in_executor(threads, result)
 
-    def _completed(self, connection: sqlite3.Connection, work: Work[EncodedVector, T]) -> T:
-        return completed(work(SqliteTransaction(connection, self._codes)))
+    def _run_work(self, connection: sqlite3.Connection, work: Work[EncodedVector, T]) -> T:
+        return run_without_waiting(work(SqliteTransaction(connection, self._codes)))

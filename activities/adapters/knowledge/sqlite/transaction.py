@@ -234,7 +234,7 @@ class SqliteTransaction(KnowledgeTransaction[EncodedVector]):
         return int(value)
 
 
-def completed(work: Coroutine[Any, Any, T]) -> T:
+def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that waits for nothing, and return its result."""
     try:
         work.send(None)
