@@ -124,11 +124,7 @@ async def serve(
 
 
 async def _report_engine(config: OrgaConfig, parts: Parts, connected: Connection) -> None:
-    """Report the policy engine in use.
-
-    Raises:
-        ConfigError: The engine would check less than the previous one, and the configuration does not name it.
-    """
+    """Report the engine. Raise ConfigError if it checks less than before, and the configuration does not name it."""
     before = remembered_engine(config)
     if not connected.endpoint.embedded:
         before = before or await recorded_engine(connected.client, connected.task_queue)

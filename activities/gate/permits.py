@@ -53,11 +53,7 @@ class PermitKeys:
 
 
 def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
-    """Return the keys of `ORGA_PERMIT_KEY`, or None if it is not set. Commas separate them; `@FILE` has one per line.
-
-    Raises:
-        ValueError: They cannot be used.
-    """
+    """Return the keys of `ORGA_PERMIT_KEY`: `A,B`, or `@FILE` with one per line. None if unset, ValueError if bad."""
     given = env.get(PERMIT_KEY, "").strip()
     if not given:
         return None

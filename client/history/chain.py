@@ -35,12 +35,7 @@ class RunChain:
 async def run_chain(
     client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUN_WORKFLOWS
 ) -> RunChain:
-    """Return the chain that ends with the latest run of this id, or with `last_run`.
-
-    Raises:
-        RunNotFound: No run has this id.
-        NotAnAgent: The workflow is not of these kinds.
-    """
+    """Return the chain that ends with the latest run, or with `last_run`. Raise RunNotFound or NotAnAgent."""
     run_ids: list[str] = []
     run_id, length = (last_run, 0) if last_run else await _latest_run(client, workflow_id, kinds)
     while run_id:

@@ -45,12 +45,7 @@ async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tupl
 
 
 async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why: str) -> None:
-    """Abort delegates and wait for their end, because until then they may compensate what they did.
-
-    Raises:
-        NoAnswer: No worker is running that can accept the abort.
-            OrgaError: A delegate does not end.
-    """
+    """Abort delegates and wait for their end, as they may compensate. Raise NoAnswer or OrgaError if that fails."""
     runs = [Exchange(client, delegate.workflow_id) for delegate in delegates]
     try:
         async with asyncio.timeout(GRACE_S):

@@ -116,11 +116,7 @@ async def create_checked(
 
 
 def checked_input(given: AgentInput | GoalInput | Mapping[str, Any]) -> AgentInput | GoalInput:
-    """Return the input of each run, checked as for a run that starts now.
-
-    Raises:
-        InvalidInput: The text names each bad key.
-    """
+    """Return the input of each run, checked as for one that starts now. Raise InvalidInput with each bad key."""
     if isinstance(given, GoalInput):
         return parse_goal(given)
     if isinstance(given, AgentInput):

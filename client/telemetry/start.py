@@ -38,11 +38,7 @@ class Telemetry:
 
 
 def telemetry(config: TelemetryConfig) -> Telemetry:
-    """Start the configured telemetry, once per process and before clients and workers.
-
-    Raises:
-        TelemetryInUse: Something else has set up OpenTelemetry in this process.
-    """
+    """Start the configured telemetry, before clients and workers. Raise TelemetryInUse if this process has one."""
     if not config.enabled:
         return Telemetry()
     from orga.client.telemetry.export import export_to

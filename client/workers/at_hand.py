@@ -100,12 +100,7 @@ class WorkerKeeper:
 async def keep_worker(
     client: Client, order: WorkerOrder, report: Report, require_usable: Require
 ) -> AsyncGenerator[WorkerKeeper]:
-    """Keep a worker polling until the block ends. A worker of ours is then stopped.
-
-    Raises:
-        ConfigError: No worker polled, and ours could not start with this configuration.
-        WorkerFailed: No worker polled, and ours did not start.
-    """
+    """Keep a worker polling until the block ends, then stop our own. Raise ConfigError or WorkerFailed as `ensure`."""
     keeper = WorkerKeeper(client, order, report, require_usable)
     await keeper.ensure()
     keeping = asyncio.create_task(keeper.keep())

@@ -100,11 +100,7 @@ async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
 
 
 def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
-    """Return a message that one engine replaces another, or "" if it is the same.
-
-    Raises:
-        ConfigError: The new engine would check less, and the configuration does not name it.
-    """
+    """Return a message about another engine, or "". Raise ConfigError if it checks less and is not named explicitly."""
     if config.policy.engine is None and is_weaker_engine(engine, before):
         lost = config.policy.dir or "the policies folder, or [policy] opa"
         raise ConfigError(

@@ -278,11 +278,7 @@ class _ConventionImport:
         self._whose = whose
 
     def place(self, root: Path) -> ConventionTarget:
-        """Return the project, directory and owner of the conventions.
-
-        Raises:
-            UsageError: `--at` or `--project` is not valid.
-        """
+        """Return the conventions' project, directory and owner. Raise UsageError for a bad `--at` or `--project`."""
         is_inside = self.path.is_relative_to(root)
         at = self._at if self._at is not None else self.path.relative_to(root).as_posix() if is_inside else ""
         parts = [part for part in at.split("/") if part not in {"", "."}]

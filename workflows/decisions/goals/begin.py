@@ -29,12 +29,7 @@ def initial_goal_state(goal: GoalInput, origin: str, now: datetime) -> GoalState
 
 
 def first_goal(raw: object, given: object, before: str | None, origin: str, now: datetime) -> GoalState:
-    """Return the state to start from. A `given` state counts only if the run `before` carried it over.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-        NewerState: A run of a newer version carried it over.
-    """
+    """Return the state to start from. A `given` state counts only if the run `before` carried it over."""
     if given is not None and before:
         return carried_state(GoalState, given, before)
     if is_fork(raw):

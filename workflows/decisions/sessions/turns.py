@@ -253,12 +253,7 @@ def initial_session_state(given: SessionInput, origin: str, now: datetime) -> Se
 
 
 def first_session(raw: object, given: object, before: str | None, origin: str, now: datetime) -> SessionState:
-    """Return the state to start from. A `given` state counts only if the run `before` carried it over.
-
-    Raises:
-        InvalidInput: Lists every problem with its key.
-        NewerState: A run of a newer version carried it over.
-    """
+    """Return the state to start from. A `given` state counts only if the run `before` carried it over."""
     if given is not None and before:
         return carried_state(SessionState, given, before)
     if is_fork(raw):
