@@ -170,4 +170,7 @@ def test_templates_on_the_command_line(orga: Orga, tmp_path: Path) -> None:
     for command, code in ((("doctor",), 6), (("goal", "What?"), 2), (("worker",), 2)):
         refused = orga(*command)
         assert refused.code == code
-        assert f"{toml}:2: goals.prompts.planning: lacks {{{{ skills }}}}, what a step may" in refused.err + refused.out
+        assert (
+            f"{toml}:2: goals.prompts.planning: lacks {{{{ skills }}}}, the tools and agents"
+            in refused.err + refused.out
+        )

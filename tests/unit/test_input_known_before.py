@@ -79,7 +79,7 @@ SCHEDULE = ["schedule", "create", "s", "--every", "1h"]
             "pipeline: review.steps.0 is done by 'reviewer'",
         ),
         (["goal", "x", "--pipeline", "review", "--input", "a"], "inputs: pipeline 'review' is a chain, which takes"),
-        (["goal", "x", "--pipeline", "survey"], "inputs: pipeline 'survey' has none of its own"),
+        (["goal", "x", "--pipeline", "survey"], "inputs: pipeline 'survey' has no inputs"),
         (["goal", "x", "--deliver", "reprot"], "deliver: there is no delivery 'reprot'; did you mean 'report'? there"),
         (["goal", "x", "--pipeline", "reviw", "--detach"], "pipeline: there is no pipeline 'reviw'"),
         (["goal", "x", "--agent", "reviwer"], "agent: there is no agent 'reviwer'; did you mean 'reviewer'?"),
