@@ -17,14 +17,14 @@ from orga.workflows.decisions.fork import state_before_past
 from orga.workflows.decisions.review_stages import STAGE_NEEDS
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.given_messages import GIVEN_MESSAGES, conversation_messages
+from orga.workflows.types.given_messages import GIVEN_MESSAGES
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import parse_fork
 from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.decision import GroundedDecision, Rule, ValueKind
+from orga.workflows.types.tool_calls.decision import GroundedDecision, ValueKind
 from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 
 S = TypeVar("S", bound=AgentState)
@@ -52,8 +52,8 @@ def carried_state_in_input(given: object) -> AgentState | None:
 def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run. The task is the first message, or follows the messages that the starter gave."""
     given, conversation, taint = run_input.messages, Conversation(), run_input.lineage.taint
-    for message in conversation_messages(given):
-        conversation = with_message(conversation, message)
+    for each in given:
+        conversation = with_message(conversation, each.message())
     task = (
         Message.of("user", run_input.task, begins_turn=True)
         if given
@@ -202,13 +202,9 @@ def _decision_bytes(decision: GroundedDecision) -> int:
         + given
         + facts
         + max(len(to_json(outcome)) for outcome in outcomes)
-        + _max_rule_name_bytes(decision.rules)
+        + max((len(to_json(rule.name)) for rule in decision.rules), default=0)
     )
 
 
 def _max_value_bytes(kind: ValueKind) -> int:
     return VALUE_BYTES + max((len(to_json(word)) for word in kind.enum), default=0)
-
-
-def _max_rule_name_bytes(rules: tuple[Rule, ...]) -> int:
-    return max((len(to_json(rule.name)) for rule in rules), default=0)

@@ -253,8 +253,3 @@ def news_bytes_left(state: AgentState) -> int:
     return min(
         max(estimated_bytes(message_budget(state)) - sum(map(message_size, stays)), MIN_NEWS_BYTES), MAX_NEWS_BYTES
     )
-
-
-def result_bytes_left(reply: Message, room: int) -> int:
-    """Return the bytes of `room` that are left for the results of a reply's calls."""
-    return max(room - message_size(reply), MIN_NEWS_BYTES)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from orga.workflows.decisions.conversation import (
+    MIN_NEWS_BYTES,
     fair_shares,
     message_size,
     news_bytes_left,
-    result_bytes_left,
     with_message,
 )
 from orga.workflows.decisions.review_stages import is_in_question
@@ -121,7 +121,8 @@ def with_outcomes(
     assistant, room = reply.message(), news_bytes_left(state)
     conversation = with_message(state.conversation, assistant, MessageRef(reply=state.iteration), room)
     results = [outcome.message() for outcome in outcomes]
-    most = fair_shares([message_size(result) for result in results], result_bytes_left(assistant, room))
+    room = max(room - message_size(assistant), MIN_NEWS_BYTES)
+    most = fair_shares([message_size(result) for result in results], room)
     for outcome, result, size in zip(outcomes, results, most, strict=True):
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
         conversation = with_message(conversation, result, news, size)

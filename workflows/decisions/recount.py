@@ -148,7 +148,7 @@ class ResultRecount:
                 self._count_event(happening)
             case "finished" if happening.name == "gate":
                 judged = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
-                self._proposals += sum(map(_is_lookup, judged))
+                self._proposals += sum(_LOOKUP_ID.fullmatch(place) is not None for place in judged)
             case "child_finished":
                 ended = cast("dict[str, Any]", happening.value or {})
                 self._usage = self._usage.plus_totals(UsageTotals.model_validate(ended.get("usage") or {}))
@@ -200,7 +200,3 @@ class ResultRecount:
         if counts.proposed != answered or counts.proposed - counts.fallbacks > self._proposals:
             wrong.append(f"tool_calls do not add up: {counts.model_dump()} of {self._proposals} proposed")
         return wrong
-
-
-def _is_lookup(activity_id: str) -> bool:
-    return _LOOKUP_ID.fullmatch(activity_id) is not None

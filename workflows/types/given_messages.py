@@ -3,7 +3,6 @@
 Nobody knows where its texts come from, so each is untrusted unless the starter vouches for it.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Self, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
@@ -136,7 +135,3 @@ def _message_problem(message: GivenMessage) -> str:
 GivenMessages = Annotated[
     tuple[GivenMessage, ...], BeforeValidator(_from_shown_messages), AfterValidator(_checked_messages)
 ]
-
-
-def conversation_messages(given: Sequence[GivenMessage]) -> tuple[Message, ...]:
-    return tuple(each.message() for each in given)

@@ -62,7 +62,7 @@ def question_notification(state: Control, question: Question, run_id: str, comma
     """Return the notification of a question, with its commands. After a rewind the question is another message."""
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
-    shown = _calls_within_limit(held[:MAX_CALLS] or _calls_in_question(wait))
+    shown = _calls_within_limit(held[:MAX_CALLS] or ([wait.data] if "tool" in wait.data else []))
     return _notification(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -143,11 +143,6 @@ def end_notification(state: Control, stop: Stop, run_id: str, execution: str) ->
 def _notification(state: Control, **fields: Any) -> Notification:
     """Return a notification with only the non-empty fields set."""
     return Notification(agent=state.name, **{key: value for key, value in fields.items() if value})
-
-
-def _calls_in_question(wait: ShownQuestion) -> list[dict[str, Any]]:
-    """Return the call that a question without items is about."""
-    return [wait.data] if "tool" in wait.data else []
 
 
 def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

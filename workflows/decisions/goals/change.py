@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.goals.plans import available_agents, available_skills, parsed_plan
 from orga.workflows.decisions.goals.progress import stuck_reason
-from orga.workflows.decisions.goals.prompts import problem_text
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep
-from orga.workflows.types.messages import Message
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message
 from orga.workflows.types.setup import Setup
 
 
@@ -35,7 +34,8 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
 
 def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
     """Tell the model what was wrong with its reply. Too many in a row end the goal."""
-    after = with_message_to_model(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
+    after = state.with_pursuit(unusable=state.pursuit.unusable + 1)
+    after = with_message_to_model(after, f"{UNUSABLE_MARKER}{problem}")
     return with_ending_if_stuck(after)
 
 

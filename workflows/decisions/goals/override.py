@@ -60,7 +60,8 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
     what = "is now" if due is not None else "is added to the plan:"
-    shown = one_line(_shown_json(given), MAX_LINE_CHARS)
+    text = given if isinstance(given, str) else to_json(given, inf_nan_mode="strings").decode()
+    shown = one_line(text, MAX_LINE_CHARS)
     message = f"On the operator's instruction, step {replaced.id} {what} {skill}: {shown}"
     longest = max(pursuit.longest, sum(step.state == "open" for step in others))
     state = state.with_pursuit(steps=tuple(others), longest=longest, is_guided=True)
@@ -103,7 +104,3 @@ def _parse_override(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | st
     if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         raise ValueError(f"override_step: input: at most {MAX_ARGUMENTS_BYTES} bytes of JSON; put documents into files")
     return skill, wanted
-
-
-def _shown_json(given: dict[str, Any] | str) -> str:
-    return given if isinstance(given, str) else to_json(given, inf_nan_mode="strings").decode()

@@ -139,7 +139,8 @@ def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
 
 def _graph_problems(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:
     ids = [step.id for step in steps]
-    twice = [f"{each}: the id is used twice, or belongs to a finished step" for each in _repeated_ids(ids, over)]
+    repeated = sorted({each for each in ids if ids.count(each) > 1 or each in over})
+    twice = [f"{each}: the id is used twice, or belongs to a finished step" for each in repeated]
     known = {*ids, *over}
     missing = [
         f"{step.id}: depends on {need!r}, which is no step"
@@ -154,10 +155,6 @@ def _graph_problems(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> 
         if need in over and over[need].state == "failed" and need not in ids
     ]
     return [*twice, *missing, *failed, *_cycle(steps)]
-
-
-def _repeated_ids(ids: Sequence[str], over: Mapping[str, PlanStep]) -> list[str]:
-    return sorted({each for each in ids if ids.count(each) > 1 or each in over})
 
 
 def _cycle(steps: Sequence[PlanStep]) -> list[str]:
@@ -194,10 +191,6 @@ def delegate_step_call(step: PlanStep, task: str) -> ToolCall:
     return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
 
 
-def step_tool(step: PlanStep, setup: Setup) -> str:
-    return step.skill if setup.tool(step.skill) is not None else DELEGATE
-
-
 def calls_mismatch(
     calls: Sequence[ToolCall], steps: Sequence[PlanStep], planned: Sequence[ToolCall | None], setup: Setup
 ) -> str:
@@ -207,7 +200,7 @@ def calls_mismatch(
         planned: The call of each step in the plan. None if the model makes its arguments.
         setup: Distinguishes tools from agents.
     """
-    wanted = [step_tool(step, setup) for step in steps]
+    wanted = [step.skill if setup.tool(step.skill) is not None else DELEGATE for step in steps]
     made = [call.name for call in calls]
     if made != wanted:
         asked = [name for name, call in zip(wanted, planned, strict=True) if call is None] or wanted

@@ -14,8 +14,7 @@ from orga.workflows.decisions.goals.plans import available_skills
 from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
 from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
-from orga.workflows.types.goals.requests import PROMPT_OF, PromptName, goal_prompt_message
-from orga.workflows.types.messages import UNUSABLE_MARKER
+from orga.workflows.types.goals.requests import PROMPT_OF, PromptName
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
@@ -183,10 +182,6 @@ def summary_prompt(state: GoalState) -> str:
     return _goal_prompt(state, "goal_summary", ending=ending, steps=_ended_steps_text(pursuit), memory=pursuit.memory)
 
 
-def problem_text(problem: str) -> str:
-    return f"{UNUSABLE_MARKER}{problem}"
-
-
 def person_answer_text(question: str, answer: str) -> str:
     return f"[Question to the operator] {question}\n[Answer of the operator] {answer}"
 
@@ -198,7 +193,7 @@ def _goal_prompt(state: GoalState, turn: GoalPromptName, **values: str | int) ->
         text = render_template(own.get(name, DEFAULT_PROMPTS[name]), {"goal": state.input.task, **values})
     except TemplateProblem as error:
         raise TemplateProblem(f"goals.prompts.{name}: {error}") from None
-    return goal_prompt_message(turn, text)
+    return f"[{turn}] {text}"
 
 
 def _lines(lines: Iterable[str]) -> str:

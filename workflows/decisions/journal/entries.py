@@ -274,7 +274,8 @@ def recall_data(happening: Happening) -> dict[str, Any]:
     found = RecalledContext.model_validate(happening.value)
     block = "kept" if found.same else "injected" if found.text else "none"
     data: dict[str, Any] = {"terms": list(found.terms), "items": _recalled_items_data(found.items), "block": block}
-    return {**data, **({"taint": list(found.taint)} if found.taint else {}), **_error_data(found.error)}
+    optional = {"taint": list(found.taint), "error": found.error}
+    return data | {key: value for key, value in optional.items() if value}
 
 
 def recall_iteration(activity_id: str) -> int:
@@ -306,7 +307,3 @@ def _recalled_items_data(items: tuple[RecalledRef, ...]) -> list[dict[str, Any]]
 def _stored_data(stored: StoredRef) -> dict[str, Any]:
     data = {"id": stored.id, "kind": stored.kind, "change": stored.change}
     return {**data, **({"contradicts": list(stored.contradicts)} if stored.contradicts else {})}
-
-
-def _error_data(error: str) -> dict[str, str]:
-    return {"error": error} if error else {}

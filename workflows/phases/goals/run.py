@@ -99,15 +99,11 @@ RequestBuilder = Callable[[GoalState, GoalRequest], GoalRequest]
 """Adds the plan's part to the request of a prompt that may not need a model."""
 
 
-def _unchanged_request(_: GoalState, request: GoalRequest) -> GoalRequest:
-    return request
-
-
 async def ask_goal_prompt(
     run: GoalRun,
     prompt_name: GoalPromptName,
     prompt: Callable[[GoalState], str],
-    with_given: RequestBuilder = _unchanged_request,
+    with_given: RequestBuilder = lambda _, request: request,
 ) -> ProposedReply | None:
     """Return the model's reply to this prompt, or None if there is none.
 

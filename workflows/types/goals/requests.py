@@ -134,10 +134,6 @@ def _parsed_text(given: object) -> object:
         return given
 
 
-def goal_prompt_message(turn: GoalPromptName, text: str) -> str:
-    return f"[{turn}] {text}"
-
-
 def goal_prompt_in(text: str) -> str:
     """Return the prompt's name in a message, or "" if it is not a prompt."""
     return text[1:].partition("]")[0] if text.startswith("[goal_") else ""

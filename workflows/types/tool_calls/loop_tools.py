@@ -64,20 +64,12 @@ ASK_USER = "ask_user"
 Arguments = dict[str, Any]
 
 
-def _one_call(arguments: Arguments) -> int:
-    return 1
-
-
 def _no_calls(arguments: Arguments) -> int:
     return 0
 
 
-def _steps_and_itself(arguments: Arguments) -> int:
+def _saga_cost(arguments: Arguments) -> int:
     return 1 + step_count(arguments)
-
-
-def _no_other_tools(arguments: Arguments) -> tuple[str, ...]:
-    return ()
 
 
 def _tools_of_steps(arguments: Arguments) -> tuple[str, ...]:
@@ -107,13 +99,13 @@ class LoopTool:
     name: str
     action: str = "tool_call"
     """Its action in policies."""
-    cost: Callable[[Arguments], int] = _one_call
+    cost: Callable[[Arguments], int] = lambda _: 1
     """The number of `max_tool_calls` that a call takes, computed from its arguments."""
     stands_alone: bool = False
     """Other calls of the same reply are not begun."""
     is_answer: bool = False
     """It returns the run's answer."""
-    calls: Callable[[Arguments], tuple[str, ...]] = _no_other_tools
+    calls: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
     """The other tools that it calls, by its arguments."""
     is_plan: bool = False
     """It calls other tools, and ends by itself if the run is interrupted."""
@@ -142,7 +134,7 @@ LOOP_TOOLS = {
             need=ToolNeed("decisions", "nothing to decide", "declare it in"),
         ),
         LoopTool(ASK_USER, ends_with=QUESTION_ANSWERED),
-        LoopTool(SAGA, cost=_steps_and_itself, calls=_tools_of_steps, is_plan=True, ends_with=SAGA_ENDED),
+        LoopTool(SAGA, cost=_saga_cost, calls=_tools_of_steps, is_plan=True, ends_with=SAGA_ENDED),
     )
 }
 """Loop tools by name. None may be a step of a saga: no compensation declared in advance undoes a delegate's work."""
