@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from orga.workflows.decisions.conversation import fair_shares, with_message
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes, with_counted_calls
 from orga.workflows.types.control import MAX_NOTE_CHARS
+from orga.workflows.types.conversation import BYTES_PER_TOKEN
 from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.state import AgentState
@@ -112,7 +113,6 @@ def _path_in_word(token: str) -> str:
     return path if _RELATIVE.fullmatch(path) or _WITH_EXTENSION.fullmatch(path) else ""
 
 
-BYTES_PER_TOKEN = 4
 TRUNCATION_MARKER = "...[truncated]"
 NO_BUDGET_LEFT = "no room was left for it in max_context_tokens"
 SHOWN_VALUE_CHARS = 300

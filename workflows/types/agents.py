@@ -11,6 +11,7 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.tool_calls.decision import CheckedDecision, DecisionName
 from orga.workflows.types.tool_calls.delegation import Delegate
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import matches_any_glob
 
@@ -34,7 +35,7 @@ class Reviewers(CheckedInput):
 
     approvers: tuple[Name, ...] = ()
     """People who may decide. Empty: anyone who may send updates to the run."""
-    expires_s: float = Field(default=86_400.0, ge=0.001, le=31_536_000)
+    expires_s: float = Field(default=ApprovalTerms().expires_s, ge=0.001, le=31_536_000)
     """Seconds without a decision, after which the review counts as failed."""
 
 

@@ -20,7 +20,7 @@ SUMMARY_CALL = "summary"
 """The activity id of a summary is `iteration.summary`."""
 
 BYTES_PER_TOKEN = 4
-"""Bytes per token of a summary. A longer text is cut."""
+"""Bytes per token, as texts are cut to a number of tokens."""
 
 
 class SummariseRequest(ReasonRequest):

@@ -42,8 +42,8 @@ class RecallRequest(Record):
     paths: tuple[str, ...] = ()
     """Paths where the run works, according to its calls. They are not searched as words."""
     reader: Reader = Reader()
-    limit: int = 5
-    threshold: float = 0.3
+    limit: int
+    threshold: float
     max_bytes: int = MAX_BLOCK_BYTES
     content: str = ""
     """Digest of the block that is already in the conversation."""

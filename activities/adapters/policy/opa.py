@@ -71,7 +71,7 @@ class OpaAnswer(CheckedInput):
     """All arguments to use, for `modify`."""
     approvers: tuple[str, ...] = ()
     """Approvers, for `require_approval`. Empty means anyone who may send updates to the run."""
-    expires_s: float = Field(default=86_400.0, gt=0)
+    expires_s: float = Field(default=ApprovalTerms().expires_s, gt=0)
     tools: tuple[str, ...] | None = None
     """The most tools that the other agent may use, for an allowed delegation."""
     policies: tuple[str, ...] = ()

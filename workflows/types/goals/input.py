@@ -27,6 +27,9 @@ def _checked_goal_size(goal: str) -> str:
 Deliver = Annotated[tuple[DeliveryName, ...] | None, Field(max_length=MAX_DELIVERIES)]
 
 
+_RUN_DEFAULTS = LoopConfig()
+
+
 class GoalConfig(CheckedInput):
     """Limits and settings of one goal. A limit is reached at `>=`."""
 
@@ -53,12 +56,12 @@ class GoalConfig(CheckedInput):
     max_tool_calls: ToolCallLimit | None = None
     plan_review: Literal["never", "always", "policy"] = "never"
     """When a person reviews a plan before any of it is carried out."""
-    on_exhausted: Literal["stop", "ask"] = "stop"
+    on_exhausted: Literal["stop", "ask"] = _RUN_DEFAULTS.on_exhausted
     """The reaction to a limit: end with the results so far, or wait for a person who may `extend_budget`."""
-    context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
-    context_strategy: ContextStrategy = "sliding_window"
-    temperature: float | None = Field(default=0.3, ge=0, le=2)
-    max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
+    context_token_budget: int = Field(default=_RUN_DEFAULTS.context_token_budget, ge=500, le=10**8)
+    context_strategy: ContextStrategy = _RUN_DEFAULTS.context_strategy
+    temperature: float | None = Field(default=_RUN_DEFAULTS.temperature, ge=0, le=2)
+    max_output_tokens: int = Field(default=_RUN_DEFAULTS.max_output_tokens, ge=1, le=10**7)
     recovery: Recovery = Recovery()
     """Recovery of steps whose tools have none of their own."""
 
