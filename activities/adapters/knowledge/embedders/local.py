@@ -26,14 +26,12 @@ class HashingEmbedder:
     It finds similar spelling (restart and restarting), not similar meaning.
     """
 
+    dimensions = DIMENSIONS
+
     @property
     def name(self) -> str:
         """The embedder's name and the version of its rule."""
         return f"hashing-{DIMENSIONS}-v1"
-
-    @property
-    def dimensions(self) -> int:
-        return DIMENSIONS
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text, or a zero vector for a text without words."""
@@ -72,14 +70,12 @@ def _letter_runs(word: str) -> list[str]:
 class WordLlamaEmbedder:
     """Averages the vectors of tokens. It knows that a reboot is a restart, but ignores the order of words."""
 
+    dimensions = DIMENSIONS
+
     @property
     def name(self) -> str:
         """The embedder's name with the package version, since each version has its own weights."""
         return f"{WORDLLAMA}-{version('wordllama')}"
-
-    @property
-    def dimensions(self) -> int:
-        return DIMENSIONS
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text, computed outside the event loop."""

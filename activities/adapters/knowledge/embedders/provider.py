@@ -42,15 +42,9 @@ class ProviderEmbedder:
         self._place = place
         self._transport = transport
         self._failures = ProviderFailures(place.provider, place.secret)
-        self._dimensions: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self._place.provider}:{self._model}"
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
+        self.name = f"{place.provider}:{model}"
+        self.dimensions: int = 0
+        """Length of each vector, or 0 before the first one."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text. Raise KnowledgeError if the provider fails."""
@@ -72,10 +66,10 @@ class ProviderEmbedder:
             vectors = [normalised_vector(vector) for vector in _parsed_vectors(body, len(batch))]
         except (ValueError, RecursionError) as error:
             raise self._failures.bad_stream(f"no vectors: {error}") from None
-        sizes = {len(vector) for vector in vectors} | ({self._dimensions} - {0})
+        sizes = {len(vector) for vector in vectors} | ({self.dimensions} - {0})
         if len(sizes) != 1:
             raise self._failures.bad_stream(f"vectors of several lengths: {', '.join(map(str, sorted(sizes)))}")
-        self._dimensions = sizes.pop()
+        self.dimensions = sizes.pop()
         return vectors
 
     async def _ask(self, client: http.AsyncClient, request: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
