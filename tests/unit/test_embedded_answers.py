@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.agents.agents import can_fill_schema, filled_schema
-from orga.activities.adapters.offline.local_actions import (
-    action_instructions,
-    action_schema,
-    answer_data,
-    bounded_schema,
-)
+from orga.activities.adapters.offline.local_model import action_instructions, action_schema, answer_data, bounded_schema
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.offline.local_actions import (
+from orga.activities.adapters.offline.local_model import (
+    ChatLine,
     action_schema,
     arguments_schema,
+    fitted_lines,
     parsed_call,
     partial_answer_text,
 )
-from orga.activities.adapters.offline.local_model import ChatLine, fitted_lines
 from orga.activities.ports import ToolChoice
 from orga.workflows.types.tool_calls.tools import ToolSpec
 

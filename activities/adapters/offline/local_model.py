@@ -4,15 +4,146 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
-from orga.activities.adapters.offline import local_actions as actions
+from orga.activities.adapters.models.schema_shape import with_moved_references
 from orga.activities.adapters.offline import local_engine as engine
-from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.ports import ModelError, ModelRequest, ToolChoice
+from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
+
+STRING_LIMIT = 200
+"""Characters of one string."""
+LIST_LIMIT = 10
+
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
+_BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
+_DATA_PLACE = "#/anyOf/0/properties/data"
+"""The place of an answer's schema within the schema of actions."""
+
+
+def action_schema(
+    tools: tuple[ToolSpec, ...], choice: ToolChoice, answer_limit: int, output_schema: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Return the schema of one action, or None if only an answer is possible, because plain text then reads better.
+
+    An answer has at most `answer_limit` characters, or it is data of `output_schema`.
+    """
+    if not tools or choice == "none":
+        return None
+    answer = _action_variant("answer", {"text": {"type": "string", "maxLength": answer_limit}})
+    if output_schema is not None:
+        answer = _action_variant("answer", {"data": with_moved_references(bounded_schema(output_schema), _DATA_PLACE)})
+    calls = [
+        _action_variant("call_tool", {"tool": {"const": spec.name}, "arguments": arguments_schema(spec)})
+        for spec in tools
+    ]
+    return {"anyOf": calls if choice == "any" else [answer, *calls]}
+
+
+def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
+    """Return the arguments that the model sees: the required ones and the main one, because it fills in all it sees.
+
+    A schema with references becomes "any object", because nested references would point to a wrong place.
+    """
+    if b'"$ref"' in to_json(spec.parameters):
+        return {"type": "object"}
+    properties = cast("dict[str, dict[str, Any]]", spec.parameters.get("properties", {}))
+    names = [n for n in properties if n in spec.parameters.get("required", ()) or n == spec.main_argument]
+    return _object_schema({name: _bounded_keywords(properties[name]) for name in names})
+
+
+def action_instructions(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:
+    """Return the instructions that go with the schema."""
+    finish = '{"action": "answer", "text": "..."}'
+    if output_schema is not None:
+        finish = '{"action": "answer", "data": DATA}, where DATA fits ' + to_json(output_schema).decode()
+    lines = [f"- {s.name}({', '.join(arguments_schema(s).get('properties', {}))}): {_tool_summary(s)}" for s in tools]
+    return "\n".join(
+        [
+            "Reply with one JSON object.",
+            'To use a tool: {"action": "call_tool", "tool": NAME, "arguments": {...}}',
+            f"To finish: {finish}",
+            "Tools:",
+            *lines,
+        ]
+    )
+
+
+def bounded_schema(schema: Any) -> Any:
+    """Return the schema with added limits. Every value that fits the result also fits the schema."""
+    if isinstance(schema, list):
+        return [bounded_schema(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    known = cast("dict[str, Any]", schema)
+    inner = {key: value if key in _DATA_KEYWORDS else bounded_schema(value) for key, value in known.items()}
+    kinds = known.get("type")
+    if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _BOUNDED_KEYWORDS & known.keys():
+        return {**inner, "maxLength": max(STRING_LIMIT, int(known.get("minLength", 0)))}
+    if known.get("type") == "array" and "maxItems" not in known:
+        return {**inner, "maxItems": max(LIST_LIMIT, int(known.get("minItems", 0)))}
+    return inner
+
+
+def written_call(call: ToolCall) -> str:
+    """Return a past call as the model would have written it."""
+    return to_json({"action": "call_tool", "tool": call.name, "arguments": call.arguments}).decode()
+
+
+def partial_answer_text(raw: str) -> str:
+    """Return the answer's text so far, from an action that may still be incomplete."""
+    text = _parsed_action(raw).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def answer_data(raw: str) -> str:
+    """Return an answer's data as JSON, or "" if there is none."""
+    action = _parsed_action(raw)
+    return to_json(action["data"]).decode() if action.get("action") == "answer" and "data" in action else ""
+
+
+def parsed_call(raw: str, call_id: str, complete: bool) -> ToolCall | None:
+    """Return the call in `raw`, or None for an answer. A cut call, or one with a repeated key, is malformed."""
+    action = _parsed_action(raw)
+    name, arguments = action.get("tool"), action.get("arguments")
+    if action.get("action") != "call_tool" or not isinstance(name, str):
+        return None
+    if not complete or not isinstance(arguments, dict) or not has_unique_keys(raw):
+        return ToolCall(call_id=call_id, name=name, malformed=raw)
+    return ToolCall(call_id=call_id, name=name, arguments=cast("dict[str, Any]", arguments))
+
+
+def _parsed_action(raw: str) -> dict[str, Any]:
+    try:
+        value = from_json(raw, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _action_variant(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return _object_schema({"action": {"const": name}, **fields})
+
+
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _bounded_keywords(schema: dict[str, Any]) -> dict[str, Any]:
+    bare = {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
+    if bare.get("type") == "string" and "enum" not in bare:
+        return {"maxLength": STRING_LIMIT, **bare}
+    return bare
+
+
+def _tool_summary(spec: ToolSpec) -> str:
+    return spec.description.strip().partition("\n")[0][:160]
+
 
 _CHARS_PER_TOKEN = 3.0
 """A safe first guess. A refused request is cut again by the engine's own count."""
@@ -66,8 +197,8 @@ class LocalProvider:
         if was_stopped:
             request = replace(request, tools=(), system=(*request.system, _ANSWER_NOW))
         limit = min(self._cap, request.max_output_tokens)
-        schema = actions.action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
-        form = actions.bounded_schema(request.output_schema or request.reply_schema) if schema is None else schema
+        schema = action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
+        form = bounded_schema(request.output_schema or request.reply_schema) if schema is None else schema
         body = _options(request, limit) | (_SAMPLING_OPTIONS if form is None else _response_format(form))
         lines = _lines(request, with_tools=schema is not None)
         is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
@@ -113,7 +244,7 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[ChatLine, ...]:
     protocol = (
-        (actions.action_instructions(request.tools, request.output_schema),)
+        (action_instructions(request.tools, request.output_schema),)
         if with_tools
         else _schema_lines(request.output_schema)
     )
@@ -129,7 +260,7 @@ def _line(message: Message) -> ChatLine:
     if message.role == "tool":
         return ChatLine("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
     if message.calls:
-        return ChatLine("assistant", "\n".join(actions.written_call(call) for call in message.calls))
+        return ChatLine("assistant", "\n".join(written_call(call) for call in message.calls))
     return ChatLine(message.role, without_mark(message.text) if message.role == "assistant" else message.text)
 
 
@@ -167,17 +298,17 @@ class _StreamedReply:
 
     def reply(self, call_id: str) -> Reply:
         """Return the complete reply. Call it after the stream has ended."""
-        call = actions.parsed_call(self._raw, call_id, complete=not self._cut) if self._is_action else None
+        call = parsed_call(self._raw, call_id, complete=not self._cut) if self._is_action else None
         finish = "length" if self._cut else "stop" if call is None else "tool_calls"
         calls = () if call is None else (call,)
-        text = self._text or (actions.answer_data(self._raw) if self._is_action and not self._cut else "")
+        text = self._text or (answer_data(self._raw) if self._is_action and not self._cut else "")
         return Reply.of(
             text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
         )
 
     def _add_text(self, piece: str) -> None:
         self._raw += piece
-        text = actions.partial_answer_text(self._raw) if self._is_action else self._raw
+        text = partial_answer_text(self._raw) if self._is_action else self._raw
         if len(text) > len(self._text):
             self._on_text(text[len(self._text) :])
             self._text = text
