@@ -22,6 +22,7 @@ from orga.workflows.types.goals.requests import (
     step_skill,
     steps_in_reply,
 )
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED_MODEL, GoalPromptName
 from orga.workflows.types.parts import Part, ToolCall
@@ -145,7 +146,7 @@ class GoalActivities:
         return [found for step in steps for found in await self._step_problems(setup, step)]
 
     async def _step_problems(self, setup: Setup, step: Any) -> list[str]:
-        given = cast("dict[str, Any]", step) if isinstance(step, dict) else {}
+        given = as_object(step)
         arguments, skill = step_arguments(given), step_skill(given)
         spec = setup.tool(skill)
         if spec is None or not isinstance(arguments, dict):

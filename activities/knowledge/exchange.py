@@ -7,11 +7,12 @@ is already there.
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 from pydantic import ValidationError
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress, batches
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredItem
 
 FORMAT = "orga-knowledge"
@@ -90,7 +91,7 @@ def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
             value: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _line_error(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
-        named = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        named = as_object(value)
         if number == 1 and "format" in named:
             _require_version(named)
             continue

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, cast, get_origin
+from typing import Any, get_origin
 
 from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.record import annotation_at, is_model, kinds_of
 
 
@@ -75,7 +76,7 @@ def _path_as_in_file(parts: list[str], file: Mapping[str, Any]) -> tuple[str, ..
     path: list[str] = []
     table: Any = file
     for part in parts:
-        keys = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+        keys = as_object(table)
         key = next((key for key in keys if key.lower() == part.lower()), part.lower())
         table = keys.get(key)
         path.append(key)

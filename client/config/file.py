@@ -29,6 +29,7 @@ from orga.client.config.trust.check import (
 from orga.client.config.trust.risks import Risk, UserSettings, risks
 from orga.client.errors import ConfigError
 from orga.client.user_path import user_path
+from orga.workflows.types.json_text import as_object
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
@@ -289,18 +290,13 @@ def _with_absolute_paths(file: dict[str, Any], folder: Path) -> dict[str, Any]:
     for *above, key in PATH_KEYS:
         table: Any = file
         for name in above:
-            table = cast("dict[str, Any]", table).get(name) if isinstance(table, dict) else None
+            table = as_object(table).get(name)
         if isinstance(table, dict) and key in table:
             table[key] = _absolute_path(folder, cast("dict[str, Any]", table)[key])
-    for server in _subtable(_subtable(file, "mcp"), "servers").values():
+    for server in as_object(as_object(file.get("mcp")).get("servers")).values():
         if isinstance(server, dict) and "command" in server:
             server["cwd"] = _absolute_path(folder, cast("dict[str, Any]", server).get("cwd", "."))
     return file
-
-
-def _subtable(above: dict[str, Any], name: str) -> dict[str, Any]:
-    found = above.get(name)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _absolute_path(folder: Path, path: Any) -> Any:

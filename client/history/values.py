@@ -5,7 +5,7 @@ The application's codec may have a key for each workflow, and its external stora
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.failure.v1 import Failure
@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
 
 from orga.client.errors import OrgaError
+from orga.workflows.types.json_text import as_object, as_text
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,4 @@ async def recorded_failure_text(converter: DataConverter, failure: Failure) -> s
 
 
 def _message_in(values: Sequence[Any]) -> str:
-    attributes = cast("dict[str, Any]", values[0]) if values and isinstance(values[0], dict) else {}
-    message = attributes.get("message")
-    return message if isinstance(message, str) else ""
+    return as_text(as_object(values[0] if values else None).get("message"))

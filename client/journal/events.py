@@ -28,6 +28,7 @@ from temporalio.service import RPCError
 from orga.client.errors import OrgaError, ServerLost
 from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text
 from orga.client.journal.reading import SeenEntries, read_journal
+from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 
@@ -449,10 +450,8 @@ async def _progress_text(payloads: Sequence[Payload], converter: DataConverter) 
         details: Any = from_json((await decode_payloads(converter, payloads))[0].data) if payloads else {}
     except Exception:  # a codec may raise anything
         return ""
-    if not isinstance(details, dict):
-        return ""
-    text: Any = details.get("text") or details.get("note")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return text if isinstance(text, str) else ""
+    progress = as_object(details)
+    return as_text(progress.get("text") or progress.get("note"))
 
 
 def _time(stamp: Timestamp) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
@@ -14,6 +14,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
 from orga.client.history.values import RunValues
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id, delegate_arguments
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts
@@ -122,14 +123,14 @@ async def started_calls(history: WorkflowHistory, values: RunValues) -> list[Sta
 
 def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> StartedCall:
     """Return a tool's activity, from its input as plain JSON."""
-    given = _object(request)
+    given = as_object(request)
     call_id, permit = str(given.get("call_id", "")), str(given.get("permit", ""))
-    return StartedCall(kind, name, place, call_id, _object(given.get("arguments")), permit)
+    return StartedCall(kind, name, place, call_id, as_object(given.get("arguments")), permit)
 
 
 def started_child(workflow_id: str, given: Any) -> StartedCall:
     """Return a run of another agent as the `delegate` call that started it, from its input as plain JSON."""
-    agent, task = delegate_arguments(_object(given))
+    agent, task = delegate_arguments(as_object(given))
     return StartedCall("child", RUN_TOOL, delegate_activity_id(workflow_id), "", {"agent": agent, "task": task})
 
 
@@ -140,7 +141,3 @@ async def _decode(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
 def _first_value(converter: PayloadConverter, payloads: Sequence[Payload]) -> Any:
     values: Iterator[Any] = iter(converter.from_payloads(payloads))
     return next(values, None)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

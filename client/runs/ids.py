@@ -1,13 +1,14 @@
 """Ids of runs, and the types of their results and statuses, by kind of run."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import TERMINATION
 from orga.workflows.types.status import AgentResult, AgentStatus
 
@@ -64,5 +65,5 @@ _KINDS: dict[str, Callable[[], RunKind]] = {"goal": _goal_kind, "session": _sess
 
 def kind_of(answer: Any) -> RunKind:
     """Return the kind of the run that returned this result or status. Without a `kind` it is an agent's."""
-    kind = cast("dict[str, Any]", answer).get("kind") if isinstance(answer, dict) else None
+    kind = as_object(answer).get("kind")
     return _KINDS.get(kind, _agent_kind)() if isinstance(kind, str) else _agent_kind()

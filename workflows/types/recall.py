@@ -1,9 +1,10 @@
 """Recalling and learning: settings, the block in its context, and what the knowledge tools report."""
 
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_serializer, model_validator
 
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tool_calls.tools import ToolOutput
@@ -142,7 +143,7 @@ class KnowledgeOutput(ToolOutput):
 
 def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
     """Return the report in a knowledge tool's result. A result without a readable report may hold anybody's text."""
-    report = cast("dict[str, Any]", result).get("knowledge") if isinstance(result, dict) else None
+    report = as_object(result).get("knowledge")
     try:
         return KnowledgeReport.model_validate(report)
     except ValidationError:

@@ -26,7 +26,7 @@ from orga.activities.adapters.mcp.lenient_messages import (
     read_message,
 )
 from orga.activities.adapters.mcp.settings import ServerSettings
-from orga.workflows.types.json_text import has_more_parts
+from orga.workflows.types.json_text import as_object, has_more_parts
 
 MAX_BODY_BYTES = 16_000_000
 
@@ -267,7 +267,6 @@ def _is_notification(request: httpx2.Request) -> bool:
 
 def _request_message(request: httpx2.Request) -> dict[str, Any]:
     try:
-        message: Any = json.loads(request.content)
+        return as_object(json.loads(request.content))
     except (ValueError, httpx2.RequestNotRead):
         return {}
-    return cast("dict[str, Any]", message) if isinstance(message, dict) else {}

@@ -10,7 +10,6 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.wire import (
@@ -22,6 +21,7 @@ from orga.activities.adapters.models.wire import (
     with_results_first,
 )
 from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec

@@ -10,10 +10,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 from orga.activities.adapters.models.overflow import is_overflow
 from orga.activities.ports import ModelError
 from orga.activities.text.secrets import REDACTED, KnownSecrets
+from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.text import cut_line
 
 MAX_ERROR_CHARS = 300

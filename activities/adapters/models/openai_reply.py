@@ -6,11 +6,11 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD, StreamedThought, extra_block
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
 from orga.activities.adapters.models.wire import StreamReader
+from orga.workflows.types.json_text import as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.usage import Usage
 

@@ -12,7 +12,6 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.http import END_FRAME
-from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
 from orga.activities.adapters.models.openai import TOOL_CHOICE, function_definition, system_text
 from orga.activities.adapters.models.pricing import reply_cost_usd
@@ -20,7 +19,7 @@ from orga.activities.adapters.models.reply import OpenCall, frugal_usage, wire_b
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.wire import StreamReader, Wire, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.json_text import FINAL_ANSWER, as_count, as_object, as_objects, as_text
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, TextPart, ToolCall
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import Any, cast
 
-from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
+from orga.workflows.types.json_text import as_object, as_objects, as_text
 
 _REFUSED_AT_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
 """Keywords that OpenAI, Anthropic or both refuse at the top, even together with `type: object`."""

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from orga.activities.adapters.models.schema_shape import with_moved_references
 from orga.activities.adapters.offline import local_engine as engine
 from orga.activities.ports import ModelError, ModelRequest, ToolChoice
-from orga.workflows.types.json_text import has_unique_keys
+from orga.workflows.types.json_text import as_object, as_text, has_unique_keys
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
@@ -97,8 +97,7 @@ def written_call(call: ToolCall) -> str:
 
 def partial_answer_text(raw: str) -> str:
     """Return the answer's text so far, from an action that may still be incomplete."""
-    text = _parsed_action(raw).get("text")
-    return text if isinstance(text, str) else ""
+    return as_text(_parsed_action(raw).get("text"))
 
 
 def answer_data(raw: str) -> str:
@@ -120,10 +119,9 @@ def parsed_call(raw: str, call_id: str, complete: bool) -> ToolCall | None:
 
 def _parsed_action(raw: str) -> dict[str, Any]:
     try:
-        value = from_json(raw, allow_partial="trailing-strings")
+        return as_object(from_json(raw, allow_partial="trailing-strings"))
     except ValueError:
         return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _action_variant(name: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from orga.activities.adapters.policy.actions import THIS_RUN
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
 from orga.activities.adapters.policy.cedar_types import Node, Path, expression_path, operands
 from orga.activities.adapters.problem import Problem
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
 from orga.workflows.types.tool_calls.mcp import DEFINITIONS
@@ -146,7 +147,7 @@ def _has_path(schema: Any, path: Path) -> bool:
 
 def _properties(schema: Any) -> dict[str, Any] | None:
     """Return the attributes that a value may have (none unless it is an object), or None if the schema is open."""
-    given = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    given = as_object(schema)
     if given.get("type") in _SCALARS:
         return {}
     found = given.get("properties")

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import cedarpy
 
+from orga.workflows.types.json_text import as_object
+
 Node = dict[str, Any]
 Path = tuple[str, ...]
 
@@ -44,7 +46,7 @@ def operands(node: Any) -> tuple[str, list[Any]]:
         return operator, []
     if isinstance(inner, list):
         return operator, cast("list[Any]", inner)
-    fields = cast("Node", inner) if isinstance(inner, dict) else {}
+    fields = as_object(inner)
     if operator == "Record":
         return operator, list(fields.values())
     return operator, [fields[name] for name in ("if", "then", "else", "left", "right", "arg", "in") if name in fields]

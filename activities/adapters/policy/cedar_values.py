@@ -6,6 +6,7 @@ from decimal import ROUND_DOWN, Decimal, InvalidOperation
 from typing import Any, cast
 
 from orga.activities.adapters.policy.cedar_types import Path
+from orga.workflows.types.json_text import as_object
 
 MAX_DEPTH = 20
 MAX_LONG = 2**63 - 1
@@ -84,7 +85,7 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
             return _cedar_number(value, schema, path)
         case list():
             items = cast("list[Any]", value)
-            return [cedar_value(item, _item_schema(schema), f"{path}[]", depth + 1) for item in items]
+            return [cedar_value(item, as_object(schema).get("items"), f"{path}[]", depth + 1) for item in items]
         case dict():
             return _whole_record(cast("dict[str, Any]", value), schema, path, depth)
         case _:
@@ -124,14 +125,9 @@ def _whole_record(value: dict[str, Any], schema: Any, path: str, depth: int) -> 
 
 
 def _property_schema(schema: Any, name: str) -> Any:
-    properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    return cast("dict[str, Any]", properties).get(name) if isinstance(properties, dict) else None
-
-
-def _item_schema(schema: Any) -> Any:
-    return cast("dict[str, Any]", schema).get("items") if isinstance(schema, dict) else None
+    return as_object(as_object(schema).get("properties")).get(name)
 
 
 def _schema_types(schema: Any) -> tuple[Any, ...]:
-    kinds: Any = cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
+    kinds: Any = as_object(schema).get("type")
     return tuple(cast("list[Any]", kinds)) if isinstance(kinds, list) else (kinds,)

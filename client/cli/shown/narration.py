@@ -9,8 +9,8 @@ from orga.client.cli.shown.text import StyledLine, Tone, count_text, on_one_line
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.run_view import RunView, ViewedEntry
-from orga.workflows.decisions.journal.entries import as_object
 from orga.workflows.decisions.result import call_summary
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tool_calls.gate import LEARNINGS, PLAN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from pydantic_core import to_json
 
@@ -19,7 +19,7 @@ from orga.workflows.types.goals.pursuit import (
     PlanStep,
     Pursuit,
 )
-from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
+from orga.workflows.types.json_text import MAX_DEPTH, as_object, is_deeper
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import MAX_JSON_GROWTH, clean_json, clean_text, one_line
 
@@ -86,7 +86,7 @@ def _next_override_id(pursuit: Pursuit) -> str:
 
 
 def _parse_override(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
-    override = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    override = as_object(raw)
     skill, given, skills = override.get("skill"), override.get("input"), available_skills(setup)
     if not isinstance(skill, str) or skill not in skills:
         raise ValueError(f"override_step: skill {skill!r} is none of {', '.join(skills)}")

@@ -21,6 +21,7 @@ from orga.workflows.decisions.review_stages import (
 )
 from orga.workflows.types import names
 from orga.workflows.types.context import record_digest, short_digest, text_digest
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.recall import (
@@ -128,11 +129,6 @@ def termination_data(happening: Happening) -> dict[str, Any]:
     }
     detail = happening.text or happening.kind.removeprefix("workflow_")
     return {"reason": reasons.get(happening.kind, "error"), "detail": detail}
-
-
-def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object, or an empty one for any other value."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 class JournalStart:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
@@ -11,6 +10,7 @@ from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.context import MessageRef, record_digest
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.input import AgentInput
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.decision import (
@@ -106,7 +106,7 @@ def fact_value(fact: Fact, run_input: AgentInput) -> object:
     given = {"tenant": run_input.tenant, "trusted_context": run_input.trusted_context}
     value: object = given
     for key in fact.source.split("."):
-        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+        value = as_object(value).get(key)
     if value is None:
         raise ValueError(f"is missing, give {fact.expected_value_text}")
     return value
@@ -127,7 +127,7 @@ def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
     if before is not None and not declared[name].revisable:
         raise ValueError(f"the decision {name!r} is final: {decision_text(before)}")
     fields: object = call.arguments.get("fields")
-    proposed = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+    proposed = as_object(fields)
     made = decide_by_rules(declared[name], proposed, state.input, state.taint, state.iteration)
     made = made if before is None else made.with_revision(before.revision + 1)
     rationale = call.arguments.get("rationale")

@@ -1,11 +1,12 @@
 """Tools: their definitions, their options, the input and result of a call, and profiles."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.text import clean_text
@@ -176,7 +177,7 @@ class ToolOutput(Record):
     def _from_any_json(cls, value: Any) -> Any:
         if isinstance(value, ToolOutput):
             return value
-        content = cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else None
+        content = as_object(value).get("content")
         return {"content": clean_text(content if isinstance(content, str) else _result_text(value))}
 
 

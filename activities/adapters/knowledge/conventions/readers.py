@@ -11,6 +11,7 @@ from orga.activities.adapters.knowledge.project_files import UnreadableFile
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.knowledge.chunks import chunks
 from orga.activities.knowledge.conventions import language_of_settings, language_of_suffixes
+from orga.workflows.types.json_text import as_object
 
 MAX_CHARS = 1_600
 """Characters of a rule. A longer one is split into several."""
@@ -139,12 +140,12 @@ def prose_rules(text: str) -> Iterator[ConventionRule]:
 def cargo_rules(text: str) -> Iterator[ConventionRule]:
     """Yield the settings of Rust's edition and of lints in `Cargo.toml`."""
     whole = _parsed_toml(text)
-    package = _as_table(whole.get("package"))
+    package = as_object(whole.get("package"))
     facts = {key: package[key] for key in ("edition", "rust-version") if key in package}
     yield from _tool_rules("Rust, in Cargo.toml", facts, "rust")
-    workspace = _as_table(whole.get("workspace"))
+    workspace = as_object(whole.get("workspace"))
     yield from _tool_rules(
-        "lints, in Cargo.toml", _as_table(workspace.get("lints")) | _as_table(whole.get("lints")), "rust"
+        "lints, in Cargo.toml", as_object(workspace.get("lints")) | as_object(whole.get("lints")), "rust"
     )
 
 
@@ -163,10 +164,10 @@ def package_rules(text: str) -> Iterator[ConventionRule]:
 def pyproject_rules(text: str) -> Iterator[ConventionRule]:
     """Yield the settings of Python's version, linters, formatters, type checkers and tests in `pyproject.toml`."""
     whole = _parsed_toml(text)
-    project = _as_table(whole.get("project"))
+    project = as_object(whole.get("project"))
     if version := project.get("requires-python"):
         yield from titled_rules("Python, in pyproject.toml", [f"requires-python = {_value_text(version)}"], "python")
-    tools = _as_table(whole.get("tool"))
+    tools = as_object(whole.get("tool"))
     yield from _tools_rules(tools, _PYPROJECT_TOOLS, "pyproject.toml", "python")
 
 
@@ -275,7 +276,7 @@ _PACKAGE_FACTS = ("type", "packageManager", "engines")
 def _tools_rules(tables: Mapping[str, Any], names: Iterable[str], file: str, language: str) -> Iterator[ConventionRule]:
     for name in names:
         found = tables.get(name)
-        table = _as_table(found) if isinstance(found, dict) else {} if found is None else {name: found}
+        table = cast("dict[str, Any]", found) if isinstance(found, dict) else {} if found is None else {name: found}
         yield from _tool_rules(f"{name}, in {file}", table, language)
 
 
@@ -297,10 +298,6 @@ def _flattened_keys(table: Mapping[str, Any], above: str = "", depth: int = 1) -
 def _value_text(value: Any) -> str:
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shown if len(shown) <= MAX_VALUE_CHARS else f"{shown[:MAX_VALUE_CHARS]}…"
-
-
-def _as_table(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _parsed_toml(text: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any, cast
 from orga.activities.adapters import http
 from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.http import ProviderEndpoint
-from orga.activities.adapters.models.json_shape import as_object, as_objects
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import normalised_vector
 from orga.activities.ports import ModelError
+from orga.workflows.types.json_text import as_object, as_objects
 
 BATCH_TEXTS = 64
 BATCH_CHARS = 100_000
