@@ -209,7 +209,8 @@ class LocalProvider:
                     streamed.add_chunk(chunk)
             if streamed.overflow is None:
                 if is_answer and (limit == self._cap or not streamed.is_cut):
-                    streamed.end_with((_CUT_MARK if streamed.is_cut else "") + answer_mark(was_stopped=was_stopped))
+                    note = ANSWER_MARK + (STOPPED_MARK if was_stopped else "")
+                    streamed.end_with((_CUT_MARK if streamed.is_cut else "") + note)
                 return streamed.reply(next_call_id(request.messages))
             budget = int(budget * room / streamed.overflow * 0.95)
         raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
@@ -259,7 +260,8 @@ def _line(message: Message) -> ChatLine:
         return ChatLine("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
     if message.calls:
         return ChatLine("assistant", "\n".join(written_call(call) for call in message.calls))
-    return ChatLine(message.role, without_mark(message.text) if message.role == "assistant" else message.text)
+    is_own = message.role == "assistant"  # the model would imitate the note below its answers
+    return ChatLine(message.role, message.text.partition(ANSWER_MARK)[0] if is_own else message.text)
 
 
 class _StreamedReply:
@@ -412,13 +414,3 @@ def _plain_value(value: object) -> object:
 def _call_number(call_id: str) -> int:
     number = call_id.removeprefix(_ID_PREFIX)
     return int(number) if call_id.startswith(_ID_PREFIX) and number.isdecimal() else 0
-
-
-def answer_mark(*, was_stopped: bool) -> str:
-    """Return the note below an answer."""
-    return ANSWER_MARK + STOPPED_MARK if was_stopped else ANSWER_MARK
-
-
-def without_mark(text: str) -> str:
-    """Return an answer without its note, because the model would imitate it."""
-    return text.partition(ANSWER_MARK)[0]

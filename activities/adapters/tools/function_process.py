@@ -66,8 +66,8 @@ class FunctionProcess:
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the function's result. Raise its ToolError, or ProcessCrashed if it ended without a result."""
-        call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _context_fields(context)}
-        request = pack_message(call)
+        facts = {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
+        request = pack_message({"name": self.name, "path": self.path, "arguments": arguments, "context": facts})
         answer: dict[str, Any] | None = None
         async with process_channel() as channel:
             group, streams = await self._start(channel.theirs)
@@ -94,10 +94,6 @@ class FunctionProcess:
                 pass_fds=(number, program.number),
                 start_new_session=True,
             )
-
-
-def _context_fields(context: ToolContext) -> dict[str, Any]:
-    return {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
 
 
 async def _wait_for_answer(

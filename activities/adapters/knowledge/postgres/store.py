@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
 from threading import Lock
-from typing import Any, LiteralString, TypeVar
+from typing import Any, Literal, LiteralString, TypeVar
 
 import psycopg
 
@@ -176,14 +176,10 @@ def words_tsvector(words: frozenset[str], place: str) -> str:
     return " ".join(map(quoted_word, (f"{_PLACE_PREFIX}{place}", *sorted(words))))
 
 
-def any_words_query(words: Iterable[str], places: Sequence[str]) -> str:
-    """Return a `tsquery` for items at one of the places with any of the words."""
-    return f"{_places_query(places)} & ({' | '.join(map(quoted_word, words))})"
-
-
-def all_words_query(words: Iterable[str], places: Sequence[str]) -> str:
-    """Return a `tsquery` for items at one of the places with all of the words."""
-    return f"{_places_query(places)} & {' & '.join(map(quoted_word, words))}"
+def words_query(words: Iterable[str], places: Sequence[str], joined_by: Literal["&", "|"]) -> str:
+    """Return a `tsquery` for items at one of the places with all of the words, or with any."""
+    of_places = " | ".join(quoted_word(_PLACE_PREFIX + place) for place in places)
+    return f"({of_places}) & ({f' {joined_by} '.join(map(quoted_word, words))})"
 
 
 def quoted_word(word: str) -> str:
@@ -194,10 +190,6 @@ def quoted_word(word: str) -> str:
 def _bounded_word(word: str) -> str:
     """Return a word, or the digest of one that is too long."""
     return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
-
-
-def _places_query(places: Sequence[str]) -> str:
-    return f"({' | '.join(quoted_word(_PLACE_PREFIX + place) for place in places)})"
 
 
 EncodedText = tuple[str, str, frozenset[str]]
@@ -306,8 +298,8 @@ class PostgresTransaction(KnowledgeTransaction[EncodedText]):
     def word_queries(self, text: str, places: Sequence[str]) -> tuple[list[str], str, str]:
         terms = list(filter(None, self._tokenizer.tokenize(query_terms(text))))
         words = sorted(frozenset[str]().union(*terms))
-        each = [all_words_query(term, places) for term in terms]
-        return each, all_words_query(words, places), any_words_query(words, places)
+        each = [words_query(term, places, "&") for term in terms]
+        return each, words_query(words, places, "&"), words_query(words, places, "|")
 
     async def matching_numbers(self, queries: Sequence[str], limit: int) -> list[list[int]]:
         found = defaultdict[int, list[int]](list)
