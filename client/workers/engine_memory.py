@@ -24,8 +24,8 @@ from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.gate import is_same_policy, is_weaker_engine, policy_text
 
-_MAX_RUNS_READ = 50
-"""Events to read. A run's setup is near its beginning."""
+_MAX_EVENTS_READ = 50
+"""A run's setup is near its beginning."""
 
 
 def remembered_engine(config: OrgaConfig) -> str:
@@ -113,10 +113,10 @@ def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
 async def _first_events(client: Client, workflow_id: str, run_id: str) -> list[HistoryEvent]:
     found: list[HistoryEvent] = []
     async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events(
-        page_size=_MAX_RUNS_READ
+        page_size=_MAX_EVENTS_READ
     ):
         found.append(event)
-        if len(found) == _MAX_RUNS_READ:
+        if len(found) == _MAX_EVENTS_READ:
             break
     return found
 
