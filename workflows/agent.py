@@ -141,7 +141,7 @@ class AgentLoop(Lifecycle[T]):
         if run.state.waiting_letters:  # dead letters that people requeued: gated, each after a checkpoint
             await act.send_requeued_letters(run)
         await pause_checkpoint(run, may_continue_as_new=True)
-        run.change_state(observe.with_inbox_drained)
+        run.change_state(observe.with_inbox_drained, "reasoning")
         if run.config.uses_knowledge:
             await recall_context(run)
         enter_phase(run, "reasoning")

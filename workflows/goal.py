@@ -16,6 +16,7 @@ from typing import Any
 
 from temporalio import workflow
 
+from orga.workflows.decisions.control.interventions import sender, sender_of, with_applied
 from orga.workflows.decisions.control.questions import with_refused_signal
 from orga.workflows.decisions.goals.begin import first_goal, initial_goal_state
 from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_done_step
@@ -67,11 +68,17 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     def override_step(self, *step: Any) -> None:
         """Do this in place of the next step that is due. The journal records why a step was refused."""
         self._run.record_intervention()
+        given = first_argument(step)
+        override = self.new_intervention("override_step", (sender_of(given),))
+        if override is None:
+            return
         try:
             self.refuse_if_over()
-            self._goal.change_goal(with_override, first_argument(step))
+            self._goal.change_goal(with_override, given)
         except ValueError as error:
-            self._run.change_state(with_refused_signal, "override_step", str(error))
+            self._run.change_state(with_refused_signal, "override_step", str(error), **sender(override))
+        else:
+            self._run.change_state(with_applied, override)
 
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -412,6 +412,8 @@ class InterventionReceived(JournalEvent):
 
     kind: str = ""
     text: Any = ""
+    id: str = ""
+    by: str = ""
     known: bool = True
     refused: str | None = None
     to_iteration: int | None = None
@@ -426,7 +428,19 @@ class InterventionRefused(JournalEvent):
     """The run could not use an intervention."""
 
     kind: str = ""
+    id: str = ""
+    by: str = ""
     reason: str = ""
+
+
+class InterventionApplied(JournalEvent):
+    """An intervention that has an id takes effect: the model gets it, or the run pauses, resumes or ends."""
+
+    kind: str = ""
+    id: str = ""
+    by: str = ""
+    phase: str = ""
+    iteration: int = 0
 
 
 class NotificationFailed(JournalEvent):

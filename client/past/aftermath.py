@@ -16,7 +16,7 @@ from temporalio.converter import DataConverter
 from orga.client.history.chain import Boundary, RunHistory
 from orga.client.history.values import RunValues, values_of
 from orga.workflows.decisions.begin import carried_state_in_input
-from orga.workflows.decisions.control.interventions import signal_text
+from orga.workflows.decisions.control.interventions import intervention
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.control import REWOUND
 from orga.workflows.types.messages import ToolCall
@@ -188,7 +188,7 @@ async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEve
 
 
 def _intervention(kind: str, event: HistoryEvent, values: list[Any]) -> SentIntervention:
-    return SentIntervention(kind, _time(event), one_line(signal_text(tuple(values)), TEXT_CHARS))
+    return SentIntervention(kind, _time(event), one_line(intervention("steer", tuple(values)).text, TEXT_CHARS))
 
 
 def _guidance_value(value: Any) -> Any:

@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 
 from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import RunFailed
-from orga.client.runs.exchange import Exchange, user_error
+from orga.client.runs.exchange import Exchange, sender_fields, user_error
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, kind_of, reuse_policy
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
@@ -71,30 +71,46 @@ class AgentHandle:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r})"
 
-    async def steer(self, guidance: str) -> None:
+    async def steer(self, guidance: str, *, by: str = "", intervention_id: str = "") -> None:
         """Guide the next reasoning step. Guidance is queued in order.
+
+        Args:
+            guidance: The text for the model.
+            by: The name of the person, for the journal.
+            intervention_id: Your id for it, at most 64 printable ASCII characters. The journal then has an
+                `InterventionApplied` with it once the model gets the text, or an `InterventionRefused`. A second
+                intervention with the same id has no effect.
 
         Raises:
             RunNotFound: No run has this id.
             RunEnded: The run accepts no more signals.
         """
-        await self._exchange.signal("steer", guidance)
+        await self._intervene("steer", guidance, by, intervention_id)
 
-    async def add_context(self, context: str) -> None:
-        """Add information to the agent's conversation."""
-        await self._exchange.signal("add_context", context)
+    async def add_context(self, context: str, *, by: str = "", intervention_id: str = "") -> None:
+        """Add information to the agent's conversation. `by` and `intervention_id` are those of `steer`."""
+        await self._intervene("add_context", context, by, intervention_id)
 
-    async def pause(self) -> None:
-        """Stop before the next phase. Clocks and budgets stop meanwhile."""
-        await self._exchange.signal("pause")
+    async def pause(self, *, by: str = "", intervention_id: str = "") -> None:
+        """Stop before the next phase. Clocks and budgets stop meanwhile. `by` and `intervention_id` as for `steer`.
 
-    async def resume(self) -> None:
-        """Continue after a pause."""
-        await self._exchange.signal("resume")
+        It is applied once it holds up the run, or with the resume if that comes first.
+        """
+        await self._intervene("pause", "", by, intervention_id)
 
-    async def abort(self, why: str = "") -> None:
-        """Cancel running calls and end the run with reason `aborted`."""
-        await self._exchange.signal("abort", why)
+    async def resume(self, *, by: str = "", intervention_id: str = "") -> None:
+        """Continue after a pause. `by` and `intervention_id` as for `steer`."""
+        await self._intervene("resume", "", by, intervention_id)
+
+    async def abort(self, why: str = "", *, by: str = "", intervention_id: str = "") -> None:
+        """Cancel running calls and end the run with reason `aborted`. `by` and `intervention_id` as for `steer`."""
+        await self._intervene("abort", why, by, intervention_id)
+
+    async def _intervene(self, kind: str, text: str, by: str, intervention_id: str) -> None:
+        if sender := sender_fields(by, intervention_id):
+            await self._exchange.signal(kind, {**sender, **({"text": text} if text else {})})
+        else:
+            await self._exchange.signal(kind, *([] if kind in {"pause", "resume"} else [text]))
 
     async def extend_budget(self, **limits: float) -> dict[str, float]:
         """Raise limits of the live run and return all limits raised so far.

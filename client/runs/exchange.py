@@ -30,7 +30,8 @@ from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason, is_lost
-from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
+from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES, sender_of
+from orga.workflows.types.record import InvalidInput
 
 T = TypeVar("T")
 
@@ -242,6 +243,19 @@ def refusal_error(error: UpdateFailed) -> Refused:
 def _refusal_text(error: UpdateFailed) -> str:
     """Return the validator's message without the type of its exception."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+
+
+def sender_fields(by: str, intervention_id: str) -> dict[str, str]:
+    """Return what identifies an intervention and its sender, as a signal has it. Empty without both.
+
+    Raises:
+        InvalidInput: The id is invalid.
+    """
+    given = {name: value for name, value in (("id", intervention_id), ("by", by)) if value}
+    found = sender_of(given)
+    if intervention_id and "id" not in found:
+        raise InvalidInput("intervention_id: take at most 64 printable ASCII characters, without spaces")
+    return found
 
 
 def check_length(text: str) -> None:

@@ -7,6 +7,7 @@ from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
+from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
 from orga.workflows.types.text import clean_text
@@ -15,7 +16,9 @@ from orga.workflows.types.text import clean_text
 class GoalHandle(AgentHandle):
     """A goal, live or ended: `GoalHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
-    async def override_step(self, skill: str, given: Mapping[str, Any] | str) -> None:
+    async def override_step(
+        self, skill: str, given: Mapping[str, Any] | str, *, by: str = "", intervention_id: str = ""
+    ) -> None:
         """Replace the next step of the plan by this one.
 
         It is sent as a signal, so nothing is returned if it cannot be used (unknown skill, no plan yet). The journal
@@ -24,13 +27,16 @@ class GoalHandle(AgentHandle):
         Args:
             skill: A tool, or an agent that the goal may delegate to.
             given: The arguments of the call, or a text that says what to do.
+            by: As for `steer`.
+            intervention_id: As for `steer`.
 
         Raises:
             RunNotFound: No run has this id.
             RunEnded: The run accepts no more signals.
         """
         step_input = clean_text(given) if isinstance(given, str) else dict(given)
-        await self._exchange.signal("override_step", {"skill": clean_text(skill), "input": step_input})
+        step = {"skill": clean_text(skill), "input": step_input, **sender_fields(by, intervention_id)}
+        await self._exchange.signal("override_step", step)
 
 
 async def start_goal(

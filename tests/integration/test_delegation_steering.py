@@ -5,6 +5,8 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
@@ -97,6 +99,48 @@ async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(clien
         await loop.ended(handle)
 
     assert untrusted_text(cast.messages_to("lead")[-1]) == "late"
+
+
+async def test_the_journal_says_what_became_of_interventions_with_an_id(client: Client) -> None:
+    """Those of the parent and of its delegate; a second one with the same id is not passed on either."""
+    hold = Hold()
+    agents = PAIR | {"helper": agent("helper", tools=["look"])}
+    scripts = {"lead": [delegates("helper"), answers()], "helper": [hold.step(calls("look")), answers("done")]}
+    async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
+        handle = await start_lead(loop)
+        await hold.reached()
+        lead, child = AgentHandle(client, handle.id), client.get_workflow_handle(f"{handle.id}.1.0")
+        await lead.pause(by="bob", intervention_id="p")
+        for _ in range(3):
+            await lead.steer("hurry", by="ada", intervention_id="s")
+        await lead.steer("slowly")
+        await wait_until(lambda: _is_paused(child))
+        await wait_until(lambda: _has_unread(child, 2))
+        hold.go.set()
+        await wait_until_paused(child)
+        await lead.resume(by="ada", intervention_id="r")
+        await lead.resume(intervention_id="late")
+        ran = await loop.ended(handle)
+        await children_of(client, ran)
+        below = [entry async for entry in read_journal(client, child.id)]
+
+    found = [(entry.event, entry.data) for entry in ran.journal if "Intervention" in entry.event and not entry.run]
+    received = [data for event, data in found if event == "InterventionReceived"]
+    hurry = {"kind": "steer", "text": "hurry", "id": "s", "by": "ada"}
+    assert [data for data in received if data["kind"] == "steer"] == [hurry] * 3 + [{"kind": "steer", "text": "slowly"}]
+    assert {"kind": "pause", "id": "p", "by": "bob"} in received
+    assert [(event, data["id"]) for event, data in found if event != "InterventionReceived"] == [
+        ("InterventionApplied", "p"),  # with the resume: while it waits for its delegate it reaches no checkpoint
+        ("InterventionApplied", "r"),
+        ("InterventionRefused", "late"),
+        ("InterventionApplied", "s"),
+    ]
+    expected = [f"[Guidance from the operator] {text}" for text in ("hurry", "slowly")]
+    assert cast.messages_to("lead")[-2:] == expected
+    assert [text for text in cast.messages_to("helper") if text in expected] == expected
+    assert [entry.data for entry in below if entry.event == "InterventionApplied"] == [
+        {"kind": "steer", "id": "s", "by": "ada", "phase": "reasoning", "iteration": 2}
+    ]
 
 
 async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:

@@ -263,8 +263,9 @@ async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client:
         handle = await start(loop)
         await hold.reached()
         goal = GoalHandle(client, handle.id)
-        await goal.override_step("fly", "away")
-        await goal.override_step("new", {"at": 3})
+        await goal.override_step("fly", "away", by="ada", intervention_id="o-1")
+        for _ in range(2):
+            await goal.override_step("new", {"at": 3}, by="ada", intervention_id="o-2")
         hold.go.set()
         pursued = await wait_for_goal(handle, client)
     steps = {step.id: step for step in pursued.result.steps}
@@ -273,6 +274,9 @@ async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client:
     assert "On the operator's instruction, step b is now new" in model.asked[-1][1]
     [refused] = [entry.data for entry in pursued.journal if entry.event == "InterventionRefused"]
     assert "skill 'fly' is none of look, old, new" in refused["reason"]
+    [applied] = [entry.data for entry in pursued.journal if entry.event == "InterventionApplied"]
+    assert (refused["id"], refused["by"], applied["id"], applied["by"]) == ("o-1", "ada", "o-2", "ada")
+    assert [entry.event for entry in pursued.journal].count("StepOverridden") == 1
 
 
 async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Client) -> None:

@@ -68,7 +68,7 @@ BROKEN = [
 def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
     """From the wire to the inbox, as the SDK does it: of a text, too."""
     began = time.process_time()
-    interventions.guidance("steer", (read(data),))
+    interventions.intervention("steer", (read(data),))
     interventions.parse_rewind(read(data))
     assert (time.process_time() - began) * IN_A_HISTORY / 2 < 1.5
 

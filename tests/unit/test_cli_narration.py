@@ -73,6 +73,12 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         pytest.param(an_entry("InterventionReceived", kind="steer", text="look"), "steer: look", id="guidance"),
         pytest.param(an_entry("InterventionReceived", kind="pause"), "pause", id="a signal without text"),
         pytest.param(
+            an_entry("InterventionReceived", kind="steer", text="look", by="ada"), "steer by ada: look", id="a sender"
+        ),
+        pytest.param(
+            an_entry("InterventionApplied", kind="pause", by="ada"), "pause by ada takes effect", id="an effect"
+        ),
+        pytest.param(
             an_entry("Terminated", reason="max_tokens", detail="limit of 5"), "max_tokens: limit of 5", id="end"
         ),
         pytest.param(an_entry("FromTheFuture", a=1), "{'a': 1}", id="an event of a later version"),

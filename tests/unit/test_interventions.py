@@ -7,15 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.control.interventions import (
+    MAX_IDENTIFIED,
     MAX_INBOX_BYTES,
     MAX_INBOX_ITEMS,
+    MAX_KEPT_IDS,
+    MAX_KEPT_PAUSES,
     MAX_SIGNAL_BYTES,
     MIN_SIGNAL_BYTES,
+    intervention,
+    signal_argument,
     signal_text,
     with_abort,
     with_guidance,
+    with_intervention_id,
     with_pause,
+    with_pauses_applied,
     with_resume,
+    with_sent_abort,
 )
 from orga.workflows.decisions.conversation import news_bytes_left, reference_and_sent
 from orga.workflows.decisions.observe import with_inbox_drained
@@ -143,3 +151,96 @@ def test_abort(reasons: list[str], expected: str) -> None:
     for why in reasons:
         state = with_abort(state, why)
     assert state.aborted == expected
+
+
+SENT = {"id": "web-1", "by": "ada", "text": "use the new list"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        pytest.param(SENT, ("use the new list", "web-1", "ada"), id="all of it"),
+        pytest.param({"id": "1", "text": "go"}, ("go", "1", ""), id="no name"),
+        pytest.param({"by": "ada", "text": "go"}, ("go", "", "ada"), id="no id"),
+        pytest.param(
+            {"id": "1", "by": " a\n\u202eb ", "text": "go"}, ("go", "1", "a \\u202eb"), id="a name of any text"
+        ),
+        pytest.param({"id": "1", "text": {"a": 1}}, ('{"a":1}', "1", ""), id="a text that is no text"),
+        pytest.param({"text": "go"}, ('{"text":"go"}', "", ""), id="no sender"),
+        pytest.param({**SENT, "more": 1}, (None, "", ""), id="another key"),
+        pytest.param({"id": "a b", "text": "go"}, (None, "", ""), id="an id with a space"),
+        pytest.param({"id": "x" * 65, "text": "go"}, (None, "", ""), id="a long id"),
+        pytest.param({"id": 5, "text": "go"}, (None, "", ""), id="an id that is no text"),
+        pytest.param({"id": "", "text": "go"}, (None, "", ""), id="an empty id"),
+        pytest.param([SENT], (None, "", ""), id="in a list"),
+    ],
+)
+def test_an_object_names_the_sender_and_any_other_json_is_the_text(
+    argument: Any, expected: tuple[str | None, str, str]
+) -> None:
+    sent = intervention("steer", (argument,))
+    text, *who = expected
+    assert (sent.text, sent.id, sent.by) == (signal_text((argument,)) if text is None else text, *who)
+    assert intervention("steer", (signal_argument(sent),)) == sent, "as a delegate gets it"
+
+
+def noted(state: AgentState) -> list[tuple[str, str, str]]:
+    """Return event, kind and id of each note about an intervention."""
+    return [(note.event, note.data["kind"], note.data["id"]) for note in state.notes]
+
+
+def sent(kind: Any, number: int = 1) -> Intervention:
+    return Intervention(kind=kind, text="go", id=f"web-{number}", by="ada")
+
+
+def test_guidance_is_applied_when_the_model_gets_it() -> None:
+    state = with_guidance(
+        with_guidance(a_state(doing="reasoning", iteration=0), sent("steer", 1)), sent("add_context", 2)
+    )
+    assert state.notes == ()
+    state = with_inbox_drained(state)
+    assert noted(state) == [("InterventionApplied", "steer", "web-1"), ("InterventionApplied", "add_context", "web-2")]
+    applied = {"kind": "steer", "id": "web-1", "by": "ada", "phase": "reasoning", "iteration": 1}
+    assert state.notes[0].data == applied
+
+
+def test_a_pause_is_applied_once_it_holds_up_the_run() -> None:
+    state = with_pause(a_state(), at(1), sent("pause"))
+    assert state.notes == ()
+    held = with_pauses_applied(state)
+    assert noted(held) == [("InterventionApplied", "pause", "web-1")]
+    assert noted(with_pause(held, at(2), sent("pause", 2)))[1:] == [("InterventionApplied", "pause", "web-2")]
+    assert noted(with_resume(held, at(3), sent("resume", 3)))[1:] == [("InterventionApplied", "resume", "web-3")]
+
+
+def test_a_pause_that_held_up_nothing_is_applied_when_it_is_over() -> None:
+    resumed = with_resume(with_pause(a_state(), at(1), sent("pause")), at(2), sent("resume", 2))
+    assert noted(resumed) == [("InterventionApplied", "pause", "web-1"), ("InterventionApplied", "resume", "web-2")]
+    assert (resumed.paused, resumed.pauses) == (False, ())
+
+
+def test_an_intervention_without_effect_is_refused() -> None:
+    assert noted(with_resume(a_state(), at(1), sent("resume"))) == [("InterventionRefused", "resume", "web-1")]
+    aborted = with_sent_abort(with_sent_abort(a_state(), sent("abort")), sent("abort", 2))
+    assert noted(aborted) == [("InterventionApplied", "abort", "web-1"), ("InterventionRefused", "abort", "web-2")]
+    state = a_state()
+    for number in range(MAX_IDENTIFIED):
+        state = with_guidance(state, sent("steer", number))
+    assert noted(with_guidance(state, sent("steer", 99))) == [("InterventionRefused", "steer", "web-99")]
+    assert len(guided(state, "go").inbox) == MAX_IDENTIFIED + 1, "one without an id still comes in"
+    full = with_guidance(guided(a_state(), *["note"] * MAX_INBOX_ITEMS), sent("steer"))
+    assert noted(full) == [("InterventionRefused", "steer", "web-1")]
+
+
+def test_interventions_without_an_id_add_no_note() -> None:
+    state = with_pauses_applied(with_pause(guided(a_state(), "go"), at(1)))
+    state = with_abort(with_inbox_drained(with_resume(with_resume(state, at(2)), at(3))), "enough")
+    assert state.notes == ()
+
+
+def test_what_is_remembered_of_interventions_is_bounded() -> None:
+    state = a_state()
+    for number in range(500):
+        state = with_pause(with_intervention_id(state, f"web-{number}"), at(1), sent("pause", number))
+    assert state.intervention_ids[-1] == "web-499"
+    assert (len(state.intervention_ids), len(state.pauses)) == (MAX_KEPT_IDS, MAX_KEPT_PAUSES)

@@ -218,7 +218,7 @@ def test_a_critique_that_is_none_is_asked_for_again_three_times_in_all() -> None
 
 
 def test_what_people_say_is_told_to_each_step_to_come_and_once_all_is_done_to_the_model() -> None:
-    state = with_pipeline_guidance(pipeline_state(CHAIN), (guidance("steer", ("mind the gap",)),))
+    state = with_pipeline_guidance(pipeline_state(CHAIN), (guidance("steer", "mind the gap"),))
     assert "From the operator:\nmind the gap" in told(state, "step-1")
     state = after_round(after_round(state, "found"), "the answer")
     assert "mind the gap" in told(state, "step-2")
@@ -230,7 +230,7 @@ def test_what_people_say_is_told_to_each_step_to_come_and_once_all_is_done_to_th
 def test_of_too_much_guidance_the_latest_is_kept() -> None:
     state = pipeline_state(CHAIN)
     for number in range(10):
-        state = with_pipeline_guidance(state, (guidance("steer", (f"{number} " + "x" * 1_000,)),))
+        state = with_pipeline_guidance(state, (guidance("steer", f"{number} " + "x" * 1_000),))
     course = state.pursuit.course
     assert course is not None
     assert [text[0] for text in course.guidance] == ["7", "8", "9"]
@@ -241,7 +241,7 @@ def test_of_too_much_guidance_the_latest_is_kept() -> None:
 
 
 def test_guidance_that_is_too_long_is_cut_and_the_journal_tells() -> None:
-    state = with_pipeline_guidance(pipeline_state(CHAIN), (guidance("steer", ("x" * 5_000,)),))
+    state = with_pipeline_guidance(pipeline_state(CHAIN), (guidance("steer", "x" * 5_000),))
     assert state.pursuit.course is not None
     [text] = state.pursuit.course.guidance
     assert (len(text), text.endswith("the rest is in the journal]")) == (GUIDANCE_BYTES, True)

@@ -33,7 +33,7 @@ WINDOW_BYTES = 300_000
 
 OUTPUT_BYTES = 50_000
 SHORT_BYTES = 10_000
-GUIDANCE_BYTES = 40_000
+GUIDANCE_BYTES = 20_000
 RESULTS_BYTES = 20_000
 STEP_BYTES = 80
 LINE_BYTES = 200
@@ -165,7 +165,8 @@ CARRIED_PARTS = (
     ),
     CarriedPart(("steps",), 64_000, "the newest `MAX_REPEATED_CALLS`; their texts are cut", _with_light_steps),
     CarriedPart(("output", "data", "gathered"), 72_000, "not final; cut", _with_light_drafts),
-    CarriedPart(("inbox", "inbox_bytes", "unheard"), 76_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
+    CarriedPart(("inbox", "inbox_bytes", "unheard"), 66_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
+    CarriedPart(("intervention_ids", "pauses"), 9_000, "the newest `MAX_KEPT_IDS` and `MAX_KEPT_PAUSES`"),
     CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
     CarriedPart(("partial",), 52_000, "finished first if that takes only some replies, else cut", _with_light_draft),
     CarriedPart(

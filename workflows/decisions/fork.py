@@ -108,7 +108,7 @@ def with_past(state: AgentState, past: S) -> S:
     if messages_digest(conversation.messages) != full_digest(conversation):
         raise InvalidInput("fork: the past that was read does not match its digest")
     elapsed = timedelta(seconds=max(past.clock.elapsed_seconds(state.clock.started_at), 0.0))
-    guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
+    guidance = tuple(item.without_sender() for item in past.inbox if item.kind in _GUIDANCE)
     inbox, lost = within_inbox((*guidance, *state.inbox))
     return (
         _without_run_specifics(past, state)
@@ -135,6 +135,8 @@ def _without_run_specifics(past: S, own: AgentState) -> S:
             doing=own.doing,
             is_standing=own.is_standing,
             is_over=own.is_over,
+            intervention_ids=own.intervention_ids,
+            pauses=own.pauses,
             paused=own.paused,
             aborted=own.aborted,
             stop=own.stop,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from orga.workflows.decisions.control.interventions import with_applied
 from orga.workflows.decisions.conversation import (
     MIN_NEWS_BYTES,
     fair_shares,
@@ -253,8 +254,11 @@ _GUIDANCE_TEXTS = {
 LOST_GUIDANCE_TEXT = "[Guidance lost] {} more messages of the operator arrived while too many waited; they are lost."
 
 
-def with_inbox_drained(state: AgentState) -> AgentState:
-    """Move the inbox into the conversation, in order of arrival. What is too long for one step waits for the next."""
+def with_inbox_drained(state: AgentState, phase: str = "") -> AgentState:
+    """Move the inbox into the conversation, in order of arrival. What is too long for one step waits for the next.
+
+    `phase` is the one in which the model gets it, by default the current one.
+    """
     if not state.inbox:
         return state
     conversation, taken, size, room = state.conversation, 0, 0, news_bytes_left(state) // 2
@@ -265,6 +269,8 @@ def with_inbox_drained(state: AgentState) -> AgentState:
             break
         conversation = with_message(conversation, Message.of("user", text, pinned=item.kind == "add_context"))
         taken += 1
+    for item in state.inbox[:taken]:
+        state = with_applied(state, item, phase=phase, iteration=state.iteration + 1)
     inbox = state.inbox[taken:]
     waiting = sum(len(item.text.encode()) for item in inbox)
     if state.unheard and not inbox:

@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError
 
+from orga.workflows.decisions.control.interventions import signal_argument
 from orga.workflows.decisions.tool_calls import delegation
 from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.decisions.tool_calls.delegation import (
@@ -233,10 +234,10 @@ class _InterventionRelay:
             self._sent_count += 1
             if not item.is_for_delegates:
                 return
-            await _signal_child(self._child, item.kind, item.text)
+            await _signal_child(self._child, item.kind, signal_argument(item))
 
 
-async def _signal_child(child: ChildHandle, signal: str, *arguments: str) -> None:
+async def _signal_child(child: ChildHandle, signal: str, *arguments: str | dict[str, str]) -> None:
     """Send a signal. One that comes after the child's end is no error."""
     if child.done():
         return

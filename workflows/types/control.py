@@ -24,7 +24,7 @@ StopReason = Literal[
 Stop = tuple[StopReason, str]
 """The reason why a run ends, and one line for people."""
 
-InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort"]
+InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort", "override_step"]
 
 
 class Intervention(Record):
@@ -32,6 +32,10 @@ class Intervention(Record):
 
     kind: InterventionKind
     text: str = ""
+    id: str = ""
+    """The sender's own id for it. The journal then says when it takes effect."""
+    by: str = ""
+    """The name of the sender, as the sender gives it."""
     size: int = 0
     """UTF-8 bytes that were sent, if the text was cut. 0 if the text is complete."""
     is_for_delegates: bool = True
@@ -39,6 +43,9 @@ class Intervention(Record):
 
     def with_cut(self, text: str, size: int) -> Self:
         return replace_fields(self, {"text": text, "size": size})
+
+    def without_sender(self) -> Self:
+        return replace_fields(self, {"id": "", "by": ""})
 
 
 class Clock(Record):
@@ -128,6 +135,8 @@ class ControlChanges(TypedDict, total=False):
     inbox: tuple[Intervention, ...]
     inbox_bytes: int
     unheard: int
+    intervention_ids: tuple[str, ...]
+    pauses: tuple[Intervention, ...]
     paused: bool
     aborted: str | None
     stop: Stop | None
@@ -157,6 +166,10 @@ class Control(Record):
     """UTF-8 bytes that wait in the inbox."""
     unheard: int = 0
     """The number of interventions that arrived while the inbox was full."""
+    intervention_ids: tuple[str, ...] = ()
+    """Ids of the newest interventions. A second intervention with the same id has no effect."""
+    pauses: tuple[Intervention, ...] = ()
+    """Pauses with an id that have not held up the run yet."""
     paused: bool = False
     aborted: str | None = None
     """The reason of an abort. None until one arrives."""

@@ -239,7 +239,14 @@ def _intervention_lines(event: on.InterventionReceived) -> list[StyledLine]:
         return [StyledLine(f"steer: {on_one_line(str(fields['text']))}", "person")]
     text = _pairs_text(fields) if isinstance(event.text, dict) else str(event.text)
     tone: Tone = "quiet" if event.kind in _HIDDEN_KINDS else "person"
-    return [StyledLine(f"{_text(event.kind)}{': ' if text else ''}{on_one_line(text)}", tone)]
+    who = f" by {_text(event.by)}" if event.by else ""
+    return [StyledLine(f"{_text(event.kind)}{who}{': ' if text else ''}{on_one_line(text)}", tone)]
+
+
+@event_lines.register
+def _intervention_applied_lines(event: on.InterventionApplied) -> list[StyledLine]:
+    who = f" by {_text(event.by)}" if event.by else ""
+    return [StyledLine(f"{_text(event.kind)}{who} takes effect", "quiet")]
 
 
 @event_lines.register

@@ -18,6 +18,7 @@ from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.decisions.tool_calls import approvals, breakers, decision, recovery, repeated_calls
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes
 from orga.workflows.types.agents import Critic
+from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
@@ -201,10 +202,18 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
             state.model_copy(update={"input": with_tenant}), ToolCall(call_id="d", name="decide", arguments=arguments)
         )
         state = decision.with_decision(state, "7.0", *made)
-    for _ in range(round(share * 450)):
-        state = interventions.with_guidance(
-            state, interventions.guidance("add_context", (filled(letter, 40_000 * share),))
+    ids = tuple(f"{number:064}" for number in range(round(share * interventions.MAX_KEPT_IDS)))
+    pauses = tuple(Intervention(kind="pause", id=each, by=letter * interventions.MAX_SENDER_CHARS) for each in ids)
+    state = state.with_control(intervention_ids=ids, pauses=pauses[: interventions.MAX_KEPT_PAUSES])
+    for number in range(round(share * 450)):
+        text = filled(letter, 40_000 * share)
+        who = (
+            {}
+            if number >= interventions.MAX_IDENTIFIED
+            else {"id": f"{number:064}", "by": letter * interventions.MAX_SENDER_CHARS}
         )
+        guidance = interventions.intervention("add_context", ({**who, "text": text} if who else text,))
+        state = interventions.with_guidance(state, guidance)
     cached = a_spec(PAY, recovery={"strategy": "cached_result"})
     state = recovery.with_succeeded_call(state, cached, ToolCall(call_id="k", name=PAY), letter * 20_000, T0)
     state = with_gathered_text(state, letter * 30_000)

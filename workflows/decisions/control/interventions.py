@@ -5,15 +5,16 @@ A signal is recorded when it arrives. The workflow applies it later, in order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
-from orga.workflows.types.text import clean_text, clip, delimited_text
+from orga.workflows.types.text import clean_text, clip, delimited_text, one_line
 
 S = TypeVar("S", bound=Control)
 
@@ -37,10 +38,92 @@ def signal_text(arguments: tuple[object, ...]) -> str:
     return _clipped_text(_joined_text(arguments), MAX_SIGNAL_BYTES)
 
 
-def guidance(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
-    given = _joined_text(arguments)
+_KINDS_WITH_TEXT: frozenset[InterventionKind] = frozenset({"steer", "add_context", "abort"})
+
+_BARE_PAUSE, _BARE_RESUME = Intervention(kind="pause"), Intervention(kind="resume")
+
+_ID = re.compile(r"[!-~]{1,64}")
+MAX_SENDER_CHARS = 100
+
+MAX_KEPT_IDS = 100
+"""A sender repeats an intervention soon or never."""
+
+MAX_KEPT_PAUSES = 3
+
+MAX_IDENTIFIED = 20
+"""The most guidance with an id or a sender that may wait. It all has to fit into one payload."""
+
+
+def sender_of(given: object) -> dict[str, str]:
+    """Return the valid ones of an intervention's `id`, at most 64 printable ASCII characters, and `by`, a name."""
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    found: dict[str, str] = {}
+    if isinstance(sent_id := fields.get("id"), str) and _ID.fullmatch(sent_id):
+        found["id"] = sent_id
+    if isinstance(by := fields.get("by"), str) and (name := one_line(clean_text(by), MAX_SENDER_CHARS)):
+        found["by"] = name
+    return found
+
+
+def split_sender(given: object) -> tuple[object, dict[str, str]]:
+    """Return the text of an intervention and its sender. Only an object of `id`, `by` and `text` names a sender.
+
+    Any other JSON is itself the text, because a handler that refused it would lose it.
+    """
+    if not isinstance(given, dict) or not given.keys() <= {"id", "by", "text"}:  # pyright: ignore[reportUnknownMemberType]
+        return cast("object", given), {}
+    fields, found = cast("dict[str, Any]", given), sender_of(cast("object", given))
+    return (fields.get("text"), found) if found and found.keys() == fields.keys() - {"text"} else (fields, {})
+
+
+def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
+    """Return a signal as an intervention, its text cut if it is too long."""
+    first, found = split_sender(arguments[0] if arguments else None)
+    sent = Intervention(kind=kind, id=found.get("id", ""), by=found.get("by", ""))
+    if kind not in _KINDS_WITH_TEXT:
+        return sent
+    given = _joined_text((first, *arguments[1:]))
     text = _clipped_text(given, MAX_SIGNAL_BYTES)
-    return Intervention(kind=kind, text=text, size=0 if text == given else len(given.encode()))
+    return sent.with_cut(text, 0 if text == given else len(given.encode()))
+
+
+def guidance(kind: InterventionKind, text: str | None) -> Intervention:
+    """Return guidance of the run's own, without a sender."""
+    return intervention(kind, (text,))
+
+
+def sender(sent: Intervention) -> dict[str, str]:
+    """Return the id and the sender's name, if there are any, as the journal has them."""
+    return {name: value for name, value in (("id", sent.id), ("by", sent.by)) if value}
+
+
+def signal_argument(sent: Intervention) -> str | dict[str, str]:
+    """Return the argument of a signal that passes an intervention on."""
+    return {**sender(sent), "text": sent.text} if sender(sent) else sent.text
+
+
+def with_intervention_id(state: S, intervention_id: str) -> S:
+    return state.with_control(intervention_ids=(*state.intervention_ids, intervention_id)[-MAX_KEPT_IDS:])
+
+
+def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: int | None = None) -> S:
+    """Add a note that an intervention takes effect now. One without an id adds nothing to the history.
+
+    Args:
+        state: The state that it changes.
+        sent: The intervention.
+        phase: The phase in which it takes effect, by default the current one.
+        iteration: Its iteration, by default the current one.
+    """
+    if not sent.id:
+        return state
+    found = {"phase": phase or state.doing, "iteration": state.iteration if iteration is None else iteration}
+    return state.with_note("InterventionApplied", kind=sent.kind, **sender(sent), **found)
+
+
+def _with_no_effect(state: S, sent: Intervention, why: str) -> S:
+    """Add a note that an intervention has no effect, if its sender can find it by its id."""
+    return state.with_note("InterventionRefused", kind=sent.kind, **sender(sent), reason=why) if sent.id else state
 
 
 def _joined_text(arguments: tuple[object, ...]) -> str:
@@ -66,7 +149,11 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     If guidance is cut, the journal records it.
     """
     if len(state.inbox) >= MAX_INBOX_ITEMS:
-        return state.with_control(unheard=state.unheard + 1)
+        lost = state.with_control(unheard=state.unheard + 1)
+        return _with_no_effect(lost, guidance, f"{MAX_INBOX_ITEMS} interventions wait already")
+    if sender(guidance) and sum(bool(sender(item)) for item in state.inbox) >= MAX_IDENTIFIED:
+        why = f"{MAX_IDENTIFIED} interventions with an id or a sender wait already; send it again with another id"
+        return state.with_note("InterventionRefused", kind=guidance.kind, **sender(guidance), reason=why)
     text = _clipped_text(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
     kept, size = len(text.encode()), guidance.size
     if text != guidance.text:
@@ -75,7 +162,8 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     state = state.with_control(inbox=inbox, inbox_bytes=state.inbox_bytes + kept)
     if not size:
         return state
-    return state.with_note("InterventionReceived", kind="cut", of=guidance.kind, bytes=size, kept=kept)
+    cut = {**sender(guidance), "of": guidance.kind, "bytes": size, "kept": kept}
+    return state.with_note("InterventionReceived", kind="cut", **cut)
 
 
 def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, ...], int]:
@@ -88,14 +176,29 @@ def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, .
     return tuple(kept), max(len(items) - MAX_INBOX_ITEMS, 0)
 
 
-def with_pause(state: S, now: datetime) -> S:
-    """Stop the clock. A second pause changes nothing."""
+def with_pause(state: S, now: datetime, pause: Intervention = _BARE_PAUSE) -> S:
+    """Stop the clock. A second pause stops nothing more. A pause is applied once it holds up the run or is over."""
+    if state.is_standing:
+        state = with_applied(state, pause)
+    elif pause.id:
+        state = state.with_control(pauses=(*state.pauses, pause)[-MAX_KEPT_PAUSES:])
     return state if state.paused else state.with_control(paused=True).with_clock_updated(now)
 
 
-def with_resume(state: S, now: datetime) -> S:
+def with_pauses_applied(state: S) -> S:
+    """Return the state of a run that a pause holds up from now on."""
+    for pause in state.pauses:
+        state = with_applied(state, pause)
+    return state.with_control(pauses=(), is_standing=True)
+
+
+def with_resume(state: S, now: datetime, resume: Intervention = _BARE_RESUME) -> S:
     """Restart the clock. A resume without a pause changes nothing."""
-    return state.with_control(paused=False).with_clock_updated(now) if state.paused else state
+    if not state.paused:
+        return _with_no_effect(state, resume, "the run is not paused")
+    for sent in (*state.pauses, resume):  # a pause that has held up nothing yet has still stopped the clock
+        state = with_applied(state, sent)
+    return state.with_control(pauses=(), paused=False).with_clock_updated(now)
 
 
 def with_abort(state: S, why: str) -> S:
@@ -103,6 +206,13 @@ def with_abort(state: S, why: str) -> S:
     if state.aborted is not None:
         return state
     return state.with_control(aborted=why or "aborted by the operator")
+
+
+def with_sent_abort(state: S, abort: Intervention) -> S:
+    """Record an abort by a signal. It takes effect at once."""
+    if state.aborted is not None:
+        return _with_no_effect(state, abort, "the run is being aborted already")
+    return with_applied(with_abort(state, abort.text), abort)
 
 
 def with_run_over(state: S) -> S:
@@ -175,7 +285,7 @@ def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
 def with_rewind_guidance(state: S, rewind: Rewind) -> S:
     if rewind.left:
         state = with_guidance(state, Intervention(kind="add_context", text=forgotten_calls_text(rewind.left)))
-    steer = guidance("steer", (rewind.steer,))
+    steer = guidance("steer", rewind.steer)
     return with_guidance(state, steer) if steer.text.strip() else state
 
 

@@ -74,7 +74,7 @@ def goal_fork_state(state: GoalState, source: ForkedFrom, fork_input: GoalForkIn
     )
     past = past.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=(), question="", terms=None)
     if fork_input.task is not None:
-        past = with_guidance(past, guidance("steer", (fork_input.task,)))
+        past = with_guidance(past, guidance("steer", fork_input.task))
     ending = past.pursuit.ending
     if ending is None:
         is_approved = goal.config.plan_review in {"never", state.goal_config.plan_review}

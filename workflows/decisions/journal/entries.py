@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import is_fork
+from orga.workflows.decisions.control.interventions import sender_of, split_sender
 from orga.workflows.decisions.review_stages import (
     CALL_STAGES,
     LET_THROUGH_STATUSES,
@@ -66,7 +67,10 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
     return None
 
 
-SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer"})
+STEERING_SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
+"""Signals whose argument may be an object with an id and the sender's name."""
+
+SIGNALS = STEERING_SIGNALS | {"answer"}
 """Signals that a run knows."""
 
 GOAL_SIGNALS = SIGNALS | {"override_step"}
@@ -113,7 +117,13 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
         ]
     if happening.name not in known:
         return [("InterventionReceived", {"kind": happening.name, "known": False})]
-    return [("InterventionReceived", {"kind": happening.name, **text})]
+    sender: dict[str, str] = {}
+    if happening.name in STEERING_SIGNALS:
+        value, sender = split_sender(value)
+    elif happening.name == "override_step":
+        sender = sender_of(value)
+    text = {} if value is None else {"text": value}
+    return [("InterventionReceived", {"kind": happening.name, **text, **sender})]
 
 
 def termination_data(happening: Happening) -> dict[str, Any]:

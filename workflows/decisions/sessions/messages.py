@@ -100,7 +100,7 @@ def with_sent_message(state: SessionState, message: SessionMessage) -> SessionSt
     if message.message_id in session.taken:
         return state
     if message.when_busy == "steer" and (turn := turn_to_guide(state)):
-        return _with_remembered_message(with_guidance(state, guidance("steer", (message.text,))), message, turn)
+        return _with_remembered_message(with_guidance(state, guidance("steer", message.text)), message, turn)
     cuts = message.when_busy == "interrupt"
     queued = QueuedMessage(turn=session.accepted + 1, text=message.text, cuts=cuts)
     queue = _with_queued_message(session.queue, queued)

@@ -12,7 +12,7 @@ from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.phases.control.lifetime import ResetWatch
 from orga.workflows.phases.control.run import ControlledRun, live_time
 from orga.workflows.phases.control.visibility import show_details
-from orga.workflows.types.control import InterventionKind
+from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.questions import ApprovalDecision
 
 R = TypeVar("R", bound=ControlledRun[Any])
@@ -35,29 +35,35 @@ class ControlHandlers(Generic[R]):
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
         """Guide the next reasoning step."""
-        self._record_guidance("steer", guidance)
+        self._take_guidance("steer", guidance)
 
     @workflow.signal
     def add_context(self, *context: Any) -> None:
         """Add to the run's knowledge of its task."""
-        self._record_guidance("add_context", context)
+        self._take_guidance("add_context", context)
 
     @workflow.signal
-    def pause(self, *_: Any) -> None:
+    def pause(self, *sender: Any) -> None:
         """Stop before the next phase. Clocks and budgets stop too."""
-        self._run.change_state(interventions.with_pause, self._run.record_intervention())
+        now = self._run.record_intervention()
+        if pause := self.new_intervention("pause", sender):
+            self._run.change_state(interventions.with_pause, now, pause)
         show_details(self._run)
 
     @workflow.signal
-    def resume(self, *_: Any) -> None:
+    def resume(self, *sender: Any) -> None:
         """Continue after a pause."""
-        self._run.change_state(interventions.with_resume, self._run.record_intervention())
+        now = self._run.record_intervention()
+        if resume := self.new_intervention("resume", sender):
+            self._run.change_state(interventions.with_resume, now, resume)
         show_details(self._run)
 
     @workflow.signal
     def abort(self, *why: Any) -> None:
         """Cancel running work and end."""
-        self._resets.record_abort(interventions.signal_text(why))
+        self._run.record_intervention()
+        if abort := self.new_intervention("abort", why):
+            self._resets.record_abort(abort)
 
     @workflow.signal
     def rewound(self, *rewind: Any) -> None:
@@ -125,12 +131,27 @@ class ControlHandlers(Generic[R]):
         self.refuse_if_over()
         questions.parsed_decision(self._run.state, first_argument(decision), live_time())
 
-    def _record_guidance(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
+    def _take_guidance(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         self._run.record_intervention()
+        guidance = self.new_intervention(kind, arguments)
+        if guidance is None:
+            return
+        sender = interventions.sender(guidance)
         if self._run.is_final:
-            self._run.change_state(questions.with_refused_signal, kind, TOO_LATE_TEXT)
+            self._run.change_state(questions.with_refused_signal, kind, TOO_LATE_TEXT, **sender)
+        elif sender and not guidance.text.strip():
+            self._run.change_state(questions.with_refused_signal, kind, "text: missing or empty", **sender)
         else:
-            self._run.change_state(interventions.with_guidance, interventions.guidance(kind, arguments))
+            self._run.change_state(interventions.with_guidance, guidance)
+
+    def new_intervention(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> Intervention | None:
+        """Return a signal as an intervention, or None if one with its id has arrived before."""
+        sent = interventions.intervention(kind, arguments)
+        if sent.id in self._run.state.intervention_ids:
+            return None
+        if sent.id:
+            self._run.change_state(interventions.with_intervention_id, sent.id)
+        return sent
 
     def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Record a decision that the validator accepted. In a replay the time may differ, and must not refuse it."""

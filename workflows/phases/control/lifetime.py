@@ -28,7 +28,7 @@ from orga.workflows.decisions.control.interventions import (
 from orga.workflows.decisions.control.questions import is_open
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
-from orga.workflows.types.control import Control, Rewind, Stop
+from orga.workflows.types.control import Control, Intervention, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question
 
@@ -157,12 +157,11 @@ class ResetWatch:
         self._task = workflow_task_clock()
         workflow.register_random_seed_callback(self._record_reset)
 
-    def record_abort(self, why: str) -> None:
+    def record_abort(self, abort: Intervention) -> None:
         """Record an abort and its task."""
-        self._run.record_intervention()
         if self._run.state.aborted is None:
             self._aborted_in = self._task()
-        self._run.change_state(interventions.with_abort, why)
+        self._run.change_state(interventions.with_sent_abort, abort)
 
     def record_rewind(self, raw: object) -> None:
         """Record the claim of a signal."""

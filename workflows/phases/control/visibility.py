@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import questions
-from orga.workflows.decisions.control.interventions import with_abort
+from orga.workflows.decisions.control.interventions import with_abort, with_pauses_applied
 from orga.workflows.decisions.control.notifications import waiting_text
 from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, Interrupted
 from orga.workflows.types import telemetry_names as names
@@ -111,7 +111,10 @@ async def wait_if_paused(
 
 
 def _wait_while_paused(run: AnyRun, is_standing: bool) -> None:
-    run.state = run.state.with_control(is_standing=is_standing)
+    if is_standing:
+        run.change_state(with_pauses_applied)
+    else:
+        run.state = run.state.with_control(is_standing=False)
     show_details(run)
     show_phase(run)
 
