@@ -97,8 +97,10 @@ class PostgresConnections:
             connection = self._idle.pop()
             try:
                 await connection.execute("SELECT 1")
-            except psycopg.OperationalError:
+            except BaseException as error:  # a cancelled check would leave the connection open
                 await connection.close()
+                if not isinstance(error, psycopg.OperationalError):
+                    raise
             else:
                 return connection
         connection = await psycopg.AsyncConnection[tuple[Any, ...]].connect(self._address.conninfo, autocommit=True)
