@@ -50,7 +50,7 @@ async def test_a_verdict_is_taken_for_its_place_alone(
     def changed(_: Any, request: GateRequest, given: Verdicts) -> Verdicts:
         return change(request, given)
 
-    monkeypatch.setattr(GateActivities, "_signed", changed)
+    monkeypatch.setattr(GateActivities, "_with_permits", changed)
     delete, look = FakeTool("delete"), FakeTool("look")
     async with a_loop(client, [calls("delete", "look"), *[answers()] * 3], delete, look, engine=Deny("delete")) as loop:
         ran = await loop.run()

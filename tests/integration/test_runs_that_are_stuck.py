@@ -83,7 +83,7 @@ async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
 async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = WORKER_FACTS.model_copy(update={"notify": ("approval",)})
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
-        monkeypatch.setattr(lifetime.notifications, "unannounced", spoiled)
+        monkeypatch.setattr(lifetime.notifications, "unannounced_questions", spoiled)
         handle = await loop.start()
         assert "a defect" in await stuck(client, handle)
         await handle.terminate()
@@ -137,13 +137,13 @@ async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, mo
 async def test_a_task_that_took_too_long_is_done_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread comes back in the midst of the signals, when the SDK has long given it up."""
     slow = [4.0]
-    guidance = interventions.guidance
+    intervention = interventions.intervention
 
     def slow_once(*given: Any) -> Any:
         time.sleep(slow.pop() if slow else 0)
-        return guidance(*given)
+        return intervention(*given)
 
-    monkeypatch.setattr(interventions, "guidance", slow_once)
+    monkeypatch.setattr(interventions, "intervention", slow_once)
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("done")], repeats=True))
     handle = await loop.start()
     for _ in range(20):
