@@ -266,6 +266,7 @@ def _deciding_fields(given: Verdict) -> dict[str, Any]:
 
 
 def _with_earlier_policies(earlier: dict[str, Any], given: Verdict) -> Verdict:
+    """Add the policies that changed the call before it, because they decided too."""
     policies = dict.fromkeys([*earlier.get("policies", ()), *given.policies])
     return given.with_policies(tuple(policies))
 

@@ -145,6 +145,7 @@ def _base_url(choices: StarterChoices) -> str:
 
 
 def _toml_value(value: str | bool | list[str] | None) -> str:
+    # TOML rejects the surrogate escapes of ASCII JSON, and DEL without an escape
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

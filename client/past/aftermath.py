@@ -29,6 +29,7 @@ from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 TEXT_CHARS = 300
 OUTCOME_UNKNOWN = "not known to have ended"
 ENDING_INTERVENTIONS = frozenset({"abort", "cancel"})
+"""Interventions that are never delivered again: they would end the run where it ended before."""
 
 
 _EVENT_OUTCOMES = {

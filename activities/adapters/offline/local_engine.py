@@ -32,7 +32,7 @@ class EngineServer(Protocol):
 
 def weights_path() -> Path:
     """Return the path of the weights, without importing their package. Raise ModelError if the extra is missing."""
-    package = find_spec(_WEIGHTS)
+    package = find_spec(_WEIGHTS)  # importing it needs another engine
     if package is None or package.origin is None or missing_extra():
         raise ModelError("ModelNotFound", missing_extra(), retryable=False)
     return next(Path(package.origin).parent.glob("*.gguf"))

@@ -102,6 +102,8 @@ _COUNT_SHARE = 20
 
 
 class ProcessCensus:
+    """Counts processes at intervals, and whenever the machine has so many more that the limit may be exceeded."""
+
     def __init__(self, tree: ProcessTree, most: int) -> None:
         self._tree = tree
         self._most = most
