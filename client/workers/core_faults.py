@@ -63,7 +63,7 @@ def _bound_last_step(bridge: _Bridge, task_queue: str) -> None:
 
 
 class _HistorySoFar(NamedTuple):
-    """What a run's last activation says about the history that workflow code has processed."""
+    """The history that workflow code has processed, as the run's last activation describes it."""
 
     events: int
     size_at_task: int

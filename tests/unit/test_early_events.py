@@ -1,4 +1,4 @@
-"""What works around faults of the SDK's core."""
+"""Early events are recognized, and nothing else is taken for them."""
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 
