@@ -16,8 +16,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from orga.workflows.decisions.control.interventions import sender, sender_of, with_applied
-from orga.workflows.decisions.control.questions import with_refused_signal
+from orga.workflows.decisions.control.interventions import sender_of, with_applied, with_refused_signal
 from orga.workflows.decisions.goals.begin import first_goal, initial_goal_state
 from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_done_step
 from orga.workflows.decisions.goals.override import with_override
@@ -76,7 +75,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             self.refuse_if_over()
             self._goal.change_goal(with_override, given)
         except ValueError as error:
-            self._run.change_state(with_refused_signal, "override_step", str(error), **sender(override))
+            self._run.change_state(with_refused_signal, "override_step", str(error), **override.sender)
         else:
             self._run.change_state(with_applied, override)
 

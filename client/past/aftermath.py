@@ -16,7 +16,7 @@ from temporalio.converter import DataConverter
 from orga.client.history.chain import Boundary, RunHistory
 from orga.client.history.values import RunValues, values_of
 from orga.workflows.decisions.begin import carried_state_in_input
-from orga.workflows.decisions.control.interventions import intervention
+from orga.workflows.decisions.control.interventions import signal_text, split_sender
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.control import REWOUND
 from orga.workflows.types.messages import ToolCall
@@ -189,7 +189,11 @@ async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEve
 
 
 def _intervention(kind: str, event: HistoryEvent, values: list[Any]) -> SentIntervention:
-    return SentIntervention(kind, _time(event), one_line(intervention("steer", tuple(values)).text, TEXT_CHARS))
+    return SentIntervention(kind, _time(event), one_line(signal_text(_without_sender(values)), TEXT_CHARS))
+
+
+def _without_sender(values: list[Any]) -> tuple[object, ...]:
+    return (split_sender(values[0])[0], *values[1:]) if values else ()
 
 
 def _guidance_value(value: Any) -> Any:

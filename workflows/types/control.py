@@ -41,6 +41,11 @@ class Intervention(Record):
     is_for_delegates: bool = True
     """True if delegates that are running receive it too. Otherwise only this run's model reads it."""
 
+    @property
+    def sender(self) -> dict[str, str]:
+        """The id and the sender's name, if there are any, as signals and the journal have them."""
+        return {name: value for name, value in (("id", self.id), ("by", self.by)) if value}
+
     def with_cut(self, text: str, size: int) -> Self:
         return replace_fields(self, {"text": text, "size": size})
 

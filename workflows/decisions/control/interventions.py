@@ -77,7 +77,7 @@ def split_sender(given: object) -> tuple[object, dict[str, str]]:
 
 
 def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
-    """Return a signal as an intervention, its text cut if it is too long."""
+    """Return a signal as an intervention, its text cut if it is too long. A pause and a resume have no text."""
     first, found = split_sender(arguments[0] if arguments else None)
     sent = Intervention(kind=kind, id=found.get("id", ""), by=found.get("by", ""))
     if kind not in _KINDS_WITH_TEXT:
@@ -92,14 +92,9 @@ def guidance(kind: InterventionKind, text: str | None) -> Intervention:
     return intervention(kind, (text,))
 
 
-def sender(sent: Intervention) -> dict[str, str]:
-    """Return the id and the sender's name, if there are any, as the journal has them."""
-    return {name: value for name, value in (("id", sent.id), ("by", sent.by)) if value}
-
-
 def signal_argument(sent: Intervention) -> str | dict[str, str]:
     """Return the argument of a signal that passes an intervention on."""
-    return {**sender(sent), "text": sent.text} if sender(sent) else sent.text
+    return {**sent.sender, "text": sent.text} if sent.sender else sent.text
 
 
 def with_intervention_id(state: S, intervention_id: str) -> S:
@@ -118,12 +113,17 @@ def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: in
     if not sent.id:
         return state
     found = {"phase": phase or state.doing, "iteration": state.iteration if iteration is None else iteration}
-    return state.with_note("InterventionApplied", kind=sent.kind, **sender(sent), **found)
+    return state.with_note("InterventionApplied", kind=sent.kind, **sent.sender, **found)
+
+
+def with_refused_signal(state: S, name: str, why: str, **sender: str) -> S:
+    """Add a note that a signal was refused, because its sender gets no reply."""
+    return state.with_note("InterventionRefused", kind=name, **sender, reason=why)
 
 
 def _with_no_effect(state: S, sent: Intervention, why: str) -> S:
     """Add a note that an intervention has no effect, if its sender can find it by its id."""
-    return state.with_note("InterventionRefused", kind=sent.kind, **sender(sent), reason=why) if sent.id else state
+    return with_refused_signal(state, sent.kind, why, **sent.sender) if sent.id else state
 
 
 def _joined_text(arguments: tuple[object, ...]) -> str:
@@ -151,9 +151,9 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     if len(state.inbox) >= MAX_INBOX_ITEMS:
         lost = state.with_control(unheard=state.unheard + 1)
         return _with_no_effect(lost, guidance, f"{MAX_INBOX_ITEMS} interventions wait already")
-    if sender(guidance) and sum(bool(sender(item)) for item in state.inbox) >= MAX_IDENTIFIED:
+    if guidance.sender and sum(bool(item.sender) for item in state.inbox) >= MAX_IDENTIFIED:
         why = f"{MAX_IDENTIFIED} interventions with an id or a sender wait already; send it again with another id"
-        return state.with_note("InterventionRefused", kind=guidance.kind, **sender(guidance), reason=why)
+        return with_refused_signal(state, guidance.kind, why, **guidance.sender)
     text = _clipped_text(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
     kept, size = len(text.encode()), guidance.size
     if text != guidance.text:
@@ -162,7 +162,7 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     state = state.with_control(inbox=inbox, inbox_bytes=state.inbox_bytes + kept)
     if not size:
         return state
-    cut = {**sender(guidance), "of": guidance.kind, "bytes": size, "kept": kept}
+    cut = {**guidance.sender, "of": guidance.kind, "bytes": size, "kept": kept}
     return state.with_note("InterventionReceived", kind="cut", **cut)
 
 

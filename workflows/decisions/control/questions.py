@@ -259,11 +259,6 @@ def parsed_answer(state: Control, raw: object) -> Resolution:
     return parsed_resolution(state, resolution | {"by": by if isinstance(by, str) else ""})
 
 
-def with_refused_signal(state: S, name: str, why: str, **sender: str) -> S:
-    """Add a note that a signal was refused, because its sender gets no reply."""
-    return state.with_note("InterventionRefused", kind=name, **sender, reason=why)
-
-
 def open_question_text(state: Control) -> str | None:
     """Return the text of the oldest open question with a free answer, or None."""
     return next((each.text for each in state.open_questions if each.kind == "answer"), None)

@@ -107,7 +107,7 @@ class ControlHandlers(Generic[R]):
             self.refuse_if_over()
             decision = questions.parsed_answer(self._run.state, first_argument(answer))
         except ValueError as error:
-            self._run.change_state(questions.with_refused_signal, "answer", str(error))
+            self._run.change_state(interventions.with_refused_signal, "answer", str(error))
         else:
             self._run.change_state(questions.with_resolution, decision, now)
 
@@ -136,11 +136,11 @@ class ControlHandlers(Generic[R]):
         guidance = self.new_intervention(kind, arguments)
         if guidance is None:
             return
-        sender = interventions.sender(guidance)
+        sender = guidance.sender
         if self._run.is_final:
-            self._run.change_state(questions.with_refused_signal, kind, TOO_LATE_TEXT, **sender)
+            self._run.change_state(interventions.with_refused_signal, kind, TOO_LATE_TEXT, **sender)
         elif sender and not guidance.text.strip():
-            self._run.change_state(questions.with_refused_signal, kind, "text: missing or empty", **sender)
+            self._run.change_state(interventions.with_refused_signal, kind, "text: missing or empty", **sender)
         else:
             self._run.change_state(interventions.with_guidance, guidance)
 
