@@ -7,8 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.types.given_messages import GivenMessage
-from orga.workflows.types.input import AgentInput, LoopConfig, LoopSettings, inherited_memo, parse_input
+from orga.workflows.types.input import AgentInput, GivenMessage, LoopConfig, LoopSettings, inherited_memo, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult

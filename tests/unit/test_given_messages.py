@@ -17,9 +17,15 @@ from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.journal.entries import JournalStart
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import latest_turn, messages_as_sent
-from orga.workflows.types.given_messages import GIVEN_MESSAGES, MAX_BYTES, MAX_MESSAGES
 from orga.workflows.types.hydration import Reference, Resolved
-from orga.workflows.types.input import MAX_TASK_BYTES, AgentInput, parse_input
+from orga.workflows.types.input import (
+    GIVEN_MESSAGES,
+    MAX_GIVEN_BYTES,
+    MAX_GIVEN_MESSAGES,
+    MAX_TASK_BYTES,
+    AgentInput,
+    parse_input,
+)
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
@@ -111,8 +117,8 @@ def test_orders_come_from_a_starter_who_says_so() -> None:
         pytest.param([{**CALLS, "calls": [{**CALL, "name": ""}]}], "message 0: call_id and the name", id="no tool"),
         pytest.param([{**CALLS, "calls": [{**CALL, "malformed": "{"}]}], "must be an object", id="malformed arguments"),
         pytest.param([{**CALLS, "calls": [{**CALL, "arguments": [1]}]}], "messages.0.calls.0.arguments", id="a list"),
-        pytest.param([ASKS] * (MAX_MESSAGES + 1), "must not be more than 1000, there are 1001", id="too many"),
-        pytest.param([{**ASKS, "text": "x" * MAX_BYTES}], "must not be larger than 100000 bytes", id="too large"),
+        pytest.param([ASKS] * (MAX_GIVEN_MESSAGES + 1), "must not be more than 1000, there are 1001", id="too many"),
+        pytest.param([{**ASKS, "text": "x" * MAX_GIVEN_BYTES}], "must not be larger than 100000 bytes", id="too large"),
         pytest.param("Hello", "messages", id="no list"),
     ],
 )  # fmt: skip

@@ -1,17 +1,146 @@
-"""The input of `AgentWorkflow`, checked once when a run starts, and the run's workplace."""
+"""The input of `AgentWorkflow`, checked once when a run starts, and the run's workplace.
+
+A run may start with the messages of an earlier conversation. Nobody knows where their texts come from, so each message
+is untrusted unless the starter vouches for it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
 from orga.workflows.types import limits
-from orga.workflows.types.given_messages import GivenMessage, GivenMessages
 from orga.workflows.types.hydration import PreHydration
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
+from orga.workflows.types.messages import Message, Role
+from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
+
+GIVEN_MESSAGES = "given messages"
+"""The taint of a run if its starter does not vouch for all given messages."""
+
+MAX_GIVEN_MESSAGES = 1_000
+MAX_GIVEN_BYTES = 100_000
+"""Bytes of JSON for all given messages. The first model call's input contains them, the task and the lookups for it."""
+
+MAX_GIVEN_NAME_CHARS = 200
+
+
+class GivenMessage(CheckedInput):
+    """One message, as `conversation` returns it: a reply with its calls, or the result of one call."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    """Calls of an assistant message. Each is answered by a later `tool` message."""
+    call_id: str | None = None
+    """The call that a `tool` message answers."""
+    tool: str | None = None
+    """The tool that was called, in a `tool` message. None takes it from the call."""
+    is_error: bool = False
+    """True if the call of a `tool` message failed."""
+    trusted: bool = False
+    """True if the starter vouches for it. Then the run treats it as coming from those whom it obeys, and it taints
+    nothing.
+    """
+
+    def with_tool(self, tool: str) -> Self:
+        return replace_fields(self, {"tool": tool})
+
+    def message(self) -> Message:
+        """Return the message that the model gets."""
+        if self.role == "tool":
+            return Message.of_result(self.text, self.call_id, self.tool, is_error=self.is_error)
+        calls = (ToolCall(call_id=each.call_id, name=each.name, arguments=each.arguments) for each in self.calls)
+        return Message.of(self.role, self.text, calls, untrusted=self.role == "user" and not self.trusted)
+
+
+def _from_shown_messages(given: Any) -> Any:
+    """Also accept the messages of another run, as `conversation` returns them."""
+    if not isinstance(given, (list, tuple)):
+        return given
+    return [e.model_dump() if isinstance(e, BaseModel) else e for e in cast("list[Any]", given)]
+
+
+def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
+    """Name the tool of each result. Raise ValueError, with the remedy, at the first message that does not fit."""
+    if len(messages) > MAX_GIVEN_MESSAGES:
+        raise ValueError(f"must not be more than {MAX_GIVEN_MESSAGES}, there are {len(messages)}; sum up the oldest")
+    if any(is_deeper(call.arguments, MAX_DEPTH) for message in messages for call in message.calls):
+        raise ValueError(f"arguments must not be nested more than {MAX_DEPTH} deep")
+    if (
+        size := len(to_json([each.model_dump(exclude_unset=True) for each in messages], inf_nan_mode="null"))
+    ) > MAX_GIVEN_BYTES:
+        raise ValueError(
+            f"must not be larger than {MAX_GIVEN_BYTES} bytes of JSON, they have {size}; "
+            "sum up the oldest, or put them into a file that the agent reads"
+        )
+    order = _CallOrder()
+    checked = [order.next(f"message {index}", message) for index, message in enumerate(messages)]
+    order.refuse_unanswered("after the last message")
+    return tuple(checked)
+
+
+class _CallOrder:
+    """Tracks which calls wait for their results."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._open: dict[str, str] = {}
+        """Tool names by the ids of unanswered calls."""
+
+    def next(self, key: str, message: GivenMessage) -> GivenMessage:
+        """Return the message if it may follow the previous ones."""
+        if problem := _message_problem(message):
+            raise ValueError(f"{key}: {problem}")
+        if message.role == "tool":
+            name = self._open.pop(message.call_id or "", None)
+            if name is None:
+                raise ValueError(f"{key}: call_id {message.call_id!r} belongs to no unanswered call right before it")
+            return message if message.tool else message.with_tool(name)
+        self.refuse_unanswered(key)
+        for call in message.calls:
+            if call.call_id in self._known:
+                raise ValueError(f"{key}: two calls have the id {call.call_id!r}; give each its own")
+            self._known.add(call.call_id)
+            self._open[call.call_id] = call.name
+        return message
+
+    def refuse_unanswered(self, key: str) -> None:
+        """Raise if a call before this message has no result."""
+        if self._open:
+            raise ValueError(
+                f"{key}: call {next(iter(self._open))!r} has no result; add a message with role tool and its call_id"
+            )
+
+
+def _message_problem(message: GivenMessage) -> str:
+    """Return what is wrong with a message by itself, or ""."""
+    role, is_result = message.role, message.role == "tool"
+    named = [name for call in message.calls for name in (call.call_id, call.name)]
+    named += [message.call_id or "", message.tool or "tool"] if is_result else []
+    answers = message.call_id is not None or message.tool is not None or message.is_error
+    problems = {
+        "a system message gives instructions; set trusted to true, or use `instructions`": (
+            role == "system" and not message.trusted
+        ),
+        f"a message with role {role} has no calls": bool(message.calls) and role != "assistant",
+        f"a message with role {role} answers no call; leave out call_id, tool and is_error": answers and not is_result,
+        "text must not be empty": not is_result and not message.text.strip() and not message.calls,
+        f"call_id and the name of a tool must have 1 to {MAX_GIVEN_NAME_CHARS} characters": any(
+            not 0 < len(name) <= MAX_GIVEN_NAME_CHARS for name in named
+        ),
+        "the arguments of a call must be an object": any(call.malformed is not None for call in message.calls),
+    }
+    return next((problem for problem, is_so in problems.items() if is_so), "")
+
+
+GivenMessages = Annotated[
+    tuple[GivenMessage, ...], BeforeValidator(_from_shown_messages), AfterValidator(_checked_messages)
+]
 
 WORKPLACE_MEMO = "orga_folder"
 """The memo key of the folder on the embedded server. Only the client knows the folder, and visibility shows the memo.
