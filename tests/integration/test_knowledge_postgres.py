@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 
 from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits, parse_address
-from orga.activities.adapters.knowledge.postgres.store import NEAREST, PostgresStore
+from orga.activities.adapters.knowledge.postgres.store import NEAREST, PostgresConnections, PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import a_fact, a_text, query_for, texts
@@ -184,3 +185,16 @@ async def test_a_cancelled_call_leaves_its_connection_usable_or_closed() -> None
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
         assert texts(await store.recall(query_for("x"))) == ["x"]
+
+
+async def test_a_connection_is_closed_if_the_call_is_cancelled_while_it_is_checked() -> None:
+    connections = PostgresConnections(parse_address(kept_postgres().database(), "DSN"))
+    async with connections.without_transaction() as idle:
+        pass
+    call = asyncio.create_task(connections.without_transaction().__aenter__())
+    while idle.info.transaction_status is not TransactionStatus.ACTIVE and not call.done():
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert idle.closed
