@@ -1,4 +1,4 @@
-"""Decides which items are the same, which facts have the same claim, who may recall an item, and what is erased.
+"""Decides which items are the same, which facts have the same claim, who sees an item, and what is erased.
 
 Each scope and owner has a place. Every store filters by place, so that one rule decides in all of them.
 """
@@ -38,10 +38,6 @@ def scope_place(scope: ScopeLevel, owner: Reader) -> str:
 def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
     """Return the places that a reader sees. Places of a user or an agent need a reader with a user or an agent."""
     return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if _has_owner(scope, reader))
-
-
-def may_recall(item: KnowledgeItem, reader: Reader, scopes: Sequence[ScopeLevel]) -> bool:
-    return scope_place(item.scope, item.owner) in visible_places(reader, scopes)
 
 
 def _has_owner(scope: ScopeLevel, reader: Reader) -> bool:
