@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import with_unpinned_server_taint
 from orga.workflows.decisions.continue_as_new import continue_as_new_state, shortened_fields
-from orga.workflows.decisions.control.interventions import with_reopened_end, with_run_over
+from orga.workflows.decisions.control.interventions import with_reopened_end, with_rest_refused, with_run_over
 from orga.workflows.decisions.limits import parsed_extension, with_extension
 from orga.workflows.decisions.result import agent_status, parsed_page, shown_conversation
 from orga.workflows.decisions.tool_calls import recovery
@@ -148,7 +148,9 @@ class Lifecycle(RunHandlers, Generic[T]):
     async def _run_and_finish(self) -> T:
         ended = await self._run_with_setup()
         self._run.is_final = True
-        return await self.finish_run(ended)
+        finished = await self.finish_run(ended)
+        self._run.change_state(with_rest_refused)
+        return finished
 
     async def _run_with_setup(self) -> T:
         run = self._run

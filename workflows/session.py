@@ -17,7 +17,7 @@ from temporalio import workflow
 from orga.workflows.agent import AgentLoop
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, state_bytes
-from orga.workflows.decisions.control.interventions import signal_text, with_reopened_end
+from orga.workflows.decisions.control.interventions import signal_text, with_reopened_end, with_rest_refused
 from orga.workflows.decisions.sessions import messages, turns
 from orga.workflows.decisions.sessions.turns import first_session, initial_session_state, session_result, session_status
 from orga.workflows.lifecycle import state_to_begin_with
@@ -160,7 +160,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     async def _end_turn(self, stop: Stop) -> None:
         """End the turn. Its unread guidance comes before the next message, and its questions are closed."""
         run, turn = self._session, self._session.session_state.session.turn
-        run.change_state(observe.with_inbox_drained)
+        run.change_state(observe.with_inbox_drained, "reasoning")
         withdraw_all_questions(run)
         run.change_session(turns.with_turn_ended, stop, run.now)
         show_progress_now(run)
@@ -230,6 +230,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def settle_open_work(self, stop: Stop) -> None:
         """End the current turn with the session, and give waiting messages results as not begun."""
         run, turn = self._session, self._session.session_state.session.turn
+        run.change_state(with_rest_refused)
         run.change_state(observe.with_inbox_drained)
         if turn:  # the session could not continue in the middle of it
             withdraw_all_questions(run)

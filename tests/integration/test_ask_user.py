@@ -149,13 +149,17 @@ async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: 
     assert questions_of(ran)[-1] == ("QuestionAnswered", choice)
 
 
-async def test_an_abort_closes_the_question(client: Client) -> None:
+async def test_an_abort_closes_the_question_and_refuses_what_waits(client: Client) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
         await wait_for_question(handle)
-        await handle.signal("abort", "enough")
+        await handle.signal("steer", {"id": "a", "text": "hurry"})
+        await handle.signal("abort", {"id": "b", "text": "enough"})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "aborted"
+    ends = {"InterventionApplied", "InterventionRefused"}
+    became = {each.data["id"]: each.event for each in ran.journal if each.event in ends}
+    assert became == {"a": "InterventionRefused", "b": "InterventionApplied"}
     assert questions_of(ran)[-1] == ("QuestionAnswered", "none")
 
 

@@ -266,11 +266,12 @@ async def test_guidance_that_a_turn_did_not_come_to_read_stands_ahead_of_the_nex
         first = asyncio.create_task(session.send("first"))
         await hold.reached()
         assert await session.post("be brief", when_busy="steer") == 1
-        await session.steer("be kind")
+        await session.steer("be kind", intervention_id="read")
         hold.go.set()
         assert turn_summary(await first) == (1, "", "max_iterations")
         assert (await session_status(session)).unread_interventions == []
         await session.send("second")
+        await session.steer("be quick", intervention_id="unread")
         last = await close_session(session)
     assert [message.text for message in model.seen[-1].messages][2:] == [
         "done",
@@ -280,3 +281,8 @@ async def test_guidance_that_a_turn_did_not_come_to_read_stands_ahead_of_the_nex
     ]
     told = [str(each.data) for each in last.journal if each.event == "InterventionReceived"]
     assert ["be brief" in told[1], "be kind" in told[2]] == [True, True]
+    became = [each for each in last.journal if each.event in {"InterventionApplied", "InterventionRefused"}]
+    assert [each.data for each in became] == [
+        {"kind": "steer", "id": "read", "phase": "reasoning", "iteration": 2},
+        {"kind": "steer", "id": "unread", "reason": "the run ended first"},
+    ]

@@ -22,6 +22,7 @@ from orga.workflows.decisions.control.interventions import (
     with_intervention_id,
     with_pause,
     with_pauses_applied,
+    with_rest_refused,
     with_resume,
     with_sent_abort,
 )
@@ -232,8 +233,17 @@ def test_an_intervention_without_effect_is_refused() -> None:
     assert noted(full) == [("InterventionRefused", "steer", "web-1")]
 
 
+def test_what_still_waits_when_the_run_has_ended_is_refused_once() -> None:
+    state = with_guidance(with_pause(guided(a_state(), "go"), at(1), sent("pause")), sent("steer", 2))
+    ended = with_rest_refused(state)
+    assert noted(ended) == [("InterventionRefused", "pause", "web-1"), ("InterventionRefused", "steer", "web-2")]
+    assert [item.text for item in ended.inbox] == ["go", "go"]
+    assert noted(with_inbox_drained(with_rest_refused(ended))) == noted(ended)
+
+
 def test_interventions_without_an_id_add_no_note() -> None:
     state = with_pauses_applied(with_pause(guided(a_state(), "go"), at(1)))
+    assert with_rest_refused(state) is state
     state = with_abort(with_inbox_drained(with_resume(with_resume(state, at(2)), at(3))), "enough")
     assert state.notes == ()
 

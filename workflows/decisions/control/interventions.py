@@ -215,6 +215,17 @@ def with_sent_abort(state: S, abort: Intervention) -> S:
     return with_applied(with_abort(state, abort.text), abort)
 
 
+def with_rest_refused(state: S) -> S:
+    """Record that the interventions with an id that have not taken effect by the end of the run have none."""
+    waiting = [sent for sent in (*state.pauses, *state.inbox) if sent.id]
+    if not waiting:
+        return state
+    for sent in waiting:
+        state = _with_no_effect(state, sent, "the run ended first")
+    inbox = tuple(item.without_sender() if item.id else item for item in state.inbox)
+    return state.with_control(pauses=(), inbox=inbox)
+
+
 def with_run_over(state: S) -> S:
     """Return the state of a run that is ending. From here on nobody decides anything."""
     return state.with_control(is_over=True)
