@@ -254,6 +254,6 @@ def test_nothing_of_an_agent_is_known_to_it() -> None:
     known = reached("tests.support.runs.errand")
     assert {name for name in known if ".control" not in name} == {
         *("types.tool_calls.breakers", "types.names", "types.questions", "types.record"),
-        *("types.telemetry_names", "types.text"),
+        *("types.telemetry_names", "types.text", "types.json_text"),
     }
     assert "phases.control.visibility" in known

@@ -50,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 
 CONTROL_TYPES = {
     *("control", "questions", "record"),
-    *("names", "text", "telemetry_names", "breakers"),
+    *("names", "text", "json_text", "telemetry_names", "breakers"),
 }
 """The values that the control core goes by: none of an agent."""
 

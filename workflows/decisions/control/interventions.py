@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import clean_text, clip, delimited_text, one_line
 
 S = TypeVar("S", bound=Control)
@@ -56,7 +57,7 @@ MAX_IDENTIFIED = 20
 
 def sender_of(given: object) -> dict[str, str]:
     """Return the valid ones of an intervention's `id`, at most 64 printable ASCII characters, and `by`, a name."""
-    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    fields = as_object(given)
     found: dict[str, str] = {}
     if isinstance(sent_id := fields.get("id"), str) and _ID.fullmatch(sent_id):
         found["id"] = sent_id
@@ -70,10 +71,8 @@ def split_sender(given: object) -> tuple[object, dict[str, str]]:
 
     Any other JSON is itself the text, because a handler that refused it would lose it.
     """
-    if not isinstance(given, dict) or not given.keys() <= {"id", "by", "text"}:  # pyright: ignore[reportUnknownMemberType]
-        return cast("object", given), {}
-    fields, found = cast("dict[str, Any]", given), sender_of(cast("object", given))
-    return (fields.get("text"), found) if found and found.keys() == fields.keys() - {"text"} else (fields, {})
+    fields, found = as_object(given), sender_of(given)
+    return (fields.get("text"), found) if found and found.keys() == fields.keys() - {"text"} else (given, {})
 
 
 def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
@@ -105,8 +104,6 @@ def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: in
     """Add a note that an intervention takes effect now. One without an id adds nothing to the history.
 
     Args:
-        state: The state that it changes.
-        sent: The intervention.
         phase: The phase in which it takes effect, by default the current one.
         iteration: Its iteration, by default the current one.
     """
@@ -150,7 +147,8 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     """
     if len(state.inbox) >= MAX_INBOX_ITEMS:
         lost = state.with_control(unheard=state.unheard + 1)
-        return _with_no_effect(lost, guidance, f"{MAX_INBOX_ITEMS} interventions wait already")
+        why = f"{MAX_INBOX_ITEMS} interventions wait already; send it again with another id"
+        return _with_no_effect(lost, guidance, why)
     if guidance.sender and sum(bool(item.sender) for item in state.inbox) >= MAX_IDENTIFIED:
         why = f"{MAX_IDENTIFIED} interventions with an id or a sender wait already; send it again with another id"
         return with_refused_signal(state, guidance.kind, why, **guidance.sender)
