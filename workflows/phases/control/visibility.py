@@ -99,7 +99,7 @@ async def wait_if_paused(
         await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
         return
-    _wait_while_paused(run, True)
+    _set_standing(run, True)
     try:
         await run.wait_until(
             lambda: not run.state.paused or run.is_interrupted() or is_over(), may_continue_as_new=may_continue_as_new
@@ -107,10 +107,10 @@ async def wait_if_paused(
     except ContinueAsNew:
         run.state = run.state.with_control(is_standing=False)
         raise
-    _wait_while_paused(run, False)
+    _set_standing(run, False)
 
 
-def _wait_while_paused(run: AnyRun, is_standing: bool) -> None:
+def _set_standing(run: AnyRun, is_standing: bool) -> None:
     if is_standing:
         run.change_state(with_pauses_applied)
     else:
