@@ -66,7 +66,7 @@ class Assessment(NamedTuple):
 
 
 def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
-    """Raise ValueError, which tells the model what is wrong, if the reply is no verdict."""
+    """Raise ValueError, with a text for the model, if the reply is no verdict."""
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
     verdict = _parsed_review(reply.text)

@@ -33,7 +33,7 @@ _SPENT: dict[str, Callable[[AgentState, datetime], float]] = {
     "max_model_calls": lambda state, now: state.usage.model_calls,
     "max_tool_calls": lambda state, now: state.tool_calls.spent,
 }
-"""What a run has spent of each limit."""
+"""Reads how much of each limit a run has used up."""
 
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
@@ -135,7 +135,6 @@ def _used_up_limit(stop: Stop) -> str:
     reason, detail = stop
     same = [limit for limit in LIMITS if limit.reason == reason]
     named = [limit for limit in same if detail.endswith(f" {limit.noun}")]
-    named.sort(key=lambda each: len(each.noun), reverse=True)  # one noun may end with another
     return next((limit.key for limit in (*named, *same)), reason)
 
 

@@ -33,7 +33,7 @@ class Intervention(Record):
     kind: InterventionKind
     text: str = ""
     id: str = ""
-    """The sender's own id for it. The journal then says when it takes effect."""
+    """The sender's own id for it. The journal then records when it takes effect, or why it has none."""
     by: str = ""
     """The name of the sender, as the sender gives it."""
     size: int = 0

@@ -20,7 +20,7 @@ SUMMARY_CALL = "summary"
 """The activity id of a summary is `iteration.summary`."""
 
 BYTES_PER_TOKEN = 4
-"""Bytes per token, as texts are cut to a number of tokens."""
+"""The bytes that count as one token when a text is cut."""
 
 
 class SummariseRequest(ReasonRequest):

@@ -16,7 +16,7 @@ _SHOWN_CHARS = 40
 
 
 def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """This is an `object_pairs_hook` for `json.loads`. Raise ValueError if a key is there twice."""
+    """Build an object, as an `object_pairs_hook` of `json.loads`. Raise ValueError if a key is there twice."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

@@ -85,7 +85,7 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "goal_decide": (("action",), ""),
     "goal_compress": (("memory",), ""),
 }
-"""For each prompt: keys that identify the object in a reply, and the key whose list may be the whole reply."""
+"""Each prompt's keys that identify the object in a reply, and its key whose list may be the whole reply."""
 
 
 def goal_reply_object(turn: str, text: str) -> dict[str, Any]:

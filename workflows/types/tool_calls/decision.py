@@ -119,7 +119,7 @@ class GroundedDecision(CheckedInput):
     """A decision: its fields, its facts, and its rules."""
 
     description: str = Field(default="", max_length=2_000)
-    """What is decided, and when. The model reads it."""
+    """Tells the model what the decision is about, and when to make it."""
     required: bool = False
     """True if the run cannot end with an answer before this decision is made."""
     revisable: bool = False
