@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
-from threading import Lock
 from typing import Any, Literal
 
 from orga.activities.adapters.deliveries.targets import outcome_heading, visible_answer
+from orga.activities.adapters.tools.call_threads import StopSignal
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.text import one_line
@@ -55,14 +55,14 @@ class EmailDelivery:
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Send the message. It counts as delivered if the server accepts it for all recipients."""
-        handover = _Handover()
+        stop = StopSignal()  # the thread cannot be ended in any other way
         try:
             async with asyncio.timeout(ATTEMPT_S), self._slots:
                 refused = await asyncio.to_thread(
-                    _send_message, self._settings, mail_message(request, run, self._settings), handover
+                    _send_message, self._settings, mail_message(request, run, self._settings), stop
                 )
         except TimeoutError:
-            raise _unreachable_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=handover.prevent()) from None
+            raise _unreachable_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=stop.stop()) from None
         except smtplib.SMTPRecipientsRefused as error:
             raise _refusal_error(max(code for code, _ in error.recipients.values()), "all recipients") from None
         except smtplib.SMTPAuthenticationError as error:
@@ -74,46 +74,21 @@ class EmailDelivery:
             raise NotifyError(text, kind="ReceiverRefused", retryable=False) from None
         except (smtplib.SMTPException, OSError) as error:
             why = f"no connection ({type(error).__name__})"
-            raise _unreachable_error(why, may_have_arrived=handover.prevent()) from None
+            raise _unreachable_error(why, may_have_arrived=stop.stop()) from None
         finally:
-            handover.prevent()
+            stop.stop()
         if refused:
             text = f"{SERVER_TEXT} refused {refused} of {len(self._settings.to)} recipients and accepted the others"
             raise NotifyError(text, kind="ReceiverRefused", retryable=False, may_have_arrived=True)
 
 
-class _ExchangeAbandoned(Exception):
-    """The exchange was abandoned before the message was sent."""
-
-
-class _Handover:
-    """Decides once whether the message is sent. The thread that sends it cannot be stopped in any other way."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._is_prevented = self._has_begun = False
-
-    def begin(self) -> None:
-        """Record that the message is about to be sent. Raise _ExchangeAbandoned if the exchange was abandoned."""
-        with self._lock:
-            if self._is_prevented:
-                raise _ExchangeAbandoned
-            self._has_begun = True
-
-    def prevent(self) -> bool:
-        """Prevent the sending if it has not begun, and return whether it has begun."""
-        with self._lock:
-            self._is_prevented = True
-            return self._has_begun
-
-
 class _TrackedSmtp(smtplib.SMTP):
-    """An SMTP exchange that asks `handover` before it sends the message itself."""
+    """An SMTP exchange that asks `stop` before it sends the message itself. After that it may have arrived."""
 
-    handover: _Handover
+    stop: StopSignal
 
     def data(self, msg: Any) -> Any:
-        self.handover.begin()
+        self.stop.begin_effect()
         return super().data(msg)
 
 
@@ -121,7 +96,7 @@ class _TrackedSmtpTls(_TrackedSmtp, smtplib.SMTP_SSL):
     """The same exchange, with TLS from the first byte."""
 
 
-def _send_message(settings: MailSettings, message: EmailMessage, handover: _Handover) -> int:
+def _send_message(settings: MailSettings, message: EmailMessage, stop: StopSignal) -> int:
     """Send the message, and return how many recipients were refused."""
     own_host = settings.sender.partition("@")[2]
     trust = None if settings.security == "none" else settings.trust or ssl.create_default_context()
@@ -129,7 +104,7 @@ def _send_message(settings: MailSettings, message: EmailMessage, handover: _Hand
         connection = _TrackedSmtpTls(settings.host, settings.port, own_host, timeout=SILENCE_S, context=trust)
     else:
         connection = _TrackedSmtp(settings.host, settings.port, own_host, timeout=SILENCE_S)
-    connection.handover = handover
+    connection.stop = stop
     try:
         if settings.security == "starttls":
             connection.starttls(context=trust)

@@ -22,7 +22,7 @@ class ThreadStopped(Exception):
 
 
 class StopSignal:
-    """Shows a thread whether its call was cancelled."""
+    """Shows a thread whether its call was cancelled. Whichever comes first wins: the stop, or the thread's effect."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,7 +33,7 @@ class StopSignal:
             raise ThreadStopped
 
     def begin_effect(self) -> None:
-        """Announce the step that others can see, whose end a cancellation awaits. Raise ThreadStopped after one."""
+        """Announce the step that others can see. Raise ThreadStopped if the call was cancelled before."""
         with self._lock:
             self.check()
             self._is_acting = True
