@@ -60,6 +60,7 @@ class _AdmittedCall:
 
 
 def _cause_text(error: BaseException) -> str:
+    """Return a text that all runs of the worker may read: a provider's error, but only the kind of a tool's."""
     if isinstance(error, ModelError):
         return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
     return failure_cause(error.type if isinstance(error, ApplicationError) else type(error).__name__)
@@ -72,6 +73,7 @@ class WorkerBreakers:
         self._clock = clock
         self._circuits: OrderedDict[str, Breaker] = OrderedDict()
         self._tried_at: dict[str, datetime] = {}
+        """The time at which a half-open circuit last let a call try."""
         self._lock = Lock()
 
     @contextmanager
@@ -120,6 +122,7 @@ class WorkerBreakers:
             activity.logger.info("the circuit of %s has closed", permit.name)
 
     def _record_end(self, permit: _AdmittedCall, cause: str | None) -> None:
+        """`cause` is None unless the call failed in a way that counts."""
         with self._lock:
             before = self._circuits.get(permit.name, Breaker())
             if before.state == "half_open" and before.opened_at != permit.opened_at:

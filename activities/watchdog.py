@@ -33,6 +33,7 @@ class LoopBlock:
 
     seconds: float = 0.0
     task: str = ""
+    """Its name, for an activity: type, id and run. Empty if the task had ended before the thread looked."""
     place: str = ""
     """The function, its file and its line."""
 

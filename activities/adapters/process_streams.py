@@ -125,7 +125,7 @@ async def process_channel() -> AsyncGenerator[ProcessChannel]:
 
 
 async def child_output(module: str, data: bytes, timeout_s: float | None = None) -> bytes:
-    """Return what one of our modules writes about `data`, or nothing if it fails or its own limits end it.
+    """Run `main` of one of our modules on `data`, and return its output, or nothing if it fails or its limits end it.
 
     The process has an empty environment, and ends with this call.
 

@@ -81,7 +81,11 @@ def file_lines(file: TextIO) -> Iterator[str]:
 
 
 def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
-    """Yield items of an export, or of people, without a first line. Raise KnowledgeError with a bad line's number."""
+    """Yield the items of an export, or of lines that people have written, which need no first line.
+
+    Raises:
+        KnowledgeError: A line is no item. The message names its number.
+    """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -63,7 +63,7 @@ def ranked_items(query: Recall, vector: Sequence[float] | None, candidates: Sequ
     A fact comes before a memory, because a run's final answer may have been a guess.
 
     Args:
-        vector: The vector of its text. None ranks by words only.
+        vector: The vector of the query's text. None ranks by words only.
         candidates: Each once, with the facts that contradict any of them. For a query without words all score 1,
             and the newest come first.
     """

@@ -51,7 +51,7 @@ _DUMP_LINE = re.compile(
 class Reading:
     text: str
     marks: Callable[[], Sequence[tuple[Span, Span]]]
-    """For each decoded part, in order, its span in `text` and its span in the original text."""
+    """Returns two spans of each decoded part, in order: in `text`, and in the original text."""
 
     def spans(self, secrets: Iterable[str]) -> list[Span]:
         """Return the spans of secrets in the original text. A decoded part is always included as a whole."""

@@ -47,7 +47,10 @@ class ConfiguredPipelines:
         return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
 
     def require_delegation(self, pipeline: Pipeline | None, offered: OfferedTools) -> None:
-        """Refuse (InvalidInput) a pipeline whose goal cannot delegate: a profile or a name hides the tool for it."""
+        """Raise InvalidInput if a goal with a pipeline cannot delegate.
+
+        A tool profile can leave out the tool for delegation, and a tool can have the name of an agent.
+        """
         if pipeline is None:
             return
         tools = {tool.name for tool in offered.tools}

@@ -106,7 +106,7 @@ class UnreadableFile(ValueError):
 
 
 def read_project_file(root: Path, path: str, max_bytes: int) -> str:
-    """Return the text of a file, with links within the root. Raise UnreadableFile if it is no text, or too large."""
+    """Return a file's text. Raise UnreadableFile if it is no text, too large, or not a regular file in the root."""
     try:
         with FileRoot(root).open_file(path) as file:
             data = file.read(max_bytes + 1)

@@ -144,7 +144,7 @@ class KnowledgeSearch:
 T = TypeVar("T")
 
 Work = Callable[[KnowledgeTransaction[E]], Coroutine[Any, Any, T]]
-"""What is done in one transaction. It waits for nothing but the transaction."""
+"""Work in one transaction. It may wait only for the transaction, because the embedded store runs it without a loop."""
 
 _REINDEX_BATCH = 128
 _ENCODERS = Threads("knowledge-encoder", 2)

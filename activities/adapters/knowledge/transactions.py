@@ -1,4 +1,4 @@
-"""One transaction of a knowledge store: what every database does alike, and the statements in which they differ.
+"""One transaction of a knowledge store: the work that all databases share, and the statements in which they differ.
 
 Shared statements are written as PostgreSQL takes them, with `%(name)s` for a value and `= ANY(%(name)s)` for a list.
 """
@@ -15,7 +15,7 @@ from orga.activities.knowledge.ports import StoreFacts, batches
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
 E = TypeVar("E")
-"""What a database keeps next to an item to find it: its vector and, if the database does not split texts, its words."""
+"""An item's text as a database finds it: the vector, and the words too if the database cannot split texts itself."""
 
 Values = Mapping[str, object]
 Rows = list[tuple[Any, ...]]

@@ -126,7 +126,7 @@ class CedarSet:
 
 
 def compile_policies(files: tuple[PolicyFile, ...]) -> CedarSet:
-    """Return the compiled set. Raise BrokenPolicies, with all problems of all files."""
+    """Return the compiled set. Raise BrokenPolicies with all problems of all files, if there are any."""
     policies, problems = read_policies(files)
     if problems:
         raise BrokenPolicies(problems)

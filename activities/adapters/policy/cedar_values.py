@@ -93,7 +93,11 @@ def cedar_value(value: Any, schema: Any = None, path: str = "value", depth: int 
 
 
 def cedar_decimal(value: float, path: str, *, is_rounded: bool = False) -> dict[str, Any]:
-    """Return a decimal of four places; `is_rounded` cuts others off. Raise UnrepresentableValue if it does not fit."""
+    """Return a Cedar decimal, which has four places. `is_rounded` rounds further places towards zero.
+
+    Raises:
+        UnrepresentableValue: It is too large, or has more places.
+    """
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(DECIMAL_STEP, rounding=ROUND_DOWN)

@@ -28,7 +28,11 @@ _NO_ISOLATION_HINT = 'or set isolation = "none", which limits commands but hides
 def bubblewrap_argv(
     argv: Sequence[str], *, writable: Path, folder: Path, network: bool, kept: Sequence[Path] = ()
 ) -> list[str]:
-    """Return the command that can write only to `writable` without `kept`. Raise ValueError without bubblewrap."""
+    """Return the command line that runs `argv` in `folder`. It can write only to `writable`, without `kept` in it.
+
+    Raises:
+        ValueError: Bubblewrap is not installed.
+    """
     private = [part for path in _HIDDEN_FOLDERS if Path(path).is_dir() for part in ("--tmpfs", path)]
     files = [*_READ_ONLY_MOUNTS, *private, *_visible_file_mounts(argv[0])]
     online = ["--share-net", *_visible_file_mounts(str(_RESOLVER_FILE.resolve()))] if network else []

@@ -107,7 +107,7 @@ def _guessed_text(body: bytes) -> str:
 
 
 async def parse_page(url: str, html: str) -> tuple[str, str]:
-    """Return title and text. A process of its own parses the page. Raise ToolError (PageTooComplex)."""
+    """Return title and text. A process of its own parses the page. Raise ToolError (PageTooComplex) if it fails."""
     output = await child_output(page_text.__name__, html.encode(errors="replace"))
     if not output:
         raise ToolError(f"{url}: the page is too complex to read; try another", kind="PageTooComplex")

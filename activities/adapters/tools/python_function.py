@@ -95,7 +95,7 @@ async def _collect_results(name: str, results: AsyncIterable[Any]) -> list[Any]:
 
 
 def as_output(name: str, result: Any) -> ToolOutput:
-    """Return a string unchanged, others as JSON with iterators collected. Raise ToolError (InvalidResult)."""
+    """Return a string unchanged, and other values as JSON. Raise ToolError (InvalidResult) if one has no JSON."""
     if isinstance(result, ToolOutput):
         return result
     if isinstance(result, str):
@@ -244,7 +244,7 @@ class FunctionParameters:
         return without_titles(self._adapter.json_schema())
 
     def bind(self, arguments: dict[str, Any], context: ToolContext) -> tuple[list[Any], dict[str, Any]]:
-        """Return the converted arguments, positional and by keyword. Raise ToolError (InvalidArguments)."""
+        """Return positional and keyword arguments, converted. Raise ToolError (InvalidArguments) if they do not fit."""
         try:
             checked = self._adapter.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:

@@ -115,7 +115,7 @@ def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _parsed_vectors(body: bytes, wanted: int) -> list[list[float]]:
-    """Return the vectors in the order of their texts, which may differ. Raise ValueError if one is missing."""
+    """Return the vectors in the order of the texts, not of the body. Raise ValueError if one is missing."""
     items = as_objects(as_object(json.loads(body)).get("data"))
     by_index = {str(item.get("index", at)): item.get("embedding") for at, item in enumerate(items)}
     vectors = [by_index.get(str(at)) for at in range(wanted)]

@@ -33,7 +33,11 @@ class PostgresAddress:
 
 
 def parse_address(dsn: str, variable: str) -> PostgresAddress:
-    """Return the address; a remote server needs TLS by default. Raise ValueError, without it, if it is none."""
+    """Return the address in a variable. TLS is required for a remote server unless the address sets it otherwise.
+
+    Raises:
+        ValueError: It is no address. The text repeats nothing of it.
+    """
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
     except psycopg.Error:
