@@ -4,7 +4,7 @@ Shared statements are written as PostgreSQL takes them, with `%(name)s` for a va
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -198,13 +198,16 @@ class KnowledgeTransaction(ABC, Generic[E]):
         )
 
     async def _restore_facts(self, claims: Sequence[str]) -> None:
-        facts = list((await self.stored_items([], claims)).values())
-        for claim in claims:
-            same_claim = [fact for fact in facts if claim_digest(fact) == claim]
-            news = contradictions(same_claim, "")
-            await self._mark_contradicted(
-                fact.with_contradiction(news[fact.id]) for fact in same_claim if news[fact.id] != fact.contradicted_by
-            )
+        by_claim = defaultdict[str, list[StoredItem]](list)
+        for fact in (await self.stored_items([], claims)).values():
+            by_claim[claim_digest(fact)].append(fact)
+        marked: list[StoredItem] = []
+        for facts in by_claim.values():
+            news = contradictions(facts, "")
+            marked += [
+                fact.with_contradiction(news[fact.id]) for fact in facts if news[fact.id] != fact.contradicted_by
+            ]
+        await self._mark_contradicted(marked)
 
     async def _erasure_condition(self, what: Erasure) -> tuple[str, Values]:
         named = exact_columns(what)
