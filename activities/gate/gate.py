@@ -150,7 +150,7 @@ class GateActivities:
 
     def _weaker_engine_denial(self, wanted: str) -> Verdict:
         why = f"this run began under the policy engine {wanted}, and its worker has {self._engine_name}"
-        return _denial(f"{why}; nothing is decided by less, tell the operator")
+        return _denial(f"{why}, which checks less. Ask the operator for a worker with {wanted}")
 
     async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
         if self._engine.is_embedded:
