@@ -115,10 +115,10 @@ async def test_the_server_sees_no_key_of_the_command_and_writes_for_its_owner_al
 
 
 async def test_progress_is_told_when_a_server_is_started_and_not_when_one_is_found(home: Home) -> None:
-    told: list[str] = []
-    await ensure_server(told.append)
-    await ensure_server(told.append)
-    assert told == ["starting the Temporal server…"]
+    reported: list[str] = []
+    await ensure_server(reported.append)
+    await ensure_server(reported.append)
+    assert reported == ["starting the Temporal server…"]
 
 
 async def test_an_unused_server_that_was_killed_is_cleaned_up_and_its_runs_are_in_the_next(home: Home) -> None:

@@ -51,7 +51,7 @@ def some_queries(draw: Random, count: int) -> list[Recall]:
     ]
 
 
-async def told(store: KnowledgeStore, queries: Sequence[Recall]) -> list[list[tuple[str, float]]]:
+async def recalled_scores(store: KnowledgeStore, queries: Sequence[Recall]) -> list[list[tuple[str, float]]]:
     return [[(each.item.id, each.score) for each in await store.recall(one)] for one in queries]
 
 
@@ -67,7 +67,7 @@ async def test_both_recall_the_same(both: tuple[Clock, list[KnowledgeStore]], se
         clock.advance(1)
         stored = [await store.store(part) for store in stores]
         assert stored[0] == stored[1]
-    found = [await told(store, queries) for store in stores]
+    found = [await recalled_scores(store, queries) for store in stores]
     assert found[0] == found[1]
     assert any(found[0])
 
@@ -83,7 +83,7 @@ async def test_words_that_are_everywhere_choose_the_same(
     for store in stores:
         await store.store(items)
     clock.advance(1)
-    found = [await told(store, queries) for store in stores]
+    found = [await recalled_scores(store, queries) for store in stores]
     assert found[0] == found[1]
 
 
@@ -102,7 +102,7 @@ async def test_both_find_the_same_in_a_folder_and_without_words(both: tuple[Cloc
         query_for("", limit=7),
         query_for("rule 3", limit=9),
     ]
-    assert await told(stores[0], queries) == await told(stores[1], queries)
+    assert await recalled_scores(stores[0], queries) == await recalled_scores(stores[1], queries)
 
 
 async def test_both_settle_a_claim_of_many_facts_alike(both: tuple[Clock, list[KnowledgeStore]]) -> None:

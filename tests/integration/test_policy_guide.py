@@ -74,14 +74,14 @@ async def test_the_rego_of_the_guide(tmp_path: Path) -> None:
     ]
     with running_opa(file) as url:
         server = OpaServer(url, "orga/decision")
-        served = [told(await server.judge(proposal)) for proposal in proposals]
+        served = [verdict_text(await server.judge(proposal)) for proposal in proposals]
         await server.close()
     wasm = OpaWasm(bundle(file, tmp_path / "policy.tar.gz", "-t", "wasm", "-e", "orga/decision"), "orga/decision")
-    assert served == [told(await wasm.judge(proposal)) for proposal in proposals]
+    assert served == [verdict_text(await wasm.judge(proposal)) for proposal in proposals]
     assert served == ["reading", "{'limit': 10}", "alice", "nothing allows it", "allowed"]
 
 
-def told(judgement: Verdict) -> str:
+def verdict_text(judgement: Verdict) -> str:
     """Return what tells one decision from the others."""
     terms = judgement.approval
     found = (*judgement.policies, *(terms.approvers if terms else ()), judgement.arguments or judgement.reason)

@@ -26,9 +26,11 @@ async def a_chain(client: Client) -> Ran:
         return await loop.run()
 
 
-def assert_all_events_are_told(ran: Ran, told: list[str]) -> None:
+def assert_all_events_are_reported(ran: Ran, reported: list[str]) -> None:
     """Each run of the chain, from its first task to its last one, and never backwards."""
-    replays = [re.fullmatch(rf"{ran.handle.id}: run (\d+) of (\d+), event ([\d,]+) of ([\d,]+)", line) for line in told]
+    replays = [
+        re.fullmatch(rf"{ran.handle.id}: run (\d+) of (\d+), event ([\d,]+) of ([\d,]+)", line) for line in reported
+    ]
     steps = [[int(number.replace(",", "")) for number in found.groups()] for found in replays if found]
     assert steps == sorted(steps)
     assert {(number, of, events) for number, of, _, events in steps} == {
@@ -39,17 +41,17 @@ def assert_all_events_are_told(ran: Ran, told: list[str]) -> None:
 
 async def test_a_verification_tells_how_far_it_is(client: Client) -> None:
     ran = await a_chain(client)
-    told: list[str] = []
-    assert (await verify(client, ran.handle.id, report=told.append)).ok
-    assert_all_events_are_told(ran, told)
+    reported: list[str] = []
+    assert (await verify(client, ran.handle.id, report=reported.append)).ok
+    assert_all_events_are_reported(ran, reported)
 
 
 async def test_an_audit_tells_how_far_it_is(client: Client) -> None:
     ran = await a_chain(client)
-    told: list[str] = []
-    found = [each async for each in run_audits(client, [ran.handle.id], Rejudger(Deny()), report=told.append)]
-    assert_all_events_are_told(ran, told)
-    assert [line for line in told if "proposals" in line] == [
+    reported: list[str] = []
+    found = [each async for each in run_audits(client, [ran.handle.id], Rejudger(Deny()), report=reported.append)]
+    assert_all_events_are_reported(ran, reported)
+    assert [line for line in reported if "proposals" in line] == [
         f"{ran.handle.id}: {number} proposals judged again" for number in range(len(found[0].judgements))
     ]
 

@@ -108,7 +108,7 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
     assert "fell down" in executed.executed[1].error
     [evaluated] = named(shown, "evaluate")
     assert [(step.step, step.score, step.quality) for step in evaluated.evaluated] == [("a", 4.25, "good")]
-    heard = [(phase.phase, told.text) for phase in shown.phases for told in phase.guidance]
+    heard = [(phase.phase, item.text) for phase in shown.phases for item in phase.guidance]
     assert heard == [("evaluate", "mind the old ones")]
     decided = named(shown, "decide")[0].decision
     assert decided is not None
@@ -121,8 +121,8 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
 
     lines = phase_table(shown)
     assert max(map(len, lines)) <= COLUMNS
-    for told in ("✗ b fall: ", "received steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
-        assert any(told in line for line in lines), told
+    for text in ("✗ b fall: ", "received steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
+        assert any(text in line for line in lines), text
 
 
 async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory_would_lose(client: Client) -> None:
@@ -151,13 +151,13 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
         goes_on.set()
         await wait_for_goal(handle, client)
     shown = await phases_of(client, handle.id)
-    assert [told.step for phase in shown.phases for told in phase.overridden] == ["b"]
+    assert [item.step for phase in shown.phases for item in phase.overridden] == ["b"]
     assert [phase.kept for phase in named(shown, "compress")] == [kept.strip()]
     lines = "\n".join(phase_table(shown))
     assert 'received override_step: {"skill":"new"' in lines
     assert "refused override_step: skill 'fly' is none" in lines
-    said = [told for phase in shown.phases for told in phase.guidance]
-    assert [(told.refused is not None, told.text["skill"]) for told in said] == [(True, "fly"), (False, "new")]
+    said = [item for phase in shown.phases for item in phase.guidance]
+    assert [(item.refused is not None, item.text["skill"]) for item in said] == [(True, "fly"), (False, "new")]
     assert "b is now new, by the operator" in lines
     assert "it would lose reports/1999.md" in lines
 
@@ -227,8 +227,8 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
     assert shown.code == 0
     assert shown.out.startswith("g  completed\n  What is the retry limit?\nTURN  PHASE")
     assert max(map(len, shown.out.splitlines())) <= COLUMNS
-    told = json.loads(orga("steps", "g", "--json").out)
-    assert {"plan", "execute", "evaluate", "summarise"} <= {phase["phase"] for phase in told["phases"]}
+    report = json.loads(orga("steps", "g", "--json").out)
+    assert {"plan", "execute", "evaluate", "summarise"} <= {phase["phase"] for phase in report["phases"]}
     prompt = orga("steps", "g", "--prompt", "1")
     assert prompt.code == 0
     assert "── user\n  [goal_plan] Plan how the goal above is reached." in prompt.out

@@ -1,4 +1,4 @@
-"""The turns of a session, from its journal: folded while they go on, and told when somebody comes back."""
+"""The turns of a session, from its journal: folded while they run, and shown to a person who comes back."""
 
 from datetime import timedelta
 
@@ -52,8 +52,8 @@ def test_what_is_denied_stays_in_the_fold() -> None:
 
 
 def test_the_history_tells_how_long_ago_and_acts_on_no_terminal() -> None:
-    told = Turns(*TURN, ENDED, *CUT).recorded
-    assert history_lines(told, T0 + timedelta(days=90)) == [
+    entries = Turns(*TURN, ENDED, *CUT).recorded
+    assert history_lines(entries, T0 + timedelta(days=90)) == [
         "── turn 1, 90 d ago",
         "› What is",
         "  in it?",

@@ -79,14 +79,14 @@ async def test_a_named_one_that_is_no_program_is_not_passed_over(
 
 async def test_without_any_it_is_built_once_and_progress_is_told(tmp_path: Path, cache: Path) -> None:
     a_program(tmp_path / "path" / "go", MAKES_A_FILE)
-    told: list[str] = []
-    found = await asyncio.gather(locate(told.append), locate(told.append))
+    reported: list[str] = []
+    found = await asyncio.gather(locate(reported.append), locate(reported.append))
 
     assert found == [cache / "temporal", cache / "temporal"]
     assert os.access(cache / "temporal", os.X_OK)
     assert (tmp_path / "count").read_text() == f"install {obtain.GO_MODULE}\n"
-    assert told.count("building the Temporal server with Go, once, 3 to 5 minutes… 0:00") == 1
-    assert "waiting for another command that is fetching the Temporal server…" in told
+    assert reported.count("building the Temporal server with Go, once, 3 to 5 minutes… 0:00") == 1
+    assert "waiting for another command that is fetching the Temporal server…" in reported
 
 
 @pytest.mark.parametrize(

