@@ -144,7 +144,7 @@ class GoalPhases:
                     self._unanswered.append(guidance := Guidance.model_validate(entry.data))
                     self._guidance.append((entry.iteration, guidance))
                 return
-            case on.Terminated():
+            case on.Terminated() | on.InterventionApplied():  # a pause before it is time of the next phase
                 return
             case on.ReasoningComplete():
                 self._close_phase(event.turn)

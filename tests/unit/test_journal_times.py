@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orga.client.cli.shown.narration import entry_lines
+from orga.client.journal.phases import GoalPhases
 from orga.client.journal.run_view import RunView
 from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.decisions.journal.iteration import CallTimes
@@ -78,3 +79,14 @@ def test_an_export_does_not_know_them() -> None:
     entry = an_entry("ObservationsCollected", outcomes=[])
     assert canonical_line(entry.with_took({"c0": 1.0})) == canonical_line(entry)
     assert "took" not in entry.with_took({"c0": 1.0}).model_dump_json()
+
+
+def test_a_pause_between_two_phases_of_a_goal_is_time_of_the_later_one() -> None:
+    goal = GoalPhases()
+    for event, at_s, turn in [
+        ("ReasoningComplete", 1.0, "goal_plan"),
+        ("InterventionApplied", 3_600.0, ""),
+        ("ReasoningComplete", 3_601.0, "goal_decide"),
+    ]:
+        goal.take(an_entry(event, at_s, turn=turn, kind="resume", finish="stop"))
+    assert [(phase.phase, phase.duration_s) for phase in goal.phases] == [("plan", 0.0), ("decide", 3_600.0)]
