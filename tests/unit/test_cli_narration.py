@@ -79,6 +79,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             an_entry("InterventionApplied", kind="pause", by="ada"), "pause by ada takes effect", id="an effect"
         ),
         pytest.param(
+            an_entry("InterventionRefused", kind="override_step", by="ada", reason="override_step: no such skill"),
+            "✗ override_step by ada has no effect: no such skill",
+            id="a refusal",
+        ),
+        pytest.param(
             an_entry("Terminated", reason="max_tokens", detail="limit of 5"), "max_tokens: limit of 5", id="end"
         ),
         pytest.param(an_entry("FromTheFuture", a=1), "{'a': 1}", id="an event of a later version"),

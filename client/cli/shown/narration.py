@@ -239,14 +239,22 @@ def _intervention_lines(event: on.InterventionReceived) -> list[StyledLine]:
         return [StyledLine(f"steer: {on_one_line(str(fields['text']))}", "person")]
     text = _pairs_text(fields) if isinstance(event.text, dict) else str(event.text)
     tone: Tone = "quiet" if event.kind in _HIDDEN_KINDS else "person"
-    who = f" by {_text(event.by)}" if event.by else ""
-    return [StyledLine(f"{_text(event.kind)}{who}{': ' if text else ''}{on_one_line(text)}", tone)]
+    return [StyledLine(f"{_intervention_text(event)}{': ' if text else ''}{on_one_line(text)}", tone)]
 
 
 @event_lines.register
 def _intervention_applied_lines(event: on.InterventionApplied) -> list[StyledLine]:
-    who = f" by {_text(event.by)}" if event.by else ""
-    return [StyledLine(f"{_text(event.kind)}{who} takes effect", "quiet")]
+    return [StyledLine(f"{_intervention_text(event)} takes effect", "quiet")]
+
+
+@event_lines.register
+def _intervention_refused_lines(event: on.InterventionRefused) -> list[StyledLine]:
+    why = on_one_line(event.reason.removeprefix(f"{event.kind}: "), 300)
+    return [StyledLine(f"✗ {_intervention_text(event)} has no effect: {why}", "bad")]
+
+
+def _intervention_text(event: on.InterventionReceived | on.InterventionApplied | on.InterventionRefused) -> str:
+    return f"{_text(event.kind)}{f' by {_text(event.by)}' if event.by else ''}"
 
 
 @event_lines.register
