@@ -73,8 +73,6 @@ class CliContext:
 
     def require_usable(self) -> None:
         """Raise ConfigError, with the remedy, if a worker of this command could not start."""
-        # most commands start no worker
-
         from orga.client.config.policy_settings import require_usable  # most commands start no worker
 
         require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)

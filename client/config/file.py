@@ -155,7 +155,7 @@ class ConfigSources:
 
 
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
-    """Return what `load_config` would read, for display only. It needs no trust, and raises ConfigError else."""
+    """Return what `load_config` would read, for display only and so without trust. Raise ConfigError as it does."""
     read = _read_config(named, folder, env)
     return ConfigSources(with_policy_folder(read.config(env), read.base), read.path, read.origin)
 

@@ -31,7 +31,7 @@ class KeyProblem(OrgaError):
 
 
 def generate_key(path: Path) -> str:
-    """Write a new private key (PKCS 8, PEM, mode 0600) and its public key, and return that. Raise KeyProblem if not."""
+    """Write a private key (PKCS 8, PEM, mode 0600) and its public key. Return the public one, or raise KeyProblem."""
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -52,7 +52,7 @@ def public_path(path: Path) -> Path:
 
 
 def private_key(path: Path) -> Ed25519PrivateKey:
-    """Raise KeyProblem if it cannot be read, is no Ed25519 key, or can also be read by others."""
+    """Read a private key. Raise KeyProblem if it is unreadable, no Ed25519 key, or readable by others."""
     try:
         pem, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:

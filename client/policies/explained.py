@@ -34,7 +34,7 @@ class NoSuchVerdict(OrgaError):
 
 
 def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> list[Explanation]:
-    """Return the verdicts of a run, or at a place (`3`, `3.0`), delegates' not included. Raise NoSuchVerdict."""
+    """Return the verdicts of the run itself, all or those at a place (`3`, `3.0`). Raise NoSuchVerdict."""
     if place is not None and not _PLACE.fullmatch(place):
         raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
     found = [item for item in _all_explanations(entries) if place is None or _is_at(item.place, place)]

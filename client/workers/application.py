@@ -22,7 +22,7 @@ ON_THE_CLIENT = "Client.connect(..., plugins=[plugin])"
 
 
 def with_our_converter(converter: DataConverter) -> DataConverter:
-    """Return it with our way of writing values, its codec kept. Raise ConfigError if it has a way of its own."""
+    """Put our payload converter in place of a standard one. Raise ConfigError if the application has its own."""
     own = converter.payload_converter_class
     if issubclass(own, FrugalPayloadConverter):
         return converter

@@ -97,7 +97,7 @@ def _example_text(given: Any) -> str:
 
 
 def as_tool(function: Function) -> Tool:
-    """Return a function as a tool, a tool unchanged. Raise ConfigError if no model can be offered it."""
+    """Return a function as a tool, and a tool unchanged. Raise ConfigError if it cannot be offered to a model."""
     if not callable(function):
         if hasattr(function, "spec"):
             return function

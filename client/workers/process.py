@@ -85,9 +85,8 @@ class WorkerProcess:
     def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                with suppress(
-                    BrokenPipeError
-                ):  # it ended before it read its order, and `close` writes the rest of that
+                # it may have ended before it read its order, and `close` writes the rest of that
+                with suppress(BrokenPipeError):
                     stream.close()
 
     def _last_log_line(self) -> str:

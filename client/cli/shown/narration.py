@@ -16,7 +16,7 @@ from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tool_calls.gate import LEARNINGS, PLAN
 
 INDENT = "    "
-"""For each delegation between the journal's own run and an entry's."""
+"""The indent of a delegated run's lines, once for each level of delegation."""
 
 _HIDDEN_KINDS = {"await_turn", "send"}
 """Interventions that the lines of a turn show. Waiting for a turn changes nothing."""
