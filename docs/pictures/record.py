@@ -5,6 +5,7 @@ The report of a run is a page: a browser shows it, where Chromium is installed.
 
 import fcntl
 import io
+import json
 import os
 import shutil
 import struct
@@ -12,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pyte
 from rich.console import Console
@@ -31,6 +33,7 @@ ORGA = str(ROOT / ".venv" / "bin" / "orga")
 COLUMNS, LINES = 80, 60
 PAGE = "880,1180"
 """Pixels."""
+SCORES = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
 COLOURS = {"brown": "yellow"}
 SHELF = '''\
 import asyncio
@@ -47,10 +50,14 @@ async def ask_branch(branch: str, seconds: float) -> str:
 CONFIG = """\
 [models]
 default = "offline:extractive"
-base_urls = {{ openai-compatible = "{url}" }}
+base_urls = {{ openai-compatible = "{run_url}", ollama = "{goal_url}" }}
 
 [agents.branches]
 model = "openai-compatible:scripted"
+tools = ["ask_branch"]
+
+[agents.librarian]
+model = "ollama:scripted"
 tools = ["ask_branch"]
 
 [tools]
@@ -142,14 +149,41 @@ def _asked(branch: str, seconds: float) -> Calls:
     return Calls("ask_branch", {"branch": branch, "seconds": seconds})
 
 
+def _goal_replies() -> list[Says]:
+    """Return the replies of a goal's model, by the number of replies before: each round of steps counts as one."""
+    first = (_step("s1", "Harbour Street", 1), _step("s2", "Old Town", 2))
+    last = _step("s3", "University", 6, needs=["s1", "s2"])
+    evaluated = [_json_reply(steps=[{"id": step["id"], **SCORES} for step in steps]) for steps in (first, (last,))]
+    plan, answer = _json_reply(steps=[*first, last]), Says(["No branch ", "has it."])
+    return [plan, plan, evaluated[0], plan, evaluated[1], answer]
+
+
+def _step(step_id: str, branch: str, seconds: float, needs: Sequence[str] = ()) -> dict[str, Any]:
+    arguments = {"branch": branch, "seconds": seconds}
+    return {"id": step_id, "goal": f"ask {branch}", "skill": "ask_branch", "arguments": arguments, "depends_on": needs}
+
+
+def _is_in_second_round(shown: str) -> bool:
+    is_running = "\n  ask_branch University" in shown and "✓ ask_branch University" not in shown
+    return is_running and "/15 rounds" in shown
+
+
+def _json_reply(**answer: Any) -> Says:
+    return Says([json.dumps(answer)])
+
+
 def main() -> None:
     """Record all."""
     three = CallsAtOnce([_asked("Harbour Street", 2), _asked("Old Town", 5), _asked("University", 7)])
-    with tempfile.TemporaryDirectory() as home, chat_server(three, Says(["No branch ", "has it."])) as chat:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        chat_server(three, Says(["No branch ", "has it."])) as chat,
+        chat_server(*_goal_replies()) as goal_chat,
+    ):
         folder = Path(home) / "library"
         shutil.copytree(ROOT / "examples" / "library", folder)
         (folder / "branches.py").write_text(SHELF)
-        (folder / "orga.toml").write_text(CONFIG.format(url=chat.url))
+        (folder / "orga.toml").write_text(CONFIG.format(run_url=chat.url, goal_url=goal_chat.url))
         recorder = Recorder(folder, Path(home))
         recorder.quietly("trust")
         try:
@@ -162,8 +196,8 @@ def main() -> None:
             recorder.record(
                 "live", *branches, wanted=lambda shown: "• ask_branch Harbour" in shown and "✓" not in shown
             )
-            goal = ("goal", "Say how long a book may be kept, and what a late one costs.")
-            recorder.record("plan", *goal, wanted=lambda shown: "/15 rounds" in shown)
+            goal = ("goal", "--agent", "librarian", "Which branch has the book?")
+            recorder.record("plan", *goal, wanted=_is_in_second_round)
             recorder.record("list", "list")
         finally:
             recorder.quietly("server", "--stop")

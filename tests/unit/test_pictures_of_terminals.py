@@ -48,5 +48,5 @@ def test_parallel_calls_have_their_arguments_and_times_and_one_that_is_over_has_
 def test_the_meters_stand_on_one_line(picture: str) -> None:
     last = rows(picture)[-1]
     assert re.search(r"/25 iterations|/15 rounds", last)
-    assert re.search(r"\d tokens.* \d+/\d+ s", last)
+    assert re.search(r"\d tokens.* \d+/[\d,]+ s", last)
     assert len(last) <= COLUMNS
