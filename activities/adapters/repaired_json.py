@@ -8,12 +8,12 @@ import re
 import resource
 import signal
 import sys
-from typing import Any, cast
+from typing import Any
 
 from pydantic_core import to_json
 
 from orga.activities.adapters.process_streams import child_output
-from orga.workflows.types.json_text import find_json_object
+from orga.workflows.types.json_text import as_objects, find_json_object
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 50
@@ -65,8 +65,7 @@ def _is_json(body: str) -> bool:
 
 def _single_object(found: Any) -> str:
     """Return the only object among the found values, as text. Text after it does no harm."""
-    listed = cast("list[Any]", found) if isinstance(found, list) else []
-    objects = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict) and each]
+    objects = [each for each in as_objects(found) if each]
     if len(objects) != 1:
         return ""
     text = to_json(objects[0]).decode()

@@ -2,7 +2,9 @@
 
 import re
 import tomllib
-from typing import Any, cast
+from typing import Any
+
+from orga.workflows.types.json_text import inner_values
 
 MAX_DEPTH = 100
 
@@ -27,13 +29,7 @@ def read_toml(text: str) -> dict[str, Any]:
         raise TomlTooDeep from None
     level: list[Any] = [found]
     for _ in range(MAX_DEPTH):
-        level = [inner for value in level for inner in _inner_values(value)]
+        level = [inner for value in level for inner in inner_values(value)]
     if level:
         raise TomlTooDeep
     return found
-
-
-def _inner_values(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(cast("dict[str, Any]", value).values())
-    return cast("list[Any]", value) if isinstance(value, list) else []

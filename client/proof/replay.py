@@ -22,6 +22,7 @@ from orga.client.server.endpoint import Report
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.goals.requests import GoalReply, GoalRequest
+from orga.workflows.types.json_text import as_objects
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.decision import DECISION_GROUNDED
 
@@ -169,9 +170,7 @@ def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> st
 
 
 def _decisions(notes: Any) -> list[DecisionData]:
-    listed = cast("list[Any]", notes) if isinstance(notes, list) else []
-    tables = [cast("DecisionData", note) for note in listed if isinstance(note, dict)]
-    return [note.get("data") or {} for note in tables if note.get("event") == DECISION_GROUNDED]
+    return [note.get("data") or {} for note in as_objects(notes) if note.get("event") == DECISION_GROUNDED]
 
 
 class PlanRecord:

@@ -20,6 +20,7 @@ from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_li
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
+from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus
@@ -235,8 +236,8 @@ async def _read_task(client: Client, described: WorkflowExecutionDescription) ->
 
 
 def _task_text(given: Any) -> str:
-    task: Any = (given.get("task") or given.get("goal")) if isinstance(given, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return one_line(task, SUMMARY_CHARS) if isinstance(task, str) else ""
+    fields = as_object(given)
+    return one_line(as_text(fields.get("task") or fields.get("goal")), SUMMARY_CHARS)
 
 
 async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:

@@ -274,6 +274,13 @@ def as_objects(value: object) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
 
 
+def inner_values(value: object) -> list[Any]:
+    """Return the values of an object or the items of a list, or else nothing."""
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def as_text(value: object) -> str:
     """Return `value` if it is a string, or else an empty one."""
     return value if isinstance(value, str) else ""

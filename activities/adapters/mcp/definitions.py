@@ -14,6 +14,7 @@ from orga.activities.adapters.mcp.names import legal_names
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.schemas.arguments import schema_problem
 from orga.activities.text.sanitize import sanitized_text, suspected_lines
+from orga.workflows.types.json_text import inner_values
 from orga.workflows.types.text import clean_json, clean_text, clip
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
@@ -64,14 +65,8 @@ def _nesting_depth(value: Any) -> int:
     depth, level = 0, [value]
     while level and depth <= MAX_DEPTH and len(level) < MAX_SCHEMA_CHARS:
         depth += 1
-        level = [item for outer in level for item in _inner_values(outer)]
+        level = [item for outer in level for item in inner_values(outer)]
     return depth
-
-
-def _inner_values(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(cast("dict[str, Any]", value).values())
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _with_plain_prose(value: Any) -> Any:

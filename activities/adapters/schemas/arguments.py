@@ -24,6 +24,7 @@ from jsonschema_rs import ReferencingError, RegexOptions, ValidationError, Valid
 
 from orga.activities.threads import Threads
 from orga.child import held_program
+from orga.workflows.types.json_text import inner_values
 
 WAIT_S = 20.0
 """Seconds for an answer. The process may use one second of processor time, which takes longer on a busy machine."""
@@ -361,11 +362,5 @@ def _is_small(value: Any, parts: int) -> bool:
     level = [value]
     while level and parts >= 0:
         parts -= len(level)
-        level = [inner for outer in level for inner in _inner_values(outer)]
+        level = [inner for outer in level for inner in inner_values(outer)]
     return parts >= 0
-
-
-def _inner_values(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(cast("dict[str, Any]", value).values())
-    return cast("list[Any]", value) if isinstance(value, list) else []

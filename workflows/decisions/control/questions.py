@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from orga.workflows.decisions.control.question_text import question_asked_event, question_closed_event, shown_item
 from orga.workflows.types.control import Control
+from orga.workflows.types.json_text import as_text
 from orga.workflows.types.questions import (
     EXPIRED_ANSWER,
     Answer,
@@ -256,7 +257,7 @@ def parsed_answer(state: Control, raw: object) -> Resolution:
     if wanted is not None and wanted not in with_question:
         raise ValueError(f"no question {wanted!r} is open; open: {', '.join(with_question)}")
     resolution = {"escalation_id": wanted or with_question[0], "choice": "result", "result": text}
-    return parsed_resolution(state, resolution | {"by": by if isinstance(by, str) else ""})
+    return parsed_resolution(state, resolution | {"by": as_text(by)})
 
 
 def open_question_text(state: Control) -> str | None:

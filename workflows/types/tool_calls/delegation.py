@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from orga.workflows.types.json_text import as_text
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
@@ -75,4 +76,4 @@ def delegate_activity_id(child: str) -> str:
 def delegate_arguments(arguments: dict[str, Any]) -> tuple[str, str]:
     """Return the target and the task of a `delegate` call. An argument that does not fit its schema is ""."""
     target, task = arguments.get("agent"), arguments.get("task")
-    return target if isinstance(target, str) else "", task if isinstance(task, str) else ""
+    return as_text(target), as_text(task)
