@@ -259,6 +259,11 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
     ),
     "Server and workers": (
         CommandEntry(
+            "console",
+            "orga.client.cli.workbench.console:console",
+            "Serve the web console: see, decide, steer and start runs in a browser.",
+        ),
+        CommandEntry(
             "dev",
             "orga.client.cli.workbench.server:dev",
             "Run server and worker until Ctrl-C, and show the logs of both. A worker that dies is restarted.",

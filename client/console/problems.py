@@ -1,0 +1,71 @@
+"""Errors of the console's interface, as RFC 9457 problems: what is wrong, and what to do."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from orga.client.errors import NoAnswer, NotAnAgent, OrgaError, Refused, RunEnded, RunNotFound, ServerLost
+from orga.client.server.endpoint import ServerUnavailable
+from orga.workflows.types.record import InvalidInput
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
+    (RunNotFound, 404),
+    (NotAnAgent, 404),
+    (RunEnded, 409),
+    (Refused, 409),
+    (InvalidInput, 422),
+    (NoAnswer, 503),
+    (ServerLost, 503),
+    (ServerUnavailable, 503),
+    (OrgaError, 502),
+)
+"""The HTTP status of each error of the client. The first class that fits counts."""
+
+
+class Problem(Exception):
+    """A request that is refused."""
+
+    def __init__(
+        self, status: int, detail: str, *, errors: Sequence[Mapping[str, str]] = (), retry_after_s: int | None = None
+    ) -> None:
+        """Create it.
+
+        Args:
+            status: The HTTP status.
+            detail: One line for people: what is wrong, and what to do.
+            errors: One `{"where", "detail"}` for each bad key.
+            retry_after_s: The seconds until another attempt can succeed.
+        """
+        super().__init__(detail)
+        self.status, self.detail, self.errors = status, detail, errors
+        self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+
+
+def problem_response(problem: Problem) -> Response:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "detail": problem.detail,
+    }
+    if problem.errors:
+        body["errors"] = [dict(error) for error in problem.errors]
+    return JSONResponse(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
+
+
+async def handle_problem(request: Request, error: Exception) -> Response:
+    """Answer with the problem that an error of a route stands for. An unknown error says nothing about itself."""
+    if isinstance(error, Problem):
+        return problem_response(error)
+    if isinstance(error, HTTPException):
+        return problem_response(Problem(error.status_code, error.detail))
+    for kind, status in STATUS_BY_ERROR:
+        if isinstance(error, kind):
+            return problem_response(Problem(status, str(error)))
+    return problem_response(Problem(500, "the console has a defect; its log has the cause"))
