@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply
@@ -44,13 +44,27 @@ class ModelRequest:
     messages describe the form."""
 
 
+@runtime_checkable
+class ThinkingListener(Protocol):
+    """An `on_text` that also takes the model's thinking, as that of every run does."""
+
+    def __call__(self, piece: str, /) -> None:
+        """Take a piece of visible text."""
+        ...
+
+    def add_thinking(self, piece: str, /) -> None:
+        """Take a piece of thinking."""
+        ...
+
+
 class ModelProvider(Protocol):
     """A source of replies. Its own retries are off: Temporal retries."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply. Pass each piece of visible text to `on_text` as it streams in.
 
-        Cancellation closes the connection at once.
+        A provider whose model shows its thinking passes it to `on_text.add_thinking`, if `on_text` is a
+        `ThinkingListener`. Cancellation closes the connection at once.
 
         Raises:
             ModelError: With its kind, whether it may be retried, and the delay that the provider asked for.

@@ -91,8 +91,8 @@ def _failure_text(error: ModelError, hidden: Callable[[str], str], most: int) ->
     return one_line(clean_text(f"{error.kind}: {hidden(str(error))}"), most)
 
 
-TAIL_CHARS = 2_000
-"""Characters of partial text in a heartbeat."""
+TAIL_BYTES = 8_192
+"""Bytes of partial text in a heartbeat, and of partial thinking."""
 
 
 class Models(Protocol):
@@ -110,7 +110,7 @@ class ModelCalls:
         self._models, self._secrets = models, secrets
 
     async def complete(self, setup: Setup, request: ModelRequest, began: float, models: Sequence[str]) -> Reply:
-        """Return the reply of the first model that can be asked. Heartbeats carry partial text.
+        """Return the reply of the first model that can be asked. Heartbeats carry partial text and thinking.
 
         Args:
             began: Start of the activity, by `time.monotonic()`.
@@ -127,10 +127,10 @@ class ModelCalls:
     async def _ask_one(self, setup: Setup, request: ModelRequest, name: str) -> Reply:
         provider, model = self._resolve_provider(name)
         messages = tuple(message.readable_by(name) for message in request.messages)
-        asked, text = replace(request, model=model, messages=messages), _StreamTail(self._secrets)
+        asked, tails = replace(request, model=model, messages=messages), _ReplyTails(self._secrets)
         with model_span(setup.with_model(name), asked) as noted:
-            async with heartbeats(text.details):
-                reply = noted(self._secrets.redact_record(await provider.complete(asked, text.add)))
+            async with heartbeats(tails.details):
+                reply = noted(self._secrets.redact_record(await provider.complete(asked, tails)))
         return reply.with_author(name) if setup.tiers else reply
 
     def _resolve_provider(self, name: str) -> tuple[ModelProvider, str]:
@@ -141,23 +141,50 @@ class ModelCalls:
 
 
 class _StreamTail:
-    """The tail of the streamed text. It can end within a secret, but never begins within one."""
+    """The tail of a streamed text. It can end within a secret, but never begins within one."""
 
     def __init__(self, secrets: KnownSecrets) -> None:
         self._secrets = secrets
-        self._kept_chars = TAIL_CHARS + secrets.longest
+        self._kept_chars = TAIL_BYTES + secrets.longest
         self._text = ""
-        self._chars = 0
+        self._shown: str | None = ""
+        """The tail as it is shown. None if it has to be made again."""
+        self.length = 0
+        """Characters in all."""
 
     def add(self, piece: str) -> None:
         self._text += piece
-        self._chars += len(piece)
+        self.length += len(piece)
+        self._shown = None
         if len(self._text) > 2 * self._kept_chars:  # secrets are hidden before the cut, so the cut splits none
             self._text = self._secrets.redact(_with_joined_surrogates(self._text))[-self._kept_chars :]
 
+    def shown(self) -> str:
+        if self._shown is None:
+            text = self._secrets.redact(clean_text(self._text), is_cut=True)
+            self._shown = text.encode()[-TAIL_BYTES:].decode(errors="ignore")
+        return self._shown
+
+
+class _ReplyTails:
+    """The `on_text` of a model call: what is streamed, for the heartbeats."""
+
+    def __init__(self, secrets: KnownSecrets) -> None:
+        self._text, self._thinking = _StreamTail(secrets), _StreamTail(secrets)
+
+    def __call__(self, piece: str, /) -> None:
+        self._text.add(piece)
+
+    def add_thinking(self, piece: str, /) -> None:
+        self._thinking.add(piece)
+
     def details(self) -> dict[str, object]:
-        text = self._secrets.redact(clean_text(self._text), is_cut=True)
-        return {"text": text[-TAIL_CHARS:], "chars": self._chars}
+        return {
+            "text": self._text.shown(),
+            "text_length": self._text.length,
+            "thinking": self._thinking.shown(),
+            "thinking_length": self._thinking.length,
+        }
 
 
 def _with_joined_surrogates(text: str) -> str:

@@ -28,7 +28,7 @@ from temporalio.service import RPCError
 from orga.client.errors import OrgaError, ServerLost
 from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text
 from orga.client.journal.reading import SeenEntries, read_journal
-from orga.workflows.types.json_text import as_object, as_text
+from orga.workflows.types.json_text import as_count, as_object, as_text
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 
@@ -63,7 +63,13 @@ class LiveActivity(Record):
     attempt: int = 1
     """Number of the attempt, from 1."""
     text: str = ""
-    """The end of the model's text so far, at most 2,000 characters. For a tool, its latest note."""
+    """The end of the model's text so far, at most 8,192 bytes. For a tool, its latest note."""
+    text_length: int = 0
+    """Characters of the whole text so far."""
+    thinking: str = ""
+    """The end of the model's thinking so far, at most 8,192 bytes, if its provider shows it."""
+    thinking_length: int = 0
+    """Characters of all the thinking so far."""
     failure: str = ""
     """Why the previous attempt failed."""
     since: datetime | None = None
@@ -428,10 +434,10 @@ async def _live_activity(run: str, pending: PendingActivityInfo, converter: Data
         activity_id=pending.activity_id,
         name=pending.activity_type.name,
         attempt=pending.attempt,
-        text=await _progress_text(pending.heartbeat_details.payloads, converter),
         failure=await _failure_text(pending, converter),
         since=_time(pending.last_started_time) if is_running else None,
         retry_at=_time(pending.next_attempt_schedule_time) if pending.attempt > 1 and not is_running else None,
+        **await _progress_fields(pending.heartbeat_details.payloads, converter),
     )
 
 
@@ -444,14 +450,22 @@ async def _failure_text(pending: PendingActivityInfo, converter: DataConverter) 
         return pending.last_failure.message
 
 
-async def _progress_text(payloads: Sequence[Payload], converter: DataConverter) -> str:
-    """Return the progress text of an activity, or "" if its heartbeat cannot be read or has another shape."""
+async def _progress_fields(payloads: Sequence[Payload], converter: DataConverter) -> dict[str, Any]:
+    """Return the text and the thinking of an activity so far. A heartbeat of another shape, or that cannot be read, has
+    neither.
+    """
     try:
         details: Any = from_json((await decode_payloads(converter, payloads))[0].data) if payloads else {}
     except Exception:  # a codec may raise anything
-        return ""
+        return {}
     progress = as_object(details)
-    return as_text(progress.get("text") or progress.get("note"))
+    text, thinking = as_text(progress.get("text") or progress.get("note")), as_text(progress.get("thinking"))
+    return {
+        "text": text,
+        "text_length": max(as_count(progress.get("text_length")), len(text)),
+        "thinking": thinking,
+        "thinking_length": max(as_count(progress.get("thinking_length")), len(thinking)),
+    }
 
 
 def _time(stamp: Timestamp) -> datetime | None:

@@ -22,7 +22,7 @@ AT_ONCE_S = 5.0
 """Far less than a connection stays open by itself."""
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-PIECE = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
+PIECE = b'data: {"choices": [{"delta": {"reasoning": "hm", "content": "hi"}}]}\n\n'
 LAST = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 
 Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -165,7 +165,7 @@ async def test_partial_text_is_seen_while_the_model_writes(client: Client) -> No
         await handle.signal("abort", "seen enough")
         await loop.ended(handle)
 
-    assert details == {"text": "hi", "chars": 2}
+    assert details == {"text": "hi", "text_length": 2, "thinking": "hm", "thinking_length": 2}
 
 
 async def _heartbeat(handle: WorkflowHandle[Any, Any]) -> Any:
@@ -174,6 +174,6 @@ async def _heartbeat(handle: WorkflowHandle[Any, Any]) -> Any:
         while True:
             for pending in (await handle.describe()).raw_description.pending_activities:
                 for payload in pending.heartbeat_details.payloads:
-                    if (details := json.loads(payload.data))["chars"]:
+                    if (details := json.loads(payload.data))["text_length"]:
                         return details
             await asyncio.sleep(0.05)

@@ -96,6 +96,13 @@ def test_the_block_shows_streamed_text_that_cannot_act() -> None:
     assert "owned" not in shown
 
 
+def test_the_block_shows_thinking_until_there_is_text() -> None:
+    for text, line in (("", "│ hm"), ("so", "│ so")):
+        activity = PendingActivity("reason-1", "reason", text=text, thinking="hm")
+        shown = progress_text(Progress().with_activities((activity,), NOW))
+        assert [each for each in ("│ hm", "│ so") if each in shown] == [line]
+
+
 def test_the_block_shows_tools_and_retries() -> None:
     runs = PendingActivity("1.0", "read_file", since=NOW - timedelta(seconds=3))
     waits = PendingActivity("1.1", "fetch_url", attempt=2, failure="Timeout: slow")

@@ -1,7 +1,7 @@
 """The reason activity: the right conversation goes to the model, failures become Temporal's words."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,8 +9,8 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.models.conversations import Conversations
-from orga.activities.models.model_calls import LAST_TRY_S, TAIL_CHARS
-from orga.activities.ports import ModelContext, ModelError, ModelProvider, ModelRequest
+from orga.activities.models.model_calls import LAST_TRY_S, TAIL_BYTES
+from orga.activities.ports import ModelContext, ModelError, ModelProvider, ModelRequest, ThinkingListener
 from orga.activities.reason import ReasonActivities
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.testing.script import ScriptedModels, Step
@@ -186,12 +186,15 @@ async def test_a_retry_asks_with_the_same_messages() -> None:
 class Streams:
     """A provider that streams pieces, then waits until it is told to end."""
 
-    def __init__(self, *pieces: str) -> None:
-        self.pieces = pieces
+    def __init__(self, *pieces: str, thinking: Sequence[str] = ()) -> None:
+        self.pieces, self.thinking = pieces, thinking
         self.may_end = asyncio.Event()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Stream and wait."""
+        assert isinstance(on_text, ThinkingListener)
+        for piece in self.thinking:
+            on_text.add_thinking(piece)
         for piece in self.pieces:
             on_text(piece)
         await asyncio.wait_for(self.may_end.wait(), 10)
@@ -201,22 +204,26 @@ class Streams:
 @pytest.mark.parametrize(
     ("pieces", "expected"),
     [
-        pytest.param(("Hel", "lo"), {"text": "Hello", "chars": 5}, id="all of a short text"),
-        pytest.param(
-            ("x" * 5_000, "y"), {"text": "x" * (TAIL_CHARS - 1) + "y", "chars": 5_001}, id="the end of a long"
-        ),
-        pytest.param(("a\ud83d",), {"text": "a\ufffd", "chars": 2}, id="half a character"),
-        pytest.param(("\ud83d", "\ude00"), {"text": "😀", "chars": 2}, id="a character in two pieces"),
+        pytest.param(("Hel", "lo"), ("Hello", 5), id="all of a short text"),
+        pytest.param(("x" * 50_000, "y"), ("x" * (TAIL_BYTES - 1) + "y", 50_001), id="the end of a long text"),
+        pytest.param(("ä" * 5_000, "y"), ("ä" * (TAIL_BYTES // 2 - 1) + "y", 5_001), id="no half of a character"),
+        pytest.param(("a\ud83d",), ("a\ufffd", 2), id="half a character"),
+        pytest.param(("\ud83d", "\ude00"), ("😀", 2), id="a character in two pieces"),
     ],
 )
-async def test_partial_text_travels_in_the_heartbeats(pieces: tuple[str, ...], expected: dict[str, Any]) -> None:
+async def test_partial_text_and_thinking_travel_apart_in_the_heartbeats(
+    pieces: tuple[str, ...], expected: tuple[str, int]
+) -> None:
     """Details that could not be written would cancel the activity."""
-    assert await first_beat(*pieces) == expected
+    written, thought = await first_beat(*pieces), await first_beat(thinking=pieces)
+    assert (written["text"], written["text_length"]) == (thought["thinking"], thought["thinking_length"]) == expected
+    nothing = ("", 0)
+    assert (written["thinking"], written["thinking_length"]) == (thought["text"], thought["text_length"]) == nothing
 
 
 SECRET = "sk-live-0123456789abcdefghij"
 KNOWN = KnownSecrets.from_values([SECRET])
-WINDOW = "x" * (TAIL_CHARS - 4)
+WINDOW = "x" * (TAIL_BYTES - 4)
 """So much behind a secret that four of its characters would be shown."""
 
 
@@ -230,17 +237,18 @@ WINDOW = "x" * (TAIL_CHARS - 4)
         pytest.param(("y" * 50_000, SECRET, WINDOW), "ted]" + WINDOW, id="cut at the start, far on"),
         pytest.param(tuple(SECRET + WINDOW), "ted]" + WINDOW, id="letter by letter"),
         pytest.param((SECRET * 1_000, "."), "[redacted]" * 1_000 + ".", id="nothing but secrets"),
-        pytest.param((*("z" * 1_000 for _ in range(9)), SECRET[:-1]), "z" * TAIL_CHARS, id="a beginning, far on"),
+        pytest.param((*("z" * 1_000 for _ in range(9)), SECRET[:-1]), "z" * TAIL_BYTES, id="a beginning, far on"),
     ],
 )
 async def test_partial_text_shows_no_part_of_a_secret(pieces: tuple[str, ...], shown: str) -> None:
     """People watch it, and the server keeps it while the call lasts."""
-    assert (await first_beat(*pieces, secrets=KNOWN))["text"] == shown[-TAIL_CHARS:]
+    assert (await first_beat(*pieces, secrets=KNOWN))["text"] == shown[-TAIL_BYTES:]
+    assert (await first_beat(thinking=pieces, secrets=KNOWN))["thinking"] == shown[-TAIL_BYTES:]
 
 
-async def first_beat(*pieces: str, secrets: KnownSecrets = NO_SECRETS) -> dict[str, Any]:
-    """Return the details of the heartbeat behind these pieces."""
-    provider, beats = Streams(*pieces), Beats()
+async def first_beat(*pieces: str, thinking: Sequence[str] = (), secrets: KnownSecrets = NO_SECRETS) -> dict[str, Any]:
+    """Return the details of the heartbeat after these pieces."""
+    provider, beats = Streams(*pieces, thinking=thinking), Beats()
     conversations = Conversations(NoHistory())
     conversations.keep_setup(SETUP)
     kept = beats.environment.on_heartbeat

@@ -225,6 +225,7 @@ class MessageReader(StreamReader):
         elif kind in THINKING:
             self._thinking[index] = dict(block)
             self._assembly.add_block(self._thinking[index])
+            self._assembly.show_thinking(as_text(block.get("thinking")), index)
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         kind = as_text(delta.get("type"))
@@ -236,7 +237,8 @@ class MessageReader(StreamReader):
             field = _DELTA_FIELDS[kind]
             if (index, field) not in self._pieces:
                 self._pieces[index, field] = [as_text(self._thinking[index].get(field))]
-            self._pieces[index, field].append(as_text(delta.get(field)))
+            self._pieces[index, field].append(piece := as_text(delta.get(field)))
+            self._assembly.show_thinking(piece if field == "thinking" else "", index)
 
 
 @dataclass(frozen=True)

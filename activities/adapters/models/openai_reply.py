@@ -16,6 +16,9 @@ from orga.workflows.types.usage import Usage
 
 _TEXTS = ("text", "summary")
 
+_SHOWN_THINKING = (REASONING_FIELD, "reasoning", "thinking")
+"""Fields with a piece of thinking. Servers that know two of them write the same text in both."""
+
 MAX_CHARS = 1_000_000
 """Characters of all details together, as many as a reply can have. Longer details are not sent back at all."""
 
@@ -246,6 +249,7 @@ class ChatReader(StreamReader):
             and (thought := self._thought.add(as_text(delta.get(REASONING_FIELD)))) is not None
         ):
             self._assembly.add_block(thought)
+        self._assembly.show_thinking(_thinking_piece(delta), REASONING_FIELD)
         self._assembly.add_text(_content(delta.get("content")))
         for detail in as_objects(delta.get("reasoning_details")):
             if (begun := self._reasoning.add(detail)) is not None:
@@ -256,6 +260,13 @@ class ChatReader(StreamReader):
             opened = add_call_delta(self._assembly, call, is_streamed=bool(streamed))
             if opened is not None and (extra := as_object(call.get(EXTRA_FIELD))):
                 self._assembly.add_block(extra_block(extra), before=opened)
+
+
+def _thinking_piece(delta: dict[str, Any]) -> str:
+    """Return the thinking of a delta: OpenRouter has it in `reasoning`, in the details, or in both."""
+    named = next(filter(None, (as_text(delta.get(name)) for name in _SHOWN_THINKING)), "")
+    details = as_objects(delta.get("reasoning_details")) if not named else ()
+    return named or "".join(as_text(detail.get(key)) for detail in details for key in _TEXTS)
 
 
 def _content(content: object) -> str:

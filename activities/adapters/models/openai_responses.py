@@ -69,6 +69,7 @@ class _OutputItem:
     call: OpenCall | None = None
     block: dict[str, Any] | None = None
     has_text: bool = False
+    has_thinking: bool = False
 
 
 @dataclass
@@ -103,6 +104,9 @@ class ResponseReader(StreamReader):
             self._add_text(
                 self._find_or_begin_item(frame, {"type": "message"}), frame.get("delta"), is_refusal="refusal" in kind
             )
+        elif kind in _THINKING_INDEXES:
+            item = self._find_or_begin_item(frame, {"type": REASONING})
+            self._show_thinking(item, frame.get("delta"), as_count(frame.get(_THINKING_INDEXES[kind])))
         elif kind == "response.function_call_arguments.delta":
             item = self._find_or_begin_item(frame, {"type": "function_call"})
             if item.call is not None:
@@ -194,6 +198,9 @@ class ResponseReader(StreamReader):
                 call.arguments.clear()
                 self._assembly.add_arguments(call, arguments)
         elif begun.block is not None and begun.kind == REASONING:
+            thoughts = () if begun.has_thinking else as_objects(item.get("summary") or item.get("content"))
+            for index, part in enumerate(thoughts):
+                self._show_thinking(begun, part.get("text"), index)
             if item.get("encrypted_content") or item.get("content"):  # without either nobody could read it again
                 begun.block.update(item)
         elif begun.block is not None:
@@ -206,6 +213,17 @@ class ResponseReader(StreamReader):
         item.has_text = True
         self._refused = self._refused or is_refusal
         self._assembly.add_text(as_text(piece))
+
+    def _show_thinking(self, item: _OutputItem, piece: object, index: int) -> None:
+        item.has_thinking = True
+        self._assembly.show_thinking(as_text(piece), (item.item_id, index))
+
+
+_THINKING_INDEXES = {
+    "response.reasoning_summary_text.delta": "summary_index",
+    "response.reasoning_text.delta": "content_index",
+}
+"""Events with a piece of thinking. The key of the number that the piece's part has in its item."""
 
 
 def _set_phase(block: dict[str, Any], item: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
-from orga.activities.ports import ModelRequest
+from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
 from orga.workflows.types.parts import BETWEEN_TEXTS, Block, OpaquePart, Part, Parts, ThinkingPart, text_part
@@ -201,6 +201,9 @@ class ReplyAssembly:
         self.full = False
         self._request = request
         self._on_text = on_text
+        self._on_thinking = on_text.add_thinking if isinstance(on_text, ThinkingListener) else None
+        self._thought: object = None
+        """The thought of the latest piece of thinking."""
         self._text: list[str] | None = None
         self._parts: list[OpenCall | list[str] | dict[str, Any]] = []
         self._half = ""
@@ -223,6 +226,18 @@ class ReplyAssembly:
                 self._add(self._text)
             self._text.append(text)
             self._on_text(text)
+
+    def show_thinking(self, piece: str, thought: object) -> None:
+        """Show a piece of thinking to those who watch. It is no part of the reply: `add_block` adds the thought.
+
+        Args:
+            thought: Identifies the thought. A blank line separates two thoughts.
+        """
+        if piece and self._on_thinking is not None:
+            if self._thought not in {None, thought}:
+                self._on_thinking(BETWEEN_TEXTS)
+            self._thought = thought
+            self._on_thinking(piece)
 
     def open_call(self, call: OpenCall) -> bool:
         """Begin a call. Return False if there are too many, so that the rest is dropped."""

@@ -258,20 +258,20 @@ def is_terminal() -> bool:
 
 
 def live_block(progress: Progress, now: datetime) -> RenderableType:
-    """Return the block: streaming text, pending calls, plan and delegates, remarks, meters."""
+    """Return the block: streaming text or thinking, pending calls, plan and delegates, remarks, meters."""
     parts: list[RenderableType] = []
     for activity in progress.pending_calls.under_way:
-        if activity.name in _SHOWN_MODEL_CALLS and activity.text:
-            parts.append(_text_tail(activity.text))
+        if activity.name in _SHOWN_MODEL_CALLS and (activity.text or activity.thinking):
+            parts.append(_text_tail(activity.text, "italic") if activity.text else _text_tail(activity.thinking, "dim"))
     parts += [_CallLine(progress.pending_calls, each, now) for each in _ordered_activities(progress)]
     parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
     parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, Meters(progress, now))
 
 
-def _text_tail(text: str) -> Text:
+def _text_tail(text: str, style: str) -> Text:
     lines = [line for line in harmless_text(text).splitlines() if line.strip()]
-    return Text("\n".join(f"│ {escaped_line(line)}" for line in lines[-TEXT_LINES:]), style="italic", overflow="fold")
+    return Text("\n".join(f"│ {escaped_line(line)}" for line in lines[-TEXT_LINES:]), style=style, overflow="fold")
 
 
 def _ordered_activities(progress: Progress) -> list[PendingActivity]:

@@ -28,6 +28,8 @@ class PendingActivity:
     failure: str = ""
     text: str = ""
     """The tail of what a model has written so far."""
+    thinking: str = ""
+    """The tail of a model's thinking so far."""
     since: datetime | None = None
     """Start of this attempt; None while it waits for a worker or for its retry."""
     retry_at: datetime | None = None
@@ -146,7 +148,7 @@ class Progress:
         """Return the progress after an event of one activity."""
         others = [each for each in self.pending_calls.under_way if each.activity_id != live.activity_id]
         if not live.is_over:
-            state = live.attempt, live.failure, live.text, live.since, live.retry_at
+            state = live.attempt, live.failure, live.text, live.thinking, live.since, live.retry_at
             others.append(PendingActivity(live.activity_id, live.name, *state))
         return self.with_activities(tuple(others), now)
 
