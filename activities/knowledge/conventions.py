@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from posixpath import splitext
 
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall, Recalled
+from orga.workflows.types.knowledge import DEFAULT_RECALLED, KnowledgeItem, Reader, Recall, Recalled
 
 _LANGUAGE_OF_SUFFIX = {
     **dict.fromkeys(("py", "pyi"), "python"),
@@ -70,7 +70,7 @@ MAX_PER_PLACE = 100
 
 
 async def conventions_for(
-    store: KnowledgeStore, reader: Reader, directory: str, language: str = "", limit: int = 5
+    store: KnowledgeStore, reader: Reader, directory: str, language: str = "", limit: int = DEFAULT_RECALLED
 ) -> list[Recalled]:
     """Return the conventions for a directory, the nearest first: its own, its parents' up to the root, its language's.
 

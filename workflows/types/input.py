@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from orga.workflows.types import limits
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
+from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
 from orga.workflows.types.messages import Message, Role
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
@@ -302,9 +303,9 @@ class RunKnowledge(CheckedInput):
 
     enabled: bool = True
     """True if knowledge is recalled before each step and offered through tools."""
-    max_context_items: int = Field(default=5, ge=1, le=20)
+    max_context_items: int = Field(default=DEFAULT_RECALLED, ge=1, le=20)
     """Items that the context shows at a time."""
-    relevance_threshold: float = Field(default=0.3, ge=0, le=1)
+    relevance_threshold: float = Field(default=DEFAULT_THRESHOLD, ge=0, le=1)
     """The lowest score of an item that is shown."""
     auto_persist: bool = True
     """True if the model's findings are stored when the run, or a turn of a session, ends."""

@@ -8,6 +8,12 @@ from pydantic import Field
 
 from orga.workflows.types.record import Record, replace_fields
 
+DEFAULT_CONFIDENCE = 0.8
+"""The confidence of an item if nobody states it."""
+
+DEFAULT_RECALLED, DEFAULT_THRESHOLD = 5, 0.3
+"""The maximum number of items of one recall, and the lowest score of an item that is recalled."""
+
 KnowledgeKind = Literal["fact", "document", "memory", "convention", "output"]
 """A statement, a part of a document, a finding of a run, a convention of a folder, or a goal step's output."""
 
@@ -71,7 +77,7 @@ class Behalf(Record):
     model: str = ""
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the run."""
-    threshold: float = 0.3
+    threshold: float = DEFAULT_THRESHOLD
     """The lowest score that is recalled."""
     is_learning: bool = False
     """True if the run stores this at its end."""
@@ -116,7 +122,7 @@ class KnowledgeItem(Record):
     """Path of a convention or document from the project's root, with `/` between parts. Empty is the root."""
     language: str = ""
     """A programming language in lower case. A convention for a language applies in every directory."""
-    confidence: float = Field(default=0.8, ge=0, le=1)
+    confidence: float = Field(default=DEFAULT_CONFIDENCE, ge=0, le=1)
     provenance: Provenance = Provenance()
     expires_at: datetime | None = None
     """Aware. The item is not recalled from then on."""
@@ -169,8 +175,8 @@ class Recall(Record):
     confidence.
     """
     reader: Reader = Reader()
-    limit: int = Field(default=5, ge=1, le=100)
-    threshold: float = Field(default=0.3, ge=0, le=1)
+    limit: int = Field(default=DEFAULT_RECALLED, ge=1, le=100)
+    threshold: float = Field(default=DEFAULT_THRESHOLD, ge=0, le=1)
     """The lowest score that is returned."""
     kinds: tuple[KnowledgeKind, ...] = RECALLED_KINDS
     scopes: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")

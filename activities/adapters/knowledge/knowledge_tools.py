@@ -13,7 +13,17 @@ from orga.activities.knowledge.conventions import conventions_for, language_of_p
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.knowledge.shown import shown_knowledge
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.knowledge import Behalf, KnowledgeItem, KnowledgeKind, Recall, Recalled, ScopeLevel, Stored
+from orga.workflows.types.knowledge import (
+    DEFAULT_CONFIDENCE,
+    DEFAULT_RECALLED,
+    Behalf,
+    KnowledgeItem,
+    KnowledgeKind,
+    Recall,
+    Recalled,
+    ScopeLevel,
+    Stored,
+)
 from orga.workflows.types.recall import RECALL_KNOWLEDGE, STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeReport, StoredRef
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
@@ -39,7 +49,7 @@ TERM_BYTES = 300
 
 class _RecallParameters(Parameters):
     query: str = Field(min_length=1, max_length=2_000, description="What you want to know, in its own words.")
-    limit: int = Field(default=5, ge=1, le=20, description="The maximum number of results.")
+    limit: int = Field(default=DEFAULT_RECALLED, ge=1, le=20, description="The maximum number of results.")
     directory: str | None = Field(
         default=None,
         max_length=1_000,
@@ -100,7 +110,7 @@ class _StoreParameters(Parameters):
     subject: str = Field(min_length=1, max_length=300, description="What the fact is about.")
     predicate: str = Field(min_length=1, max_length=300, description="The relation: `is`, `depends on`, …")
     object: str = Field(min_length=1, max_length=2_000, description="The rest of the statement, in 1,000 characters.")
-    confidence: float = Field(default=0.8, ge=0, le=1, description="How sure you are.")
+    confidence: float = Field(default=DEFAULT_CONFIDENCE, ge=0, le=1, description="How sure you are.")
     scope: Literal["user", "agent", "tenant"] | None = Field(
         default=None,
         description="Who may recall it. Default: the user that you work for, or your whole tenant if there is no user.",

@@ -49,7 +49,7 @@ from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time
 from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
-from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, Provenance, Stored
+from orga.workflows.types.knowledge import DEFAULT_CONFIDENCE, KnowledgeItem, KnowledgeKind, Provenance, Stored
 from orga.workflows.types.text import clean_text, full_field_text
 
 EXPORT_SUFFIX = ".jsonl"
@@ -346,7 +346,7 @@ def add(
     user: User = None,
     tenant: Tenant = None,
     agent: Agent = None,
-    confidence: Annotated[float, typer.Option(min=0, max=1, help="The confidence, from 0 to 1.")] = 0.8,
+    confidence: Annotated[float, typer.Option(min=0, max=1, help="The confidence, from 0 to 1.")] = DEFAULT_CONFIDENCE,
     expires: Annotated[
         str | None,
         typer.Option(

@@ -12,7 +12,15 @@ from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.knowledge.opened import Agent, Tenant, User, build_reader, facts_line, headline, open_store
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, write_json, write_note, write_result
-from orga.workflows.types.knowledge import RECALLED_KINDS, KnowledgeKind, Reader, Recall, Recalled
+from orga.workflows.types.knowledge import (
+    DEFAULT_RECALLED,
+    DEFAULT_THRESHOLD,
+    RECALLED_KINDS,
+    KnowledgeKind,
+    Reader,
+    Recall,
+    Recalled,
+)
 from orga.workflows.types.text import clean_text, full_field_text
 
 KINDS: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
@@ -42,8 +50,8 @@ def search(
         str | None,
         typer.Option(metavar="NAME", help="With --directory: only this language. Default: the language of the file."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of items.")] = 5,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum score.")] = 0.3,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of items.")] = DEFAULT_RECALLED,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Minimum score.")] = DEFAULT_THRESHOLD,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
