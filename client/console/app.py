@@ -3,70 +3,67 @@
 It keeps nothing of its own. What it shows comes from Temporal, so it can be stopped and started at any time.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from temporalio.client import Client
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.connect import Connection
-from orga.client.console.doors import DoorKeeper, Doors, Visitor, visitor_of
+from orga.client.console.doors import DoorKeeper
 from orga.client.console.problems import Problem, handle_problem
+from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters
 from orga.client.errors import OrgaError
 from orga.workflows.types.record import InvalidInput
-
-API = "/api/v1"
-
-
-@dataclass(frozen=True)
-class Console:
-    """What all requests share."""
-
-    connection: Connection
-    doors: Doors
-    """Who may enter, and who may do what."""
-
-    @property
-    def client(self) -> Client:
-        return self.connection.client
-
-
-def console_of(request: Request) -> Console:
-    return cast("Console", request.app.state.console)
 
 
 def console_app(console: Console) -> Starlette:
     """Return the application. Whoever serves it closes `console.connection`."""
     app = Starlette(
-        routes=[Mount(API, routes=[*_api_routes()], name="api")],
-        middleware=[Middleware(DoorKeeper, doors=console.doors)],
-        exception_handlers=dict.fromkeys((Problem, HTTPException, OrgaError, InvalidInput, Exception), handle_problem),
+        routes=[Mount(API, routes=[route.endpoint() for route in ROUTES], name="api")],
+        middleware=[Middleware(QuotedPaths), Middleware(DoorKeeper, doors=console.doors)],
+        exception_handlers=_HANDLERS,
     )
     app.state.console = console
     return app
 
 
-def _api_routes() -> Sequence[BaseRoute]:
-    return [Route("/me", _me, name="me")]
+_HANDLERS: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = dict.fromkeys(
+    (Problem, HTTPException, OrgaError, InvalidInput, Exception), handle_problem
+)
 
 
-async def _me(request: Request) -> Response:
-    visitor: Visitor = visitor_of(request)
-    console = console_of(request)
-    return JSONResponse(
-        {
-            "name": visitor.name,
-            "roles": list(visitor.roles),
-            "tenants": None if visitor.tenants is None else sorted(visitor.tenants),
-            "read_only": console.doors.read_only,
-            "kinds": ["agent", "goal", "session"],
-            "adapters": [],
-            "ui_url": console.connection.endpoint.ui,
-        }
-    )
+class QuotedPaths:
+    """ASGI middleware that leaves paths quoted, so that an id with a slash is one part of its path."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if raw := scope.get("raw_path"):
+            scope["path"] = raw.decode("ascii", "replace").partition("?")[0]
+        await self._app(scope, receive, send)
+
+
+async def _me(call: Call[NoParameters]) -> dict[str, Any]:
+    return {
+        "name": call.visitor.name,
+        "roles": list(call.visitor.roles),
+        "tenants": None if call.visitor.tenants is None else sorted(call.visitor.tenants),
+        "read_only": call.console.doors.read_only,
+        "kinds": ["agent", "goal", "session"],
+        "adapters": [],
+        "version": version("orga"),
+        "ui_url": call.console.connection.endpoint.ui,
+    }
+
+
+ROUTES: tuple[ApiRoute[Any], ...] = (
+    ApiRoute("GET", "/me", "viewer", _me, NoParameters, "Return who you are and what you may do here.", {}),
+)
+"""All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

@@ -54,6 +54,15 @@ class Doors:
         given = connection.cookies.get(COOKIE, "")
         return Visitor(self.owner) if hmac.compare_digest(given.encode(), self.token.encode()) else None
 
+    def require(self, visitor: Visitor, role: Role, *, is_write: bool) -> None:
+        """Raise the problem of a visitor without that role, or of a write while the console is read-only."""
+        if is_write and self.read_only:
+            raise Problem(403, "this console is read-only. Start one without --read-only to change something")
+        if not visitor.may(role):
+            raise Problem(
+                403, f"this needs the role {role}, and {visitor.name} has {', '.join(visitor.roles) or 'none'}"
+            )
+
 
 def visitor_of(request: Request) -> Visitor:
     return cast("Visitor", request.state.visitor)

@@ -28,8 +28,9 @@ def console(
 async def _serve(port: int, config: Path | None) -> int:
     import uvicorn  # only this command needs the web server
 
-    from orga.client.console.app import Console, console_app
+    from orga.client.console.app import console_app
     from orga.client.console.doors import Doors
+    from orga.client.console.routes import Console
 
     async with cli_context(config) as here:
         doors = Doors(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), getpass.getuser())

@@ -1,0 +1,234 @@
+"""How a route of the interface is declared: one value says who may use it, what it takes and what it answers.
+
+A route takes its parameters as one checked model: the query of a GET, the JSON body of a POST. The run in the path of
+`/runs/{id}/…` is looked up first, so that a run of another tenant does not exist for any route.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from urllib.parse import unquote
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import to_jsonable_python
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+
+from orga.client.connect import Connection
+from orga.client.console.doors import Doors, Role, Visitor, visitor_of
+from orga.client.console.problems import Problem
+from orga.client.errors import NotAnAgent, RunNotFound
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
+from orga.workflows.types.record import CheckedInput, InvalidInput, validation_problems
+
+API = "/api/v1"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Console:
+    """What all requests share."""
+
+    connection: Connection
+    doors: Doors
+    """Who may enter, and who may do what."""
+    tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """The tasks of executions, by workflow id and run id. They never change."""
+
+    @property
+    def client(self) -> Client:
+        return self.connection.client
+
+
+def console_of(request: Request) -> Console:
+    return cast("Console", request.app.state.console)
+
+
+class NoParameters(CheckedInput):
+    """The parameters of a route that has none."""
+
+
+Flag = Annotated[bool, BeforeValidator(lambda given: given == "" or given)]
+"""A parameter such as `?download`, which needs no value."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[M]):
+    """A request that passed the doors, with its checked parameters."""
+
+    console: Console
+    visitor: Visitor
+    given: M
+    request: Request
+    run: WorkflowExecutionDescription | None = None
+    """The run in the path, if there is one."""
+
+    @property
+    def client(self) -> Client:
+        return self.console.client
+
+    def path(self, name: str) -> str:
+        return unquote(self.request.path_params[name])
+
+    @property
+    def run_id(self) -> str:
+        return self.path("id")
+
+    @property
+    def described(self) -> WorkflowExecutionDescription:
+        """The run in the path, as the server describes it."""
+        if self.run is None:
+            raise TypeError("the route names no run")
+        return self.run
+
+
+Answer = Response | BaseModel | Mapping[str, Any]
+"""A response, or what becomes the JSON of a response with status 200."""
+
+
+@dataclass(frozen=True)
+class ApiRoute(Generic[M]):
+    """One route of the interface."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    """Below `/api/v1`, such as `/runs/{id}/timeline`."""
+    role: Role
+    """The role that it needs. An action's own kind may need a higher one."""
+    answer: Callable[[Call[M]], Awaitable[Answer]]
+    takes: type[M]
+    """The parameters: the query of a GET, the body of a POST."""
+    summary: str
+    """One line for the OpenAPI document."""
+    answers: type[BaseModel] | Mapping[str, Any] | None = None
+    """The model or JSON Schema of its answer. None if the answer is no JSON object."""
+    media_type: str = "application/json"
+    status: int = 200
+    more_statuses: Sequence[int] = ()
+    """Statuses besides `status` and those that every route may have."""
+    headers: tuple[str, ...] = ()
+    """Request headers that it reads."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def is_of_run(self) -> bool:
+        return self.path.startswith("/runs/{id}")
+
+    def endpoint(self) -> Route:
+        return Route(self.path, self._respond, methods=[self.method], name=self.name)
+
+    async def _respond(self, request: Request) -> Response:
+        visitor, console = visitor_of(request), console_of(request)
+        console.doors.require(visitor, self.role, is_write=self.method != "GET")
+        given = await self._read(request)
+        run = await visible_run(console.client, visitor, unquote(request.path_params["id"])) if self.is_of_run else None
+        answer = await self.answer(Call(console, visitor, given, request, run))
+        return answer if isinstance(answer, Response) else json_response(answer, self.status)
+
+    async def _read(self, request: Request) -> M:
+        query = query_of(request)
+        if self.method != "GET" and query:
+            raise Problem(
+                422, "a request that writes has no query. Give everything in its body", errors=_unknown(query)
+            )
+        return checked(self.takes, query if self.method == "GET" else await json_body(request))
+
+
+def json_response(answer: BaseModel | Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    """Return the JSON of an answer. Times are written in UTC with `Z`."""
+    return JSONResponse(plain(answer), status, headers=headers)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON. NaN and infinity, which JSON lacks, become null."""
+    if isinstance(value, datetime):
+        return utc_text(value)
+    if isinstance(value, BaseModel):
+        return to_jsonable_python(value, inf_nan_mode="null", fallback=str)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in cast("Sequence[Any]", value)]
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=str)
+
+
+def utc_text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def query_of(request: Request) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in request.query_params.multi_items():
+        if key in found:
+            raise Problem(422, f"{key}: is given twice. Give it once", errors=[{"where": key, "detail": "given twice"}])
+        found[key] = value
+    return found
+
+
+async def json_body(request: Request) -> Any:
+    body = await request.body()
+    try:
+        return json.loads(body, parse_constant=_refuse_constant) if body else {}
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, f"body: is no JSON ({str(error)[:100]}). Send one JSON object") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def checked(kind: type[M], given: Any) -> M:
+    """Return the parameters. A problem names each bad key."""
+    if not isinstance(given, dict):
+        raise Problem(422, "body: must be a JSON object", errors=[{"where": "body", "detail": "must be an object"}])
+    try:
+        return kind.model_validate(given, extra="forbid")
+    except ValidationError as error:
+        raise invalid(validation_problems(error, kind)) from None
+
+
+def invalid(problems: Sequence[str]) -> Problem:
+    """Return the problem for lines of `key: what is wrong`."""
+    return Problem(422, "; ".join(problems), errors=[_where_and_detail(line) for line in problems])
+
+
+def invalid_input(error: InvalidInput) -> Problem:
+    return invalid(str(error).replace("\n", "; ").split("; "))
+
+
+def _where_and_detail(line: str) -> dict[str, str]:
+    where, colon, detail = line.partition(": ")
+    return {"where": where, "detail": detail} if colon else {"where": "input", "detail": line}
+
+
+def _unknown(given: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"where": key, "detail": "unknown key"} for key in given]
+
+
+async def visible_run(client: Client, visitor: Visitor, run_id: str) -> WorkflowExecutionDescription:
+    """Return a run. One of another tenant does not exist for the visitor.
+
+    Raises:
+        RunNotFound: There is no such run, or it is not the visitor's.
+        NotAnAgent: The id belongs to a workflow of another type.
+    """
+    described = await AgentHandle(client, run_id).describe()
+    if not may_see(visitor, described):
+        raise RunNotFound(run_id)
+    if described.workflow_type not in RUN_WORKFLOWS:
+        raise NotAnAgent(run_id, described.workflow_type)
+    return described
+
+
+def may_see(visitor: Visitor, run: WorkflowExecution) -> bool:
+    """Return whether a run exists for a visitor. Every route, list, count and stream asks this."""
+    return visitor.tenants is None or run.typed_search_attributes.get(TENANT) in visitor.tenants
