@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from orga.client.console import rows, runs, waits
 from orga.client.console.doors import DoorKeeper
 from orga.client.console.problems import Problem, handle_problem
 from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters
@@ -65,5 +66,8 @@ async def _me(call: Call[NoParameters]) -> dict[str, Any]:
 
 ROUTES: tuple[ApiRoute[Any], ...] = (
     ApiRoute("GET", "/me", "viewer", _me, NoParameters, "Return who you are and what you may do here.", {}),
+    *rows.ROUTES,
+    *runs.ROUTES,
+    *waits.ROUTES,
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

@@ -40,6 +40,8 @@ class Console:
     """Who may enter, and who may do what."""
     tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The tasks of executions, by workflow id and run id. They never change."""
+    beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
+    """The first events of runs, by workflow id and run id."""
 
     @property
     def client(self) -> Client:

@@ -41,6 +41,10 @@ class RunValues:
             scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False
         )
 
+    def for_running(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
+        """Return the converter for the heartbeats of an activity that is known from the run's description."""
+        return self._converter_for(name, activity_id, task_queue, is_local=False)
+
     def for_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
         """Return the converter for the result of an activity that the workflow's own worker executed."""
         return self._converter_for(name, activity_id, task_queue, is_local=True)

@@ -21,7 +21,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
@@ -425,6 +425,17 @@ class _Watcher:
     def _notify(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+async def activities_in_flight(client: Client, described: WorkflowExecutionDescription) -> list[LiveActivity]:
+    """Return the running activities in the server's description of a run, without those of its delegates."""
+    values = RunValues(client.data_converter, client.namespace, described.id, described.workflow_type)
+    return [
+        await _live_activity(
+            described.id, each, values.for_running(each.activity_type.name, each.activity_id, described.task_queue)
+        )
+        for each in described.raw_description.pending_activities
+    ]
 
 
 async def _live_activity(run: str, pending: PendingActivityInfo, converter: DataConverter) -> LiveActivity:

@@ -53,6 +53,9 @@ def check_by_local_worker(
 
 SUMMARY_CHARS = 150
 
+STARTED_BY_MEMO = "orga_started_by"
+"""The memo key of the person who started a run, if the client has authenticated that person."""
+
 
 class AgentHandle:
     """A run of an agent, live or ended: `AgentHandle(client, id)`. It also works for goals and sessions."""
@@ -323,8 +326,9 @@ async def start_run(
     task_queue: str | None,
     again: bool,
     attributes: TypedSearchAttributes,
+    started_by: str = "",
 ) -> None:
-    """Start a run of any kind under a checked id, as `start_agent` does.
+    """Start a run of any kind under a checked id, as `start_agent` does. The memo names who started it, if given.
 
     Raises:
         InvalidInput: The worker in this process would refuse it.
@@ -334,6 +338,8 @@ async def start_run(
         _refuse_hidden_characters(task_queue, "task_queue")
     check_by_local_worker(client, checked, task_queue)
     queue, memo = queue_and_memo(client)
+    if started_by:
+        memo = {**memo, STARTED_BY_MEMO: started_by}
     try:
         await client.start_workflow(
             workflow,

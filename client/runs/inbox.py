@@ -5,7 +5,7 @@ wait too, until somebody sends them again.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -18,8 +18,8 @@ from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.listing import AT_ONCE, RunToQuery, StatusQueries
 from orga.client.runs.redeliveries import FailedDelivery, failed_deliveries
 from orga.client.server.server_errors import error_reason
-from orga.workflows.types.names import AGENT, RUN_WORKFLOWS, WAITING
-from orga.workflows.types.questions import QuestionKind, ShownQuestion
+from orga.workflows.types.names import AGENT, RUN_WORKFLOWS, TENANT, WAITING
+from orga.workflows.types.questions import Item, QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus
 
 WAITING_RUNS = f"WorkflowType IN {RUN_WORKFLOWS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
@@ -51,6 +51,11 @@ class InboxEntry:
     """The failure that blocks the run. Nobody can decide anything there until it is fixed."""
     undelivered: FailedDelivery | None = None
     """The answer that an ended goal could not deliver."""
+    tenant: str | None = None
+    segment_id: str = ""
+    """The run id of the execution that waits."""
+    held: Sequence[Item] = ()
+    """The held calls of the run, with all arguments that it holds."""
 
 
 async def inbox(
@@ -94,22 +99,31 @@ async def _questions(
     runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
 ) -> AsyncGenerator[InboxEntry]:
     for run, status in zip(runs, statuses, strict=True):
-        command = worker_command(await recorded_workplace(run))
-        attributes = run.typed_search_attributes
-        agent, kind = attributes.get(AGENT), attributes.get(WAITING) or ""
+        entry = await _run_entry(run, run.typed_search_attributes.get(WAITING) or "")
         if status is None:
-            stuck = failing.get(run.id)
-            yield InboxEntry(run.id, agent, kind, run.task_queue, command, run.start_time, failing=stuck)
+            yield replace(entry, failing=failing.get(run.id))
         for wait in status.waiting if status else ():
-            yield InboxEntry(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait)
+            yield replace(entry, kind=wait.kind, wait=wait, held=status.pending_approvals if status else ())
+
+
+async def _run_entry(run: WorkflowExecution, kind: str) -> InboxEntry:
+    attributes, command = run.typed_search_attributes, worker_command(await recorded_workplace(run))
+    return InboxEntry(
+        run.id,
+        attributes.get(AGENT),
+        kind,
+        run.task_queue,
+        command,
+        run.start_time,
+        tenant=attributes.get(TENANT),
+        segment_id=run.run_id,
+    )
 
 
 async def _undelivered_entries(client: Client) -> AsyncGenerator[InboxEntry]:
     try:
         async for failed in failed_deliveries(client):
-            goal = failed.goal
-            agent, command = goal.typed_search_attributes.get(AGENT), worker_command(await recorded_workplace(goal))
-            yield InboxEntry(goal.id, agent, DELIVERY, goal.task_queue, command, goal.start_time, undelivered=failed)
+            yield replace(await _run_entry(failed.goal, DELIVERY), undelivered=failed)
     except RPCError as error:
         raise OrgaError(f"the server does not list ended goals: {error_reason(error)}; see `orga doctor`") from error
 

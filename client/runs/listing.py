@@ -206,7 +206,7 @@ async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[
         async with some:
             try:
                 run = await client.get_workflow_handle(row.id).describe()
-                row = replace(row, task=await _read_task(client, run))
+                row = replace(row, task=await read_task(client, run))
                 return replace(row, model_calls=await _model_calls(client, run))
             except (RPCError, OrgaError, ValueError):  # the run has gone meanwhile, or its values cannot be read
                 return row
@@ -222,7 +222,7 @@ async def _model_calls(client: Client, described: WorkflowExecutionDescription) 
     return (await ended.result(follow_runs=False)).usage.model_calls
 
 
-async def _read_task(client: Client, described: WorkflowExecutionDescription) -> str:
+async def read_task(client: Client, described: WorkflowExecutionDescription) -> str:
     """Return the run's summary. If it has none, as after continue-as-new, return the task that it was started with."""
     if summary := await described.static_summary():
         return summary

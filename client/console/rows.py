@@ -1,0 +1,391 @@
+"""The list of runs: filters, pages, counts by state, and one `Row` for each run."""
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from json import dumps, loads
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from pydantic import AwareDatetime, Field
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.config.workplace import recorded_workplace, worker_command
+from orga.client.console.problems import Problem
+from orga.client.console.routes import ApiRoute, Call, Console
+from orga.client.errors import OrgaError
+from orga.client.runs.failing_tasks import FailingTask, failing_task
+from orga.client.runs.listing import AT_ONCE, MAX_QUERIED_RUNS, WAIT_S, RunToQuery, StatusQueries, read_task
+from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
+from orga.client.server.server_errors import error_reason
+from orga.workflows.types import names as known
+from orga.workflows.types.control import StopReason
+from orga.workflows.types.questions import QuestionKind
+from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.status import AgentStatus
+
+Kind = Literal["agent", "goal", "session"]
+WORKFLOWS: Mapping[str, str] = {
+    "agent": known.AGENT_WORKFLOW,
+    "goal": known.GOAL_WORKFLOW,
+    "session": known.SESSION_WORKFLOW,
+}
+KINDS = {workflow: kind for kind, workflow in WORKFLOWS.items()}
+
+MAX_SEARCHED = 300
+"""Runs whose tasks one request searches. `next` goes on from there."""
+MAX_TASKS = 20_000
+"""Tasks that are kept in memory, each at most 150 characters."""
+
+
+class Row(Record):
+    """A run as the list shows it."""
+
+    id: str
+    kind: Kind
+    task: str
+    agent: str | None
+    state: str
+    """The phase of a live run, or how a run ended."""
+    waiting: str | None
+    """The kind of question that it waits for."""
+    iteration: int | None
+    started: datetime
+    ended: datetime | None
+    cost_usd: float | None
+    tenant: str | None
+    folder: str | None
+    task_queue: str
+    dead_letters: int
+    open_circuits: tuple[str, ...]
+    may_be_more: bool
+    """True if iteration and cost may be up to ten iterations old."""
+    stuck: str | None
+    """Why no worker can continue it, and the remedy."""
+    worker_command: str
+
+
+class RunList(CheckedInput):
+    """The parameters of `GET /runs`."""
+
+    kind: Kind | None = None
+    agent: str | None = None
+    phase: str | None = Field(default=None, pattern=r"^[a-z_]{1,40}$")
+    """Only live runs in this phase."""
+    waiting: QuestionKind | Literal["any"] | None = None
+    """Only runs that wait for a person."""
+    ending: str | None = Field(default=None, pattern=r"^[a-z_]{1,40}$")
+    """Only runs that ended in this way, such as `completed` or `terminated`. `any`: all that ended."""
+    tenant: str | None = None
+    folder: str | None = None
+    from_: AwareDatetime | None = Field(default=None, alias="from")
+    """Only runs that started then or later."""
+    to: AwareDatetime | None = None
+    """Only runs that started before."""
+    text: str | None = Field(default=None, max_length=200)
+    """Only runs with this text in their id or in the beginning of their task."""
+    next: str | None = Field(default=None, max_length=4_000)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+def run_condition(given: RunList, tenants: frozenset[str] | None) -> str:
+    """Return the visibility query of the filters that visibility knows, within these tenants."""
+    kinds = [WORKFLOWS[given.kind]] if given.kind else known.RUN_WORKFLOWS
+    parts = [_is_in("WorkflowType", kinds), "ExecutionStatus != 'ContinuedAsNew'"]
+    if tenants is not None:
+        parts.append(_is_in(known.TENANT.name, sorted(tenants)) if tenants else "WorkflowId = ''")
+    for key, value in ((known.AGENT, given.agent), (known.TENANT, given.tenant)):
+        if value is not None:
+            parts.append(f"{key.name} = {visibility_literal(value)}")
+    if given.phase is not None:
+        parts += ["ExecutionStatus = 'Running'", f"{known.PHASE.name} = {visibility_literal(given.phase)}"]
+    if given.waiting is not None:
+        is_kind = "IS NOT NULL" if given.waiting == "any" else f"= {visibility_literal(given.waiting)}"
+        parts += ["ExecutionStatus = 'Running'", f"{known.WAITING.name} {is_kind}"]
+    if given.ending is not None:
+        parts.append(_ending_condition(given.ending))
+    if given.from_ is not None:
+        parts.append(f"StartTime >= '{given.from_.isoformat()}'")
+    if given.to is not None:
+        parts.append(f"StartTime < '{given.to.isoformat()}'")
+    return " AND ".join(parts)
+
+
+_STATUS_ENDINGS = {
+    "failed": "Failed",
+    "terminated": "Terminated",
+    "canceled": "Canceled",
+    "timed_out": "TimedOut",
+}
+"""Endings without a result, by the name of their status in visibility."""
+
+
+def _ending_condition(ending: str) -> str:
+    if ending == "any":
+        return "ExecutionStatus != 'Running'"
+    if status := _STATUS_ENDINGS.get(ending):
+        return f"ExecutionStatus = '{status}'"
+    return f"ExecutionStatus = 'Completed' AND {known.TERMINATION.name} = {visibility_literal(ending)}"
+
+
+def _is_in(name: str, values: Sequence[str]) -> str:
+    return f"{name} IN ({', '.join(map(visibility_literal, values))})"
+
+
+_COUNTED_PHASES = ("preparing", "reasoning", "gating", "acting", "paused", "idle")
+
+
+async def run_counts(client: Client, condition: str) -> dict[str, int]:
+    """Return the number of runs by state: `all`, `running`, `waiting`, and each phase and ending that some have."""
+    live = "ExecutionStatus = 'Running'"
+    conditions = {
+        "all": "",
+        "running": live,
+        "waiting": f"{live} AND {known.WAITING.name} IS NOT NULL",
+        **{phase: f"{live} AND {known.PHASE.name} = '{phase}'" for phase in _COUNTED_PHASES},
+        **{ending: _ending_condition(ending) for ending in (*get_args(StopReason), *_STATUS_ENDINGS)},
+    }
+
+    async def count(extra: str) -> int:
+        return (await client.count_workflows(f"{condition} AND {extra}" if extra else condition)).count
+
+    counts = await asyncio.gather(*map(count, conditions.values()))
+    always = {"all", "running", "waiting"}
+    return {name: number for name, number in zip(conditions, counts, strict=True) if number or name in always}
+
+
+class _Cursor(NamedTuple):
+    """The end of a page: runs that started then or earlier follow, except for those that were on it."""
+
+    before: str = ""
+    seen: tuple[str, ...] = ()
+
+    @staticmethod
+    def parse(text: str | None) -> "_Cursor":
+        if not text:
+            return _Cursor()
+        try:
+            before, seen = cast("tuple[str, list[str]]", loads(urlsafe_b64decode(text.encode())))
+            return _Cursor(datetime.fromisoformat(before).isoformat(), tuple(map(str, seen)))
+        except (ValueError, TypeError):
+            why = "is no `next` of a list. Leave it out to begin with the newest"
+            raise Problem(422, f"next: {why}", errors=[{"where": "next", "detail": why}]) from None
+
+    def text(self) -> str:
+        return urlsafe_b64encode(dumps([self.before, self.seen]).encode()).decode()
+
+    def after(self, runs: Sequence[WorkflowExecution]) -> "_Cursor":
+        at = runs[-1].start_time.isoformat()
+        before = self.seen if at == self.before else ()
+        return _Cursor(at, (*before, *(run.id for run in runs if run.start_time.isoformat() == at)))
+
+
+async def read_list(console: Console, given: RunList, tenants: frozenset[str] | None) -> dict[str, Any]:
+    """Return a page of rows, newest first, with the counts of all runs that meet the criteria."""
+    condition = run_condition(given, tenants)
+    try:
+        counts = asyncio.create_task(run_counts(console.client, run_condition(_without_states(given), tenants)))
+        found, following = await _matching_runs(console, given, condition)
+        rows = await read_rows(console, found)
+        return {"items": rows, "next": following, "counts": await counts}
+    except RPCError as error:
+        if error.status == RPCStatusCode.INVALID_ARGUMENT:
+            raise Problem(422, f"the server refuses the filters: {error.message}") from None
+        raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
+
+
+def _without_states(given: RunList) -> RunList:
+    """Return the filters without those that the counts are offered as."""
+    return given.model_copy(update={"phase": None, "waiting": None, "ending": None})
+
+
+async def _matching_runs(
+    console: Console, given: RunList, condition: str
+) -> tuple[list[WorkflowExecution], str | None]:
+    cursor = _Cursor.parse(given.next)
+    is_filtered = bool(given.text or given.folder)
+    most = MAX_SEARCHED if is_filtered else given.limit
+    if cursor.before:
+        condition = f"{condition} AND StartTime <= '{cursor.before}'"
+    read = await newest_runs(
+        console.client,
+        condition,
+        most + 1,
+        is_wanted=lambda run: run.id not in cursor.seen,
+        with_ended=given.phase is None and given.waiting is None,
+    )
+    page = read[:most]
+    left = await replaced_run_ids(console.client, page)
+    found = [run for run in page if run.run_id not in left]
+    if is_filtered:
+        found = await _with_text_and_folder(console, found, given)
+    if len(found) > given.limit:
+        found = found[: given.limit]
+        page = page[: page.index(found[-1]) + 1]
+    return found, cursor.after(page).text() if len(read) > len(page) else None
+
+
+async def _with_text_and_folder(
+    console: Console, runs: Sequence[WorkflowExecution], given: RunList
+) -> list[WorkflowExecution]:
+    """Return the runs that meet the criteria which visibility cannot check."""
+    found = list(runs)
+    if given.folder is not None:
+        homes = [await recorded_workplace(run) for run in found]
+        found = [run for run, home in zip(found, homes, strict=True) if home and home.folder == given.folder]
+    if given.text:
+        wanted = given.text.casefold()
+        tasks = await read_tasks(console, [(run.id, run.run_id) for run in found])
+        pairs = zip(found, tasks, strict=True)
+        found = [run for run, task in pairs if wanted in run.id.casefold() or wanted in task.casefold()]
+    return found
+
+
+async def read_tasks(console: Console, executions: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the beginning of the tasks of executions, given by workflow id and run id. An unreadable one is ""."""
+    some = asyncio.Semaphore(AT_ONCE)
+
+    async def read(key: tuple[str, str]) -> str:
+        if key not in console.tasks:
+            async with some:
+                described = await _describe(console.client, *key)
+            await _keep_task(console, described, key)
+        return console.tasks.get(key, "")
+
+    return list(await asyncio.gather(*map(read, executions)))
+
+
+async def task_of(console: Console, described: WorkflowExecutionDescription) -> str:
+    key = (described.id, described.run_id)
+    if key not in console.tasks:
+        await _keep_task(console, described, key)
+    return console.tasks.get(key, "")
+
+
+async def _keep_task(console: Console, described: WorkflowExecutionDescription | None, key: tuple[str, str]) -> None:
+    if described is None:
+        return
+    if len(console.tasks) >= MAX_TASKS:
+        console.tasks.clear()
+    try:
+        console.tasks[key] = await read_task(console.client, described)
+    except (RPCError, OrgaError, ValueError):  # the server no longer has its beginning
+        return
+
+
+async def _describe(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionDescription | None:
+    try:
+        return await client.get_workflow_handle(workflow_id, run_id=run_id or None).describe()
+    except RPCError:
+        return None
+
+
+async def read_rows(console: Console, runs: Sequence[WorkflowExecution], *, asks: bool = True) -> list[Row]:
+    """Return the rows of runs, in order.
+
+    Args:
+        console: Its client reads, and its cache has the tasks.
+        runs: From visibility.
+        asks: Whether up to 20 live runs are asked for current numbers. Otherwise theirs may be old.
+    """
+    tasks = await read_tasks(console, [(run.id, run.run_id) for run in runs])
+    live = [run for run in runs if run.status == WorkflowExecutionStatus.RUNNING]
+    stuck = await _failing_tasks(console.client, live)
+    asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS] if asks else []
+    statuses = await _statuses(console.client, asked)
+    pairs = zip(runs, tasks, strict=True)
+    return [await read_row(run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]
+
+
+async def _failing_tasks(client: Client, runs: Sequence[WorkflowExecution]) -> dict[str, FailingTask]:
+    some = asyncio.Semaphore(AT_ONCE)
+
+    async def check(run: WorkflowExecution) -> FailingTask | None:
+        async with some:
+            described = await _describe(client, run.id, run.run_id)
+            return await failing_task(client, described) if described else None
+
+    found = await asyncio.gather(*map(check, runs))
+    return {each.workflow_id: each for each in found if each}
+
+
+async def _statuses(client: Client, runs: Sequence[WorkflowExecution]) -> dict[str, AgentStatus]:
+    try:
+        async with asyncio.timeout(WAIT_S):
+            asked = [RunToQuery(run.id, run.task_queue) for run in runs]
+            answers = await StatusQueries(client).statuses(asked)
+    except (TimeoutError, RPCError):
+        return {}
+    return {run.id: status for run, status in zip(runs, answers, strict=True) if status}
+
+
+async def read_row(
+    run: WorkflowExecution, task: str, status: AgentStatus | None = None, stuck: FailingTask | None = None
+) -> Row:
+    """Return the row of a run from its search attributes, and from its status if it has answered."""
+    home, attributes = await recorded_workplace(run), run.typed_search_attributes
+    is_live = run.status == WorkflowExecutionStatus.RUNNING
+    return Row(
+        id=run.id,
+        kind=cast("Kind", KINDS.get(run.workflow_type, "agent")),
+        task=task,
+        agent=status.agent if status else attributes.get(known.AGENT),
+        state=run_state(run, status),
+        waiting=_waiting_for(status) if status else attributes.get(known.WAITING) if is_live else None,
+        iteration=status.iteration if status else attributes.get(known.ITERATION),
+        started=run.start_time,
+        ended=run.close_time,
+        cost_usd=status.usage.cost_usd if status else attributes.get(known.COST_USD),
+        tenant=attributes.get(known.TENANT),
+        folder=home and home.folder,
+        task_queue=run.task_queue,
+        dead_letters=attributes.get(known.DEAD_LETTERS) or 0,
+        open_circuits=tuple(attributes.get(known.OPEN_CIRCUITS) or ()) if is_live else (),
+        may_be_more=is_live and status is None,
+        stuck=f"{stuck.problem_line}; {stuck.remedy}" if stuck else None,
+        worker_command=worker_command(home),
+    )
+
+
+def _waiting_for(status: AgentStatus) -> str | None:
+    return status.waiting[0].kind if status.waiting else None
+
+
+def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
+    """Return the phase of a live run, or how a run ended."""
+    attributes = run.typed_search_attributes
+    if run.status == WorkflowExecutionStatus.RUNNING:
+        if status:
+            return "paused" if status.paused else status.phase
+        return attributes.get(known.PHASE) or ("waiting" if attributes.get(known.WAITING) else "preparing")
+    if run.status == WorkflowExecutionStatus.COMPLETED:
+        return attributes.get(known.TERMINATION) or "completed"
+    return run.status.name.lower() if run.status else "unknown"
+
+
+async def _list(call: Call[RunList]) -> dict[str, Any]:
+    return await read_list(call.console, call.given, call.visitor.tenants)
+
+
+def list_schema(item: type[Record], **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a list with `items` and `next`."""
+    properties = {
+        "items": {"type": "array", "items": item.model_json_schema(mode="serialization")},
+        "next": {"type": ["string", "null"]},
+        **more,
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+ROUTES = (
+    ApiRoute(
+        "GET",
+        "/runs",
+        "viewer",
+        _list,
+        RunList,
+        "List runs, newest first, with the number of runs in each state.",
+        list_schema(Row, counts={"type": "object", "additionalProperties": {"type": "integer"}}),
+    ),
+)

@@ -1,0 +1,485 @@
+"""The snapshot of one run: its state, budgets, waits, plan, circuits, result, and what can be done to it now.
+
+A live run's worker answers a query. Without a worker, and for a run that ended without a result, the journal is read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from orga.client.console.doors import Role, Visitor
+from orga.client.console.routes import ApiRoute, Call, Console, NoParameters
+from orga.client.console.rows import Row, read_row, task_of
+from orga.client.console.waits import Wait, status_waits
+from orga.client.errors import NoAnswer, OrgaError
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
+from orga.client.journal.events import activities_in_flight
+from orga.client.journal.reading import read_journal
+from orga.client.journal.run_view import RunView, ViewedEntry
+from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
+from orga.client.runs.failing_tasks import failing_task
+from orga.client.runs.ids import kind_of
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.json_text import as_object, as_text
+from orga.workflows.types.limits import LIMITS, Budgets
+from orga.workflows.types.record import Record
+from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.usage import UsageTotals
+
+ActionKind = Literal[
+    "pause",
+    "resume",
+    "steer",
+    "add_context",
+    "answer",
+    "approve",
+    "deny",
+    "resolve",
+    "override_step",
+    "extend",
+    "abort",
+    "requeue",
+    "rewind",
+    "fork",
+    "send",
+    "interrupt",
+    "close",
+]
+ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
+
+ACTION_ROLES: Mapping[ActionKind, Role] = {
+    **dict.fromkeys(ACTION_KINDS, "operator"),
+    **dict.fromkeys(("approve", "deny", "extend", "resolve", "requeue"), "approver"),
+    "rewind": "admin",
+}
+"""The role that each kind needs."""
+
+
+class Budget(Record):
+    name: str
+    used: float
+    limit: float | None
+    unit: str
+
+
+class PlanStep(Record):
+    id: str
+    skill: str
+    goal: str
+    depends_on: tuple[str, ...] = ()
+    status: str
+    score: float | None = None
+    error: str | None = None
+    place: str | None = None
+    delegate: str | None = None
+    """The id of the delegated run that carries it out, while it is live."""
+
+
+class PlanView(Record):
+    version: int | None = None
+    round: int
+    steps: tuple[PlanStep, ...]
+
+
+class ChildRun(Record):
+    id: str
+    agent: str
+    state: str
+
+
+class Circuit(Record):
+    name: str
+    state: str
+    failures: int
+    until: datetime | None
+    """When it may be tried again, if that is known."""
+
+
+class Letter(Record):
+    id: str
+    tool: str
+    error: str
+    at: datetime
+
+
+class Live(Record):
+    """A model or tool call in flight."""
+
+    activity_id: str
+    name: str
+    attempt: int
+    text: str
+    text_length: int
+    thinking: str
+    thinking_length: int
+    failure: str
+    since: datetime | None
+    retry_at: datetime | None
+    run: str
+
+
+class Worker(Record):
+    present: bool
+    command: str
+
+
+class Links(Record):
+    parent: str | None
+    origin: str | None
+    """The run that this one is a fork of."""
+    temporal_ui: str | None
+
+
+class Control(Record):
+    """Whether an action makes sense now, and if not, why."""
+
+    kind: ActionKind
+    enabled: bool
+    why: str
+
+
+class Snapshot(Row):
+    """Everything about a run at one moment."""
+
+    model: str | None
+    model_in_effect: str | None
+    reason: str | None
+    """Why it ended."""
+    detail: str | None
+    phase: str
+    paused: bool
+    started_by: str | None
+    budgets: tuple[Budget, ...]
+    usage: UsageTotals | None
+    waits: tuple[Wait, ...]
+    plan: PlanView | None
+    trend: str | None
+    children: tuple[ChildRun, ...]
+    circuits: tuple[Circuit, ...]
+    dead_letters: tuple[Letter, ...]  # pyright: ignore[reportIncompatibleVariableOverride] - a list shows their number
+    live: tuple[Live, ...]
+    worker: Worker
+    links: Links
+    result: dict[str, Any] | None
+    controls: tuple[Control, ...]
+    cursor: str
+    """The journal's cursor up to which it holds. Empty if it comes from the run's worker."""
+
+
+async def read_snapshot(console: Console, described: WorkflowExecutionDescription) -> dict[str, Any]:
+    """Return the snapshot of a run as JSON values. `with_controls_for` adapts it to a visitor."""
+    facts = await _read_facts(console, described)
+    status, view, ended = facts.status, facts.view, facts.result
+    task = await task_of(console, described)
+    row = await read_row(described, task, status, facts.failing)
+    setup = facts.setup
+    live_status = status if row.ended is None else None
+    plan = _plan(_plan_data(status, view, ended), live_status.children if live_status else ())
+    state: dict[str, Any] = {
+        **row.model_dump(),
+        "iteration": row.iteration if view is None or view.last is None else view.iteration,
+        "model": (status.model if status else None) or (setup.model if setup else None),
+        "model_in_effect": (status.model if status else None) or (setup.model if setup else None),
+        "reason": None,
+        "detail": None,
+        "phase": row.state if row.ended is None else "done",
+        "paused": status.paused if status else bool(view and view.paused and row.ended is None),
+        "started_by": as_text(await described.memo_value(STARTED_BY_MEMO, "")) or None,
+        "budgets": _budgets(status.budgets) if status else (),
+        "usage": ended.usage if ended else status.usage if status else None,
+        "waits": status_waits(row.id, task, live_status) if live_status else _viewed_waits(view, row),
+        "plan": plan,
+        "trend": as_object(_plan_data(status, view, ended)).get("trend") or None,
+        "children": [
+            ChildRun(id=child.workflow_id, agent=child.agent, state="waiting" if child.held else "running")
+            for child in (live_status.children if live_status else ())
+        ],
+        "circuits": _circuits(live_status) if live_status else (),
+        "dead_letters": [
+            Letter(id=each.letter_id, tool=each.call.name, error=each.error, at=each.at)
+            for each in (status.dead_letters if status else ())
+        ],
+        "live": [
+            Live.model_validate(each.model_dump()) for each in await activities_in_flight(console.client, described)
+        ],
+        "worker": Worker(present=facts.has_worker, command=row.worker_command),
+        "links": Links(
+            parent=described.parent_id,
+            origin=as_text(as_object(facts.started.forked_from).get("workflow_id")) or None if facts.started else None,
+            temporal_ui=console.connection.link(described.id),
+        ),
+        "result": ended.model_dump(mode="json") if ended else None,
+        "cursor": view.last.cursor if view and view.last else "",
+    }
+    if view is not None and row.ended is None:
+        state["state"] = state["phase"] = "paused" if view.paused else view.phase
+    if termination := (ended.termination if ended else None):
+        state |= {"reason": termination.reason, "detail": termination.detail}
+    elif row.ended is not None:
+        state |= {"reason": row.state, "detail": view.ending.detail if view and view.ending else ""}
+    state |= {"controls": controls(_Situation.of(state, row.dead_letters, has_worker=facts.has_worker))}
+    return Snapshot.model_validate(state).model_dump(mode="json")
+
+
+@dataclass
+class _Facts:
+    """What was read of a run: its status, or its journal, and its result."""
+
+    has_worker: bool
+    failing: Any = None
+    status: AgentStatus | None = None
+    view: RunView | None = None
+    result: AgentResult | None = None
+    started: on.Started | None = None
+    setup: on.Prepared | None = None
+
+
+async def _read_facts(console: Console, described: WorkflowExecutionDescription) -> _Facts:
+    client, run = console.client, AgentHandle(console.client, described.id)
+    facts = _Facts(await may_be_polled(client, described.task_queue))
+    is_live = described.status == WorkflowExecutionStatus.RUNNING
+    if is_live:
+        facts.failing = await failing_task(client, described)
+    if is_live and facts.has_worker and facts.failing is None:
+        with suppress(NoAnswer):
+            facts.status = await run.status()
+    if described.status == WorkflowExecutionStatus.COMPLETED:
+        handle = client.get_workflow_handle(described.id, run_id=described.run_id)
+        ended = await handle.result(follow_runs=False)
+        facts.result = kind_of(ended).result.model_validate(ended)
+    facts.started, facts.setup = await _read_beginning(console, described)
+    if facts.status is None and facts.result is None:
+        facts.view = await _view(console, described)
+    return facts
+
+
+async def _read_beginning(
+    console: Console, described: WorkflowExecutionDescription
+) -> tuple[on.Started | None, on.Prepared | None]:
+    """Return the first events of the journal. Only the first page of the history is read."""
+    if (known := console.beginnings.get((described.id, described.run_id))) is not None:
+        return known
+    started: on.Started | None = None
+    setup: on.Prepared | None = None
+    with suppress(RPCError, OrgaError):
+        async for entry in read_journal(console.client, described.id):
+            event = read_event(entry)
+            started = event if isinstance(event, on.Started) else started
+            setup = event if isinstance(event, on.Prepared) else setup
+            if setup is not None or entry.iteration > 1:
+                break
+    if setup is not None:
+        if len(console.beginnings) >= MAX_BEGINNINGS:
+            console.beginnings.clear()
+        console.beginnings[described.id, described.run_id] = (started, setup)
+    return started, setup
+
+
+MAX_BEGINNINGS = 200
+
+
+async def _view(console: Console, described: WorkflowExecutionDescription) -> RunView:
+    view = RunView()
+    async for entry in read_journal(console.client, described.id):
+        view.take(entry)
+    return view
+
+
+_UNITS = {
+    "max_iterations": "iterations",
+    "max_total_tokens": "tokens",
+    "max_cost_usd": "usd",
+    "timeout_s": "s",
+    "max_model_calls": "calls",
+    "max_tool_calls": "calls",
+}
+
+
+def _budgets(budgets: Budgets) -> list[Budget]:
+    """Return each limit with what is used of it. A limit that is not set, and whose use is unknown, is left out."""
+    found: list[Budget] = []
+    for limit in LIMITS:
+        most, rest = getattr(budgets, limit.key), getattr(budgets, limit.rest)
+        if most is not None and rest is not None:
+            used = max(round(most - rest, 6), 0)
+            found.append(Budget(name=limit.key, used=used, limit=most, unit=_UNITS[limit.key]))
+    return found
+
+
+def _plan_data(status: AgentStatus | None, view: RunView | None, ended: AgentResult | None) -> Any:
+    if status is not None:
+        return status.plan
+    if view is not None:
+        return view.plan.as_status()
+    steps = getattr(ended, "steps", ())
+    return {"rounds": getattr(ended, "rounds", 0), "steps": [step.model_dump() for step in steps]} if steps else None
+
+
+def _plan(data: Any, children: Sequence[Any]) -> PlanView | None:
+    fields = as_object(data)
+    if not fields.get("steps"):
+        return None
+    steps = [as_object(step) for step in fields["steps"]]
+    return PlanView(round=int(fields.get("rounds") or 0), steps=tuple(_step(step, children) for step in steps))
+
+
+def _step(step: Mapping[str, Any], children: Sequence[Any]) -> PlanStep:
+    place = str(step.get("output") or "")
+    delegate = next((each.workflow_id for each in children if place and each.workflow_id.endswith(f".{place}")), None)
+    return PlanStep(
+        id=str(step.get("id")),
+        skill=str(step.get("skill") or ""),
+        goal=str(step.get("goal") or ""),
+        depends_on=tuple(map(str, step.get("depends_on") or ())),
+        status=str(step.get("status") or "open"),
+        score=step.get("score"),
+        error=str(step["error"]) if step.get("error") else None,
+        place=place or None,
+        delegate=delegate,
+    )
+
+
+def _circuits(status: AgentStatus) -> list[Circuit]:
+    return [
+        Circuit(name=name, state=each.state, failures=each.failures, until=None)
+        for name, each in status.breakers.items()
+    ]
+
+
+def _viewed_waits(view: RunView | None, row: Row) -> list[Wait]:
+    """Return the open questions in the journal of a live run that no worker answers for."""
+    if view is None or row.ended is not None:
+        return []
+    return [_viewed_wait(asked_id, asked, row) for asked_id, asked in view.questions.items()]
+
+
+def _viewed_wait(asked_id: str, asked: ViewedEntry, row: Row) -> Wait:
+    data, event = asked.entry.data, asked.event
+    is_call = isinstance(event, on.ApprovalRequested) and event.kind == "call"
+    kind = "approval" if is_call else event.kind if isinstance(event, on.ApprovalRequested) else "answer"
+    expires = data.get("expires_at")
+    return Wait(
+        id=asked_id,
+        kind=kind,
+        run=row.id,
+        run_task=row.task,
+        agent=row.agent,
+        question=str(data.get("question") or (f"approve {data.get('tool')}?" if is_call else "")),
+        options=tuple(map(str, data.get("options") or ())),
+        tool=str(data.get("tool") or "") or None,
+        arguments=data.get("arguments"),
+        reason=str(data.get("reason") or ""),
+        approvers=tuple(map(str, data.get("approvers") or ())),
+        queue=str(data.get("queue") or "default"),
+        expires=datetime.fromisoformat(str(expires)) if expires else None,
+        asked=asked.entry.timestamp,
+        place=str(data.get("place") or ""),
+    )
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What decides which actions make sense."""
+
+    kind: str
+    is_live: bool
+    is_paused: bool
+    wait_kinds: frozenset[str]
+    has_plan: bool
+    letters: int
+    is_turn_open: bool
+    has_worker: bool
+
+    @staticmethod
+    def of(state: Mapping[str, Any], letters: int, *, has_worker: bool) -> "_Situation":
+        return _Situation(
+            kind=state["kind"],
+            is_live=state["ended"] is None,
+            is_paused=state["paused"],
+            wait_kinds=frozenset(wait.kind for wait in state["waits"]),
+            has_plan=state["plan"] is not None,
+            letters=letters,
+            is_turn_open=state["kind"] == "session" and state["phase"] != "idle",
+            has_worker=has_worker,
+        )
+
+
+def controls(now: _Situation) -> tuple[Control, ...]:
+    """Return for each action whether it makes sense in a situation, and why not."""
+    return tuple(_control(kind, _obstacle(kind, now)) for kind in ACTION_KINDS)
+
+
+def _control(kind: ActionKind, why: str) -> Control:
+    return Control(kind=kind, enabled=not why, why=why)
+
+
+_NEEDS_WORKER = frozenset({"approve", "deny", "resolve", "extend", "send", "interrupt"})
+"""Kinds that are sent as updates. Only a worker can take one, and the server keeps none for later."""
+
+
+def _unless(holds: bool, why: str) -> str:
+    return "" if holds else why
+
+
+_OBSTACLES: Mapping[ActionKind, Callable[[_Situation], str]] = {
+    "pause": lambda now: _unless(not now.is_paused, "the run is paused already"),
+    "resume": lambda now: _unless(now.is_paused, "the run is not paused"),
+    "answer": lambda now: _unless("answer" in now.wait_kinds, "no question is open"),
+    "approve": lambda now: _unless("approval" in now.wait_kinds, "no call is held"),
+    "deny": lambda now: _unless("approval" in now.wait_kinds, "no call is held"),
+    "resolve": lambda now: _unless(bool(now.wait_kinds & {"escalation", "budget"}), "no decision is open"),
+    "override_step": lambda now: _unless(now.has_plan, "the run has no plan"),
+    "requeue": lambda now: _unless(now.letters > 0, "there is no dead letter"),
+    "send": lambda now: _unless(now.kind == "session", "only a session takes messages"),
+    "close": lambda now: _unless(now.kind == "session", "only a session can be closed"),
+    "interrupt": lambda now: _unless(now.is_turn_open, "no turn is under way"),
+    "rewind": lambda now: _unless(now.kind != "session", "messages of a session cannot be taken back"),
+    "fork": lambda now: _unless(now.kind != "session", "a session cannot be forked"),
+}
+"""Why an action makes no sense in a situation, or "". A kind that is not listed always makes sense for a live run."""
+
+_FOR_ENDED_RUNS = frozenset({"rewind", "fork", "requeue"})
+
+
+def _obstacle(kind: ActionKind, now: _Situation) -> str:
+    if not now.is_live and kind not in _FOR_ENDED_RUNS:
+        return "the run has ended"
+    if kind in _NEEDS_WORKER and not now.has_worker:
+        return "no worker is running; start one first"
+    return _OBSTACLES[kind](now) if kind in _OBSTACLES else ""
+
+
+def with_controls_for(visitor: Visitor, snapshot: dict[str, Any], *, read_only: bool) -> dict[str, Any]:
+    """Return a snapshot, or a state of the stream, whose controls also respect the visitor's rights."""
+
+    def limited(control: Mapping[str, Any]) -> dict[str, Any]:
+        role = ACTION_ROLES[control["kind"]]
+        if read_only:
+            return {**control, "enabled": False, "why": "this console is read-only"}
+        return dict(control) if visitor.may(role) else {**control, "enabled": False, "why": f"needs the role {role}"}
+
+    return {**snapshot, "controls": [limited(control) for control in snapshot["controls"]]}
+
+
+async def _show(call: Call[NoParameters]) -> dict[str, Any]:
+    snapshot = await read_snapshot(call.console, call.described)
+    return with_controls_for(call.visitor, snapshot, read_only=call.console.doors.read_only)
+
+
+ROUTES = (
+    ApiRoute(
+        "GET",
+        "/runs/{id}",
+        "viewer",
+        _show,
+        NoParameters,
+        "Show the state of a run, and what can be done to it now.",
+        Snapshot,
+    ),
+)

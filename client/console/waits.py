@@ -1,0 +1,179 @@
+"""What waits for a person, one `Wait` for each decision: in a run, and over all runs."""
+
+from collections.abc import Container
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic_core import from_json
+
+from orga.client.console.routes import ApiRoute, Call, Console
+from orga.client.console.rows import list_schema, read_tasks
+from orga.client.runs.inbox import InboxEntry, inbox
+from orga.workflows.types.json_text import as_object
+from orga.workflows.types.questions import Item, ShownQuestion
+from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.status import AgentStatus
+
+WaitKind = Literal["approval", "answer", "escalation", "budget", "delivery"]
+
+
+class Wait(Record):
+    """One decision that waits for a person."""
+
+    id: str
+    """What a decision names: an approval, a question, an escalation, or a delivery. Empty if no worker answers."""
+    kind: str
+    run: str
+    run_task: str
+    agent: str | None
+    question: str
+    options: tuple[str, ...] = ()
+    """The only valid answers or choices. Empty: any text."""
+    tool: str | None = None
+    arguments: Any = None
+    """All arguments of a held call. Null if the run does not hold them at the moment."""
+    policies: tuple[str, ...] = ()
+    reason: str = ""
+    approvers: tuple[str, ...] = ()
+    queue: str = "default"
+    expires: datetime | None = None
+    asked: datetime | None = None
+    place: str = ""
+    before: str = ""
+    """What the run did just before, such as the error that led to an escalation."""
+
+
+class InboxQuery(CheckedInput):
+    """The parameters of `GET /inbox`."""
+
+    kind: WaitKind | None = None
+    queue: str | None = None
+
+
+def status_waits(run_id: str, task: str, status: AgentStatus) -> list[Wait]:
+    """Return what a run waits for, one wait for each held call."""
+    held = {item.approval_id: item for item in status.pending_approvals}
+    return [wait for asked in status.waiting for wait in question_waits(run_id, task, status.agent, asked, held)]
+
+
+def question_waits(
+    run_id: str, task: str, agent: str | None, asked: ShownQuestion, held: dict[str, Item] | None = None
+) -> list[Wait]:
+    """Return one wait for each undecided call of a question, or one for the question as a whole."""
+    data = asked.data
+    common: dict[str, Any] = {
+        "kind": asked.kind,
+        "run": run_id,
+        "run_task": task,
+        "agent": agent,
+        "question": asked.question,
+        "queue": asked.queue,
+        "asked": asked.since,
+        "before": str(data.get("error") or ""),
+    }
+    if calls := data.get("calls"):
+        return [_call_wait(common, as_object(call), held or {}) for call in calls]
+    return [
+        Wait(
+            **common,
+            id=asked.wait_id,
+            options=tuple(map(str, data.get("options") or asked.choices)),
+            tool=data.get("tool") or None,
+            arguments=_arguments(data),
+            reason=str(data.get("reason") or ""),
+            approvers=tuple(map(str, data.get("approvers") or ())),
+            expires=_time(data.get("expires_at")),
+            place=str(data.get("place") or data.get("call") or ""),
+        )
+    ]
+
+
+def _call_wait(common: dict[str, Any], call: dict[str, Any], held: dict[str, Item]) -> Wait:
+    item = held.get(str(call.get("id")))
+    return Wait(
+        **common,
+        id=str(call.get("id")),
+        tool=str(call.get("tool") or ""),
+        arguments=item.call["arguments"] if item and "arguments_digest" not in item.call else _arguments(call),
+        policies=(item.critic,) if item and item.critic else (),
+        reason=str(call.get("reason") or ""),
+        approvers=tuple(map(str, call.get("approvers") or ())),
+        expires=_time(call.get("expires_at")),
+        place=item.place if item else "",
+    )
+
+
+def _arguments(data: dict[str, Any]) -> Any:
+    """Return arguments, which a question has as JSON text. Null if they were cut: nobody may approve a part."""
+    text = data.get("arguments")
+    if not isinstance(text, str) or "arguments_digest" in data:
+        return None if "arguments_digest" in data else text
+    try:
+        return from_json(text)
+    except ValueError:
+        return None
+
+
+def _time(text: Any) -> datetime | None:
+    return datetime.fromisoformat(str(text)) if text else None
+
+
+async def read_inbox(
+    console: Console, tenants: Container[str | None] | None, *, kind: WaitKind | None = None, queue: str | None = None
+) -> list[Wait]:
+    """Return what waits for a person, that of the oldest runs first.
+
+    Args:
+        console: Its client asks, and its cache has the tasks of runs.
+        tenants: Only of runs for these tenants. None: of all.
+        kind: Only of this kind.
+        queue: Only questions to this group of people.
+    """
+    found = inbox(console.client, kind=kind, queue=queue)
+    entries = [entry async for entry in found if tenants is None or entry.tenant in tenants]
+    tasks = await read_tasks(console, [(entry.run_id, entry.segment_id) for entry in entries])
+    return [wait for entry, task in zip(entries, tasks, strict=True) for wait in _entry_waits(entry, task)]
+
+
+def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
+    if entry.wait is not None:
+        return question_waits(
+            entry.run_id, task, entry.agent, entry.wait, {each.approval_id: each for each in entry.held}
+        )
+    common: dict[str, Any] = {"kind": entry.kind, "run": entry.run_id, "run_task": task, "agent": entry.agent}
+    if (failed := entry.undelivered) is not None:
+        delivery = failed.delivery
+        question = f"the answer was not delivered to {delivery.name} ({delivery.kind})"
+        asked = failed.goal.close_time
+        return [
+            Wait(
+                **common,
+                id=delivery.name,
+                question=question,
+                reason=delivery.error,
+                asked=asked,
+                expires=failed.told_until,
+            )
+        ]
+    if entry.failing is not None:
+        return [Wait(**common, id="", question=entry.failing.problem_line, reason=entry.failing.remedy)]
+    reason = f"no worker answers on task queue {entry.task_queue!r}; start one with: {entry.worker_command}"
+    return [Wait(**common, id="", question="a question that only a worker can show", reason=reason)]
+
+
+async def _inbox(call: Call[InboxQuery]) -> dict[str, Any]:
+    waits = await read_inbox(call.console, call.visitor.tenants, kind=call.given.kind, queue=call.given.queue)
+    return {"items": waits, "next": None}
+
+
+ROUTES = (
+    ApiRoute(
+        "GET",
+        "/inbox",
+        "viewer",
+        _inbox,
+        InboxQuery,
+        "List what waits for a person over all runs, oldest run first.",
+        list_schema(Wait),
+    ),
+)

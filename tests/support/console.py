@@ -1,0 +1,57 @@
+"""The console on a real socket, for tests: its server, and a browser's or a script's client."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2 as httpx
+from temporalio.client import Client
+
+from orga.client.connect import Connection
+from orga.client.console.app import console_app
+from orga.client.console.doors import COOKIE, CSRF_HEADER, Doors
+from orga.client.console.routes import API, Console
+from orga.client.console.serving import bound_socket, served
+from orga.client.server.endpoint import Endpoint
+from orga.workflows.types.input import Workplace
+
+NO_PLACE = Workplace(folder="/", root="/", mark="", digest="")
+OWNER = "ann"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A console that is running."""
+
+    console: Console
+    base: str
+    """Its address, such as `http://127.0.0.1:40123`."""
+    http: httpx.AsyncClient
+    """Logged in as the owner, with the header that writes need."""
+
+    async def get(self, path: str, **query: Any) -> Any:
+        """Return the JSON of an answer with status 200."""
+        answer = await self.http.get(f"{API}{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
+        return await self.http.post(f"{API}{path}", json=body, **options)
+
+
+@asynccontextmanager
+async def a_console(client: Client, task_queue: str = "orga", **doors: Any) -> AsyncGenerator[Served]:
+    """Serve a console for the runs of a server. `doors` are further fields of `Doors`."""
+    at = bound_socket("127.0.0.1", 0)
+    port = at.getsockname()[1]
+    endpoint = Endpoint("127.0.0.1:7233")
+    connection = Connection(client, endpoint, NO_PLACE, task_queue, task_queue)
+    console = Console(connection, Doors(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors))
+    base = f"http://127.0.0.1:{port}"
+    headers = {CSRF_HEADER: "1"}
+    async with (
+        served(console_app(console), at),
+        httpx.AsyncClient(base_url=base, headers=headers, cookies={COOKIE: console.doors.token}, timeout=30) as http,
+    ):
+        yield Served(console, base, http)
