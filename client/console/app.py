@@ -15,8 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.console import rows, runs, waits
+from orga.client.console import markdown, rows, runs, waits
 from orga.client.console.doors import DoorKeeper
+from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
 from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters
 from orga.client.errors import OrgaError
@@ -26,7 +27,7 @@ from orga.workflows.types.record import InvalidInput
 def console_app(console: Console) -> Starlette:
     """Return the application. Whoever serves it closes `console.connection`."""
     app = Starlette(
-        routes=[Mount(API, routes=[route.endpoint() for route in ROUTES], name="api")],
+        routes=[Mount(API, routes=[route.endpoint() for route in ROUTES], name="api"), *page_routes()],
         middleware=[Middleware(QuotedPaths), Middleware(DoorKeeper, doors=console.doors)],
         exception_handlers=_HANDLERS,
     )
@@ -69,5 +70,6 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *rows.ROUTES,
     *runs.ROUTES,
     *waits.ROUTES,
+    *markdown.ROUTES,
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

@@ -116,6 +116,8 @@ class ApiRoute(Generic[M]):
     """Statuses besides `status` and those that every route may have."""
     headers: tuple[str, ...] = ()
     """Request headers that it reads."""
+    is_write: bool = True
+    """False for a POST that only computes. A GET never writes."""
 
     @property
     def name(self) -> str:
@@ -130,7 +132,7 @@ class ApiRoute(Generic[M]):
 
     async def _respond(self, request: Request) -> Response:
         visitor, console = visitor_of(request), console_of(request)
-        console.doors.require(visitor, self.role, is_write=self.method != "GET")
+        console.doors.require(visitor, self.role, is_write=self.is_write and self.method != "GET")
         given = await self._read(request)
         run = await visible_run(console.client, visitor, unquote(request.path_params["id"])) if self.is_of_run else None
         answer = await self.answer(Call(console, visitor, given, request, run))

@@ -1,0 +1,206 @@
+"""The pages: one shell of HTML for all of them, and the files that it needs.
+
+The shell has the first window of data in it, so a page paints without a second request. These data are the answers of
+the public interface, asked for by the page's own visitor. The scripts of the pages find them under the same paths.
+"""
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from minijinja import Environment, safe
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message
+
+from orga.client.console.problems import Problem
+from orga.client.console.routes import API
+
+STATIC = Path(__file__).parent / "static"
+FIRST_ANSWER_S = 0.5
+"""Seconds. A page whose data take longer comes without them and shows that it loads."""
+
+TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """One kind of page."""
+
+    address: str
+    module: str
+    title: str
+    first: Sequence[str] = ()
+    """The requests whose answers the page needs first. `{query}` is the page's own query with its question mark."""
+    in_navigation: bool = False
+
+
+PAGES = (
+    Page("/", "runs", "Runs", ("/runs{query}",), in_navigation=True),
+    Page("/inbox", "inbox", "Inbox", ("/inbox",), in_navigation=True),
+    Page("/start", "start", "Start", in_navigation=True),
+    Page("/admin", "admin", "Admin", in_navigation=True),
+    Page("/runs/{id}", "run", "Run", ("/runs/{id}", "/runs/{id}/timeline")),
+    Page("/chat/{id}", "chat", "Chat", ("/runs/{id}", "/runs/{id}/timeline")),
+    Page("/compare", "compare", "Compare", ("/compare{query}",)),
+)
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    media_type: str
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()[:20]
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.content, mtime=0)
+
+
+class _Files:
+    """All static files, read once."""
+
+    def __init__(self, folder: Path = STATIC) -> None:
+        self.files = {
+            path.name: _File(path.read_bytes(), TYPES[path.suffix])
+            for path in sorted(folder.iterdir())
+            if path.suffix in TYPES
+        }
+        digests = "".join(file.digest for file in self.files.values())
+        self.version = hashlib.sha256(digests.encode()).hexdigest()[:12]
+        """Part of each address, so a browser keeps a file until one of them changes."""
+
+    def modules(self, entry: str) -> list[str]:
+        """Return the modules that an entry module imports, directly or not, so that the browser fetches all at once."""
+        found: dict[str, None] = {}
+        waiting = [entry]
+        while waiting:
+            file = self.files.get(waiting.pop())
+            imports = re.findall(r'from "\./([a-z_]+\.js)"', file.content.decode()) if file else []
+            waiting += [name for name in imports if name not in found]
+            found |= dict.fromkeys(imports)
+        return list(found)
+
+
+def page_routes() -> Sequence[BaseRoute]:
+    """Return the routes of all pages and of their files."""
+    files = _Files()
+    pages = [page for page in PAGES if f"{page.module}.js" in files.files]
+    navigation = [
+        {"address": page.address, "page": page.module, "title": page.title} for page in pages if page.in_navigation
+    ]
+    shell = Environment(
+        templates={"shell.html": (Path(__file__).parent / "shell.html").read_text()},
+        auto_escape_callback=lambda _name: True,
+    )
+
+    async def static(request: Request) -> Response:
+        file = files.files.get(request.path_params["name"])
+        if file is None:
+            raise Problem(404, "there is no such file")
+        kept = request.path_params["version"] == files.version
+        return _file_response(request, file, "public, max-age=31536000, immutable" if kept else "no-cache")
+
+    def page_route(page: Page) -> Route:
+        async def show(request: Request) -> Response:
+            html = shell.render_template(
+                "shell.html",
+                page=page.module,
+                title=page.title,
+                navigation=navigation,
+                static=f"/static/{files.version}",
+                styles=[name for name in ("app.css", f"{page.module}.css") if name in files.files],
+                modules=files.modules(f"{page.module}.js"),
+                first=safe(await _first_answers(request, page)),
+            )
+            return Response(html, media_type="text/html", headers=PAGE_HEADERS | {"Cache-Control": "no-store"})
+
+        return Route(page.address, show, name=f"page-{page.module}")
+
+    return [
+        *(page_route(page) for page in pages),
+        Route("/icon.svg", _icon, name="icon"),
+        Route("/static/{version}/{name}", static, name="static"),
+    ]
+
+
+def _file_response(request: Request, file: _File, caching: str) -> Response:
+    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    etag = f'"{file.digest}{"-gzip" if zipped else ""}"'
+    headers = {"ETag": etag, "Cache-Control": caching, "Vary": "Accept-Encoding", "X-Content-Type-Options": "nosniff"}
+    if etag in [given.strip() for given in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    if zipped:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.compressed if zipped else file.content, media_type=file.media_type, headers=headers)
+
+
+async def _icon(request: Request) -> Response:
+    """Return the icon of the tab, with a mark when something waits in the inbox."""
+    waiting = request.query_params.get("waiting", "")
+    mark = '<circle cx="15" cy="5" r="5" fill="#c2410c"/>' if waiting else ""
+    content = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><path d="M10 2a8 8 0 1 1-7.4 5" fill="none"'
+        f' stroke="#0f766e" stroke-width="2.5"/><circle cx="10" cy="10" r="3.2" fill="#0f766e"/>{mark}</svg>'
+    )
+    return _file_response(request, _File(content.encode(), TYPES[".svg"]), "max-age=86400")
+
+
+async def _first_answers(request: Request, page: Page) -> str:
+    """Return a JSON object of paths and answers that is safe within a script element."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    paths = ["/me", *(path.format(query=query, **request.path_params) for path in page.first)]
+    answers = await asyncio.gather(*(_answer(request, path) for path in paths))
+    found = (f"{json.dumps(path)}:{body}" for path, body in zip(paths, answers, strict=True) if body)
+    text = "{" + ",".join(found) + "}"
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")  # these occur in JSON only within strings
+    return text
+
+
+async def _answer(request: Request, path: str) -> str | None:
+    """Ask the interface within this process. Return None if it refuses or takes too long: the page asks again."""
+    path, _, query = path.partition("?")
+    kept = ("type", "http_version", "scheme", "server", "client", "headers", "app", "state", "extensions")
+    scope: dict[str, Any] = {key: request.scope[key] for key in kept if key in request.scope} | {
+        "method": "GET",
+        "path": API + path,
+        "raw_path": (API + path).encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+    }
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    try:
+        async with asyncio.timeout(FIRST_ANSWER_S):
+            await request.app.router(scope, receive, send)
+    except Exception:
+        return None  # the page asks by itself, and shows the answer to that
+    body = b"".join(message.get("body", b"") for message in sent)
+    return body.decode() if any(message.get("status") == 200 for message in sent) else None

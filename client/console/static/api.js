@@ -1,0 +1,138 @@
+// @ts-check
+/**
+ * The public interface `/api/v1`, as a page uses it.
+ *
+ *     await get("/runs?waiting=approval")     the answer of the shell is used once, then it is fetched
+ *     await post("/runs", body, {key})        with the CSRF header, and an Idempotency-Key if one is given
+ *     me                                      the visitor: {name, roles, read_only, …};   may("approver")
+ *     resource("/runs/x")                     signals of a request: {data, problem, loading, reload()}
+ *     sendAction(run, "approve", {…})         a signal {state, detail}: sending, sent, received, applied, refused, failed
+ * All failures are a `Problem` with `status` (0: no answer), `detail` for people, and `errors` by field.
+ */
+import { batch, signal } from "./ui.js";
+import { words } from "./format.js";
+import { onEvent, subscribe } from "./stream.js";
+
+/** @typedef {{where: string, detail: string}} FieldError */
+/** @typedef {{state: "sending"|"sent"|"received"|"applied"|"refused"|"failed", detail: string}} Progress */
+
+export class Problem extends Error {
+  /** @param {number} status @param {string} detail @param {FieldError[]} [errors] */
+  constructor(status, detail, errors = []) {
+    super(detail);
+    this.status = status;
+    this.detail = detail;
+    this.errors = errors;
+  }
+}
+
+/** @type {Record<string, any>} */
+const first = JSON.parse(document.getElementById("first")?.textContent || "{}");
+
+/** @type {{name: string, roles: string[], tenants: string[]|null, read_only: boolean, kinds: string[], adapters: string[], version: string, ui_url: string|null}} */
+export const me = first["/me"] ?? { name: "", roles: [], tenants: null, read_only: true, kinds: [], adapters: [], version: "", ui_url: null };
+
+/** @param {string} role */
+export const may = (role) => !me.read_only && me.roles.includes(role);
+
+/** @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
+async function send(method, path, body, headers = {}) {
+  /** @type {Response} */ let response;
+  try {
+    response = await fetch(`/api/v1${path}`, {
+      method,
+      headers: method === "GET" ? headers : { "Content-Type": "application/json", "X-Orga-Console": "1", ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Problem(0, "the console does not answer. Start it with `orga console` if it has ended");
+  }
+  const type = response.headers.get("content-type") ?? "";
+  const answer = type.includes("json") ? await response.json() : await response.text();
+  if (response.ok) return answer;
+  throw new Problem(response.status, answer?.detail ?? `the console answers ${response.status}`, answer?.errors ?? []);
+}
+
+/** @param {string} path @returns {Promise<any>} */
+export async function get(path) {
+  const known = first[path];
+  delete first[path];
+  return known ?? send("GET", path);
+}
+
+/** @param {string} path @param {unknown} body @param {{key?: string}} [options] */
+export const post = (path, body, { key } = {}) => send("POST", path, body, key ? { "Idempotency-Key": key } : {});
+
+/** @param {string} path @param {unknown} body */
+export const put = (path, body) => send("PUT", path, body);
+
+/** @param {string} path */
+export const remove = (path) => send("DELETE", path);
+
+/** The data of a request, and its problem. @param {string|(() => string)} path */
+export function resource(path) {
+  const data = signal(/** @type {any} */ (null));
+  const problem = signal(/** @type {Problem|null} */ (null));
+  const loading = signal(false);
+  let latest = 0;
+  const reload = async () => {
+    const turn = ++latest;
+    loading.value = true;
+    let failure = null;
+    let answer = null;
+    try {
+      answer = await get(typeof path === "string" ? path : path());
+    } catch (error) {
+      failure = error instanceof Problem ? error : new Problem(0, String(error));
+    }
+    if (turn !== latest) return;
+    batch(() => {
+      if (!failure) data.value = answer;
+      problem.value = failure;
+      loading.value = false;
+    });
+  };
+  void reload();
+  return { data, problem, loading, reload };
+}
+
+/** What the journal says of each action that a page has sent, by its id. @type {Map<string, import("./ui.js").Signal<Progress>>} */
+const sent = new Map();
+onEvent("action", (data) => {
+  const progress = sent.get(data.id);
+  if (progress) progress.value = progressOf(data);
+});
+
+/** @param {{state: string, detail?: string|null, phase?: string|null, iteration?: number|null}} told @returns {Progress} */
+function progressOf({ state, detail, phase, iteration }) {
+  if (state === "applied") return { state, detail: phase ? `applied in ${words(phase)} of iteration ${iteration}` : "applied" };
+  if (state === "refused") return { state, detail: `refused: ${detail}` };
+  return { state: "received", detail: detail || "received: it takes effect at the run's next phase" };
+}
+
+/**
+ * Send one action of a person. The same id is sent again after a lost connection, so it counts once.
+ * @param {string} run @param {string} kind @param {Record<string, unknown>} [values] @returns {import("./ui.js").Signal<Progress>}
+ */
+export function sendAction(run, kind, values = {}) {
+  const id = crypto.randomUUID();
+  /** @type {import("./ui.js").Signal<Progress>} */
+  const progress = signal({ state: "sending", detail: "sending" });
+  sent.set(id, progress);
+  const unsubscribe = subscribe([`run:${run}`]);
+  setTimeout(unsubscribe, 120_000);
+  const attempt = async (left = 4) => {
+    try {
+      const answer = await post(`/runs/${encodeURIComponent(run)}/actions`, { id, kind, ...values });
+      if (progress.peek().state === "sending") progress.value = progressOf(answer);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      if ((error.status === 0 || error.status === 503) && left) {
+        progress.value = { state: "sending", detail: "the console does not answer; it is sent again" };
+        setTimeout(() => void attempt(left - 1), 1500);
+      } else progress.value = { state: error.status === 409 ? "refused" : "failed", detail: error.detail };
+    }
+  };
+  void attempt();
+  return progress;
+}

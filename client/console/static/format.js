@@ -1,0 +1,86 @@
+// @ts-check
+/**
+ * Numbers, times and texts as people read them.
+ *
+ *     count(1234567) "1.23 M"  money(0.0123) "$0.0123"   bytes(2048) "2.0 kB"   duration(75) "1 min 15 s"
+ *     time(iso)                <time> with the age, live; the exact time on hover and focus
+ *     elapsed(from, to|null)   the duration between two times; live while `to` is null
+ *     words("max_cost")        "max cost"
+ * An absent value is shown as a dash.
+ */
+import { h, signal } from "./ui.js";
+
+export const DASH = "–";
+
+/** @param {string|null|undefined} name */
+export const words = (name) => (name ? name.replaceAll("_", " ") : DASH);
+
+/** @param {number|null|undefined} n */
+export function count(n) {
+  if (n === null || n === undefined) return DASH;
+  const size = Math.abs(n);
+  if (size < 10_000) return Number.isInteger(n) ? String(n) : n.toFixed(2);
+  const [unit, divisor] = size < 999_500 ? ["k", 1e3] : size < 999_500_000 ? ["M", 1e6] : ["G", 1e9];
+  return `${Number((n / divisor).toPrecision(3))} ${unit}`;
+}
+
+/** @param {number|null|undefined} usd */
+export function money(usd) {
+  if (usd === null || usd === undefined) return DASH;
+  const digits = usd === 0 || usd >= 1 ? 2 : usd >= 0.1 ? 3 : 4;
+  return `$${usd.toFixed(digits)}`;
+}
+
+/** @param {number|null|undefined} n */
+export function bytes(n) {
+  if (n === null || n === undefined) return DASH;
+  return n < 1000 ? `${n} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : `${(n / 1e6).toFixed(1)} MB`;
+}
+
+/** @param {number|null|undefined} seconds */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return DASH;
+  if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const parts = /** @type {[number, string][]} */ ([
+    [Math.floor(whole / 86400), "d"],
+    [Math.floor(whole / 3600) % 24, "h"],
+    [Math.floor(whole / 60) % 60, "min"],
+    [whole % 60, "s"],
+  ]);
+  const first = Math.max(0, parts.findIndex(([n]) => n > 0));
+  return parts.slice(first, first + 2).filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(" ") || "0 s";
+}
+
+/** The present, for everything that counts on: it changes once a second while the page is seen. */
+export const now = signal(Date.now());
+setInterval(() => document.hidden || (now.value = Date.now()), 1000);
+
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+/** @param {string|number} at */
+export const exact = (at) => EXACT.format(new Date(at));
+
+/** @param {string|null|undefined} at  @param {number} [present] */
+export function age(at, present = Date.now()) {
+  if (!at) return DASH;
+  const seconds = (present - Date.parse(at)) / 1000;
+  if (Math.abs(seconds) < 5) return "now";
+  const text = duration(Math.abs(seconds) < 60 ? Math.round(Math.abs(seconds)) : Math.abs(seconds)).split(" ").slice(0, 2).join(" ");
+  return seconds < 0 ? `in ${text}` : `${text} ago`;
+}
+
+/** @param {string|null|undefined} at */
+export function time(at) {
+  if (!at) return h("span", { class: "faint" }, DASH);
+  return h("time", { datetime: at, "data-exact": exact(at), title: exact(at) }, () => age(at, now.value));
+}
+
+/** @param {string|null} from  @param {string|null} to */
+export function elapsed(from, to) {
+  if (!from) return h("span", { class: "faint" }, DASH);
+  const since = Date.parse(from);
+  const shown = to ? duration((Date.parse(to) - since) / 1000) : () => duration(Math.max(1, Math.round((now.value - since) / 1000)));
+  return h("span", { class: "figure", title: exact(from) }, shown);
+}

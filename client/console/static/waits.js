@@ -1,0 +1,168 @@
+// @ts-check
+/**
+ * The card of what waits for a person: an approval, a question, an escalation, a used up budget, an undelivered answer.
+ *
+ *     waitList(() => waits, { showRun: true })   the cards of a list; one that is decided stays for a while and says so
+ *     waitKeys()                                 j k a d on the page's cards (and the rows of the table of keys)
+ * Decisions go by `sendAction`. Nothing is approved whose arguments were not on the screen.
+ */
+import { get, may, sendAction } from "./api.js";
+import { age, bytes, now, time, words } from "./format.js";
+import { glyph, kindLabel } from "./marks.js";
+import { keys } from "./shell.js";
+import { computed, each, h, signal } from "./ui.js";
+
+/** @typedef {import("./ui.js").Signal<any>} Any */
+
+/** Bytes of arguments that are shown at once. Longer ones are unfolded before a decision. */
+const FOLDED = 2000;
+/** Milliseconds that a decided card stays. */
+const STAYS = 15_000;
+
+/** @param {() => any[]} waits @param {{showRun?: boolean}} [options] */
+export function waitList(waits, { showRun = false } = {}) {
+  /** The cards whose wait is over. @type {Map<string, {wait: any, until: number, note: Any}>} */
+  const gone = new Map();
+  /** @type {any[]} */ let before = [];
+  const shown = computed(() => {
+    const open = waits();
+    const ids = new Set(open.map((wait) => wait.id));
+    for (const wait of before) {
+      if (!ids.has(wait.id) && !gone.has(wait.id)) gone.set(wait.id, { wait, until: Date.now() + STAYS, note: noteOf(wait) });
+    }
+    for (const [id, { until }] of gone) if (ids.has(id) || until < now.value) gone.delete(id);
+    before = open;
+    const all = [...open, ...[...gone.values()].map(({ wait, note }) => ({ ...wait, over: note }))];
+    return all.sort((one, other) => String(one.asked ?? "").localeCompare(String(other.asked ?? "")));
+  });
+  return h("div", { class: "waits" }, each(() => shown.value, (wait) => wait.id, (wait) => card(wait, showRun)));
+}
+
+/** How a wait ended, as the run's last records have it. @param {any} wait */
+function noteOf(wait) {
+  const note = signal("no longer waits: it was decided, or it has expired");
+  get(`/runs/${encodeURIComponent(wait.run)}/timeline?limit=5`).then(({ items }) => {
+    const call = items.flatMap((/** @type {any} */ record) => record.calls).findLast((/** @type {any} */ one) => one.approver && [one.id, one.call_id].some((id) => id && wait.id.includes(id)));
+    if (call) note.value = `${call.state === "denied" ? "denied" : "approved"} by ${call.approver} ${age(call.started ?? call.ended)}`;
+  }, () => {});
+  return note;
+}
+
+/** @param {Any} wait @param {boolean} showRun */
+function card(wait, showRun) {
+  const one = wait.peek();
+  /** @type {Any} */ const progress = signal(null);
+  const over = computed(() => wait.value.over?.value ?? null);
+  const unfolded = signal(JSON.stringify(one.arguments ?? {}).length <= FOLDED);
+  const busy = computed(() => over.value || ["sending", "sent", "received", "applied"].includes(progress.value?.value.state));
+  /** @param {string} kind @param {Record<string, unknown>} values */
+  const send = (kind, values) => void (busy.peek() || (progress.value = sendAction(one.run, kind, values)));
+  const name = `wait-${one.id}`;
+  return h("article", { class: () => (over.value ? "wait gone" : "wait"), tabindex: -1, "aria-labelledby": name },
+    h("header", {},
+      h("strong", { class: "mark tone-wait", id: name }, glyph(one.kind), kindLabel(one.kind)),
+      showRun ? h("a", { href: `/runs/${encodeURIComponent(one.run)}` }, one.run_task || one.run) : null,
+      one.agent ? h("span", { class: "tag" }, one.agent) : null,
+      one.queue ? h("span", { class: "tag" }, `queue ${one.queue}`) : null,
+      h("span", { class: "end" }, "asked ", time(one.asked), one.expires ? [" · expires ", time(one.expires)] : null)),
+    h("div", { class: "body" },
+      one.question && one.kind !== "approval" ? h("p", { class: "question" }, () => wait.value.question) : null,
+      one.tool ? h("p", { class: "call" }, one.tool) : null,
+      one.arguments ? callArguments(one.arguments, unfolded) : null,
+      one.reason || one.policies?.length
+        ? h("p", {}, h("span", { class: "faint" }, "held by "), h("span", { class: "why" }, one.policies?.length ? one.policies.map((/** @type {string} */ policy, /** @type {number} */ at) => [at ? ", " : "", h("code", {}, policy)]) : "the policy"), one.reason ? `: ${one.reason}` : "")
+        : null,
+      one.approvers?.length ? h("p", { class: "small soft" }, `may be decided by ${one.approvers.join(", ")}`) : null,
+      one.before ? h("details", {}, h("summary", { class: "small soft" }, "What the run did just before"), h("p", { class: "plain small" }, one.before)) : null),
+    () => over.value ? h("footer", {}, h("span", { role: "status" }, over.value)) : h("footer", {}, controls(one, send, unfolded, busy), report(progress)));
+}
+
+/** @param {Any} progress */
+const report = (progress) =>
+  h("span", { class: () => (["refused", "failed"].includes(progress.value?.value.state) ? "error" : "soft small"), role: "status" }, () => progress.value?.value.detail ?? "");
+
+/** @param {Record<string, unknown>} values @param {Any} unfolded */
+function callArguments(values, unfolded) {
+  const list = h("dl", { class: "arguments" }, Object.entries(values).map(([name, value]) => [
+    h("dt", {}, name),
+    h("dd", {}, h("pre", {}, typeof value === "string" ? value : JSON.stringify(value, null, 2))),
+  ]));
+  if (!Object.keys(values).length) return h("p", { class: "faint" }, "no arguments");
+  if (unfolded.peek()) return list;
+  const size = bytes(JSON.stringify(values).length);
+  return h("details", { class: "fold", ontoggle: (/** @type {any} */ event) => event.target.open && (unfolded.value = true) }, h("summary", {}, `All arguments (${size}): unfold them before you decide`), list);
+}
+
+/** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {Any} unfolded @param {Any} busy */
+function controls(wait, send, unfolded, busy) {
+  const role = { approval: "approver", budget: "approver" }[/** @type {string} */ (wait.kind)] ?? "operator";
+  if (!may(role)) return h("span", { class: "soft small" }, `You need the role ${role} to decide this.`);
+  const text = h("input", { "aria-label": "Reason or answer", disabled: () => Boolean(busy.value) });
+  const entry = (/** @type {string} */ placeholder, /** @type {() => void} */ enter) => {
+    text.placeholder = placeholder;
+    text.setAttribute("aria-label", placeholder);
+    text.addEventListener("keydown", (event) => event.key === "Enter" && !event.isComposing && (event.preventDefault(), enter()));
+    return text;
+  };
+  /** @param {string} label @param {() => void} act @param {Record<string, any>} [more] */
+  const button = (label, act, more = {}) => h("button", { type: "button", onclick: act, disabled: () => Boolean(busy.value), ...more }, label);
+  if (wait.kind === "approval") {
+    const values = () => ({ approval_id: wait.id, ...(text.value ? { reason: text.value } : {}) });
+    const deny = () => send("deny", values());
+    return [
+      button("Approve", () => send("approve", values()), { class: "primary", "data-key": "a", disabled: () => Boolean(busy.value) || !unfolded.value, title: () => (unfolded.value ? null : "Unfold the arguments first") }),
+      button("Deny", deny, { class: "danger" }),
+      entry("Reason, which the agent reads", deny),
+    ];
+  }
+  if (wait.kind === "answer") {
+    const answer = (/** @type {string} */ value) => value && send("answer", { question_id: wait.id, text: value });
+    return [
+      (wait.options ?? []).map((/** @type {string} */ option) => button(option, () => void answer(option))),
+      entry(wait.options?.length ? "Another answer" : "Answer", () => void answer(text.value)),
+      button("Answer", () => void answer(text.value), { class: "primary" }),
+    ];
+  }
+  if (wait.kind === "budget") return extension(wait, send, button);
+  return [
+    (wait.options?.length ? wait.options : ["retry", "skip", "abort"]).map((/** @type {string} */ choice) =>
+      button(words(choice), () => send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) }), choice === "abort" ? { class: "danger" } : {})),
+    entry(wait.options?.includes("result") ? "Reason, or the result to go on with" : "Reason", () => {}),
+  ];
+}
+
+/** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {(label: string, act: () => void, more?: any) => HTMLElement} button */
+function extension(wait, send, button) {
+  const names = wait.options?.length ? wait.options : ["max_iterations", "max_total_tokens", "timeout_s", "max_cost_usd"];
+  const fields = names.map((/** @type {string} */ name) => h("input", { type: "number", min: 0, step: "any", name, placeholder: words(name), "aria-label": `New ${words(name)}` }));
+  const act = () => {
+    const values = Object.fromEntries(fields.filter((/** @type {any} */ field) => field.value).map((/** @type {any} */ field) => [field.name, Number(field.value)]));
+    if (Object.keys(values).length) send("extend", values);
+  };
+  return [...fields, button("Extend", act, { class: "primary" })];
+}
+
+const cards = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".wait")]);
+
+/** @param {number} step */
+function move(step) {
+  const all = cards();
+  const at = all.findIndex((one) => one.contains(document.activeElement));
+  const next = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + step))];
+  next?.focus();
+}
+
+/** The card with the focus, or the only one. */
+function chosen() {
+  const all = cards();
+  return all.find((one) => one.contains(document.activeElement)) ?? (all.length === 1 ? all[0] : undefined);
+}
+
+export function waitKeys() {
+  keys({
+    j: ["next card", () => move(1)],
+    k: ["card before", () => move(-1)],
+    a: ["approve the call of this card", () => /** @type {HTMLElement|null|undefined} */ (chosen()?.querySelector("[data-key=a]"))?.click()],
+    d: ["deny it, with a reason (Enter)", () => /** @type {HTMLElement|null|undefined} */ (chosen()?.querySelector("footer input"))?.focus()],
+  });
+}
