@@ -37,7 +37,7 @@ async def run_chain(
 ) -> RunChain:
     """Return the chain that ends with the latest run, or with `last_run`. Raise RunNotFound or NotAnAgent."""
     run_ids: list[str] = []
-    run_id, length = (last_run, 0) if last_run else await _latest_run(client, workflow_id, kinds)
+    run_id, length = (last_run, 0) if last_run else await latest_run(client, workflow_id, kinds)
     while run_id:
         try:
             started = await read_start(client, workflow_id, run_id)
@@ -50,8 +50,13 @@ async def run_chain(
         if started.workflow_type.name not in kinds:
             raise NotAnAgent(workflow_id, started.workflow_type.name, _specific_kinds(kinds))
         run_ids.insert(0, run_id)
-        run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
+        run_id = previous_segment(started)
     return RunChain(workflow_id, tuple(run_ids), length=length)
+
+
+def previous_segment(started: WorkflowExecutionStartedEventAttributes) -> str:
+    """Return the run id of the segment that this one continues, or ""."""
+    return "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
 
 
 async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) -> bool:
@@ -104,8 +109,8 @@ def _specific_kinds(kinds: Collection[str]) -> Collection[str]:
     return () if set(kinds) == set(RUN_WORKFLOWS) else kinds
 
 
-async def _latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
-    """Return the id of the latest run and its number of events."""
+async def latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
+    """Return the id of the latest run and its number of events. Raise RunNotFound or NotAnAgent."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -151,7 +156,7 @@ def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) ->
     begun, first = 0, 0
     for run in runs:
         for event in run.events:
-            number = _model_call_iteration(event)
+            number = model_call_iteration(event)
             begun, first = max(begun, number), first or number
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
@@ -166,7 +171,7 @@ def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int
     return Boundary(workflow_id, run.run_id, iteration, event_id, started.event_time.ToDatetime(tzinfo=UTC))
 
 
-def _model_call_iteration(event: HistoryEvent) -> int:
+def model_call_iteration(event: HistoryEvent) -> int:
     """Return the iteration whose model call this event schedules, or 0."""
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return 0

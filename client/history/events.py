@@ -1,6 +1,7 @@
 """Reads histories: pages of events from the server, decoded to `Happening`s."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
 from temporalio.client import WorkflowHistory as ServerHistory
 from temporalio.converter import DataConverter
@@ -24,6 +25,9 @@ from orga.workflows.types.control import NOTES_MEMO, REWOUND
 from orga.workflows.types.messages import Message
 from orga.workflows.types.status import Happening, HappeningKind
 
+EVENTS_AT_ONCE = 50
+"""Events that are read before other tasks of the process get a turn."""
+
 
 async def happenings(
     client: Client,
@@ -31,26 +35,23 @@ async def happenings(
     run_id: str,
     *,
     follow: bool = False,
-    observe: Callable[[HistoryEvent], None] | None = None,
+    observe: Callable[[HistoryEvent, Happening | None], None] | None = None,
 ) -> AsyncGenerator[Happening]:
     """Yield the events of one run that a fold uses, in order. The client's codec decodes the payloads.
 
-    With `follow`, wait for new events until the run ends. `observe` is called with each event after its happening was
-    yielded.
+    With `follow`, wait for new events until the run ends. `observe` is called with each event after its happening, if
+    it is one, was yielded.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    values = RunValues(client.data_converter, client.namespace, workflow_id)
-    events: AsyncIterable[HistoryEvent] = handle.fetch_history_events(wait_new_event=follow)
-    async for happening in read_events(values, _observe_each(events, observe) if observe else events):
-        yield happening
-
-
-async def _observe_each(
-    events: AsyncIterable[HistoryEvent], observe: Callable[[HistoryEvent], None]
-) -> AsyncGenerator[HistoryEvent]:
-    async for event in events:
-        yield event
-        observe(event)
+    reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
+    async for event in handle.fetch_history_events(wait_new_event=follow):
+        happening = await reader.read(event)
+        if happening is not None:
+            yield happening
+        if observe is not None:
+            observe(event, happening)
+        if event.event_id % EVENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
@@ -100,6 +101,37 @@ class WorkflowHistory:
         if fold.setup is None or fold.iteration != iteration:
             raise DigestMismatch(f"the history ends at iteration {fold.iteration}, not {iteration}")
         return ModelContext(fold.setup, fold.messages)
+
+
+async def start_arguments(
+    client: Client, workflow_id: str, started: WorkflowExecutionStartedEventAttributes
+) -> list[Any]:
+    """Return the arguments of a run: its input, and the state of the segment before."""
+    converter = RunValues(client.data_converter, client.namespace, workflow_id).own_converter
+    return _read_values(converter, await decode_payloads(converter, started.input.payloads))
+
+
+async def selected_happenings(
+    client: Client, workflow_id: str, run_id: str, event_ids: Collection[int]
+) -> dict[int, Happening]:
+    """Return some events of a run by their ids. Only they, and those that they refer to, are decoded."""
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    reader = _EventReader(RunValues(client.data_converter, client.namespace, workflow_id))
+    scheduled: dict[int, HistoryEvent] = {}
+    found: dict[int, Happening] = {}
+    last = max(event_ids, default=0)
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled[event.event_id] = event
+        if event.event_id in event_ids or event.event_id == 1:
+            begun = scheduled.get(event.activity_task_completed_event_attributes.scheduled_event_id)
+            if begun is not None:
+                await reader.read(begun)
+            if (happening := await reader.read(event)) is not None:
+                found[event.event_id] = happening
+        if event.event_id >= last:
+            break
+    return found
 
 
 NO_RESET = "no reset was made here"

@@ -19,7 +19,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType, PendingActivityState
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
@@ -27,7 +26,8 @@ from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError, ServerLost
 from orga.client.history.values import RunValues, decode_payloads, recorded_failure_text
-from orga.client.journal.reading import SeenEntries, read_journal
+from orga.client.journal.reading import ObservedEvent, SeenEntries, read_journal
+from orga.client.journal.timeline import TimelineFold
 from orga.workflows.types.json_text import as_count, as_object, as_text
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
@@ -207,6 +207,18 @@ async def _shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["_
             await watcher.stop()
 
 
+def live_timeline(client: Client, workflow_id: str, *, is_current: bool = True) -> TimelineFold | None:
+    """Return the timeline of a run's last segment, if somebody follows the run in this event loop.
+
+    Args:
+        client: The client that follows it.
+        workflow_id: The run's id.
+        is_current: Return it only if it is read up to now.
+    """
+    watcher = _WATCHERS.get(client, {}).get((asyncio.get_running_loop(), workflow_id))
+    return None if watcher is None or (is_current and not watcher.is_current) else watcher.timeline
+
+
 _ACTIVITY_ENDS: dict[EventType.ValueType, str] = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
     EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
@@ -238,14 +250,16 @@ class _Watcher:
         """The sequences from which on a rewind replaced the journal."""
         self.is_at_end = False
         """True once everything is read that existed when the reading began."""
+        self.is_current = False
+        """True if the history was read up to now, so that `_under_way` is complete."""
+        self.timeline: TimelineFold | None = None
+        """The timeline of the last segment."""
         self.is_over = False
         self.changed = asyncio.Event()
         """Set, and replaced by a new event, whenever there is news."""
         self._seen_entries = SeenEntries()
         self._fault: Exception | None = None
         self._values = RunValues(client.data_converter, client.namespace, workflow_id)
-        self._is_current = False
-        """True if the history was read up to now, so that `_under_way` is complete."""
         self._under_way: dict[int, tuple[str, DataConverter]] = {}
         """Running activities by their scheduled event: the id, and the converter for their values."""
         self._live: dict[_Key, LiveActivity] = {}
@@ -302,7 +316,7 @@ class _Watcher:
         """Read the journal until the run ends. A server may be lost for a while."""
         deadline = monotonic() + LOST_SERVER_S
         while True:
-            self._is_current, began = False, monotonic()
+            self.is_current, began = False, monotonic()
             try:
                 async for entry in read_journal(
                     self._client, self._id, follow=True, seen=self._seen_entries, observe=self._observe
@@ -310,7 +324,7 @@ class _Watcher:
                     deadline = monotonic() + LOST_SERVER_S
                     self._keep_entry(entry)
             except ServerLost:
-                if self._is_current and monotonic() - began > STABLE_CONNECTION_S:  # the server was there without news
+                if self.is_current and monotonic() - began > STABLE_CONNECTION_S:  # the server was there without news
                     deadline = monotonic() + LOST_SERVER_S
                 if monotonic() > deadline:
                     raise
@@ -331,13 +345,15 @@ class _Watcher:
             del self.kept[:-KEPT_ENTRIES]
         self._notify()
 
-    def _observe(self, event: HistoryEvent, is_latest: bool) -> None:
-        """Note which activities and delegates are running."""
-        kind = event.event_type
+    def _observe(self, observed: ObservedEvent) -> None:
+        """Note which activities and delegates are running, and continue the timeline of the live segment."""
+        event, kind = observed.event, observed.event.event_type
+        if observed.is_in_last:
+            self._continue_timeline(observed)
         if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
             self._values = replace(self._values, workflow_type=workflow_type)
-            self._is_current = False
+            self.is_current = False
             self._under_way.clear()
             self._delegates.clear()
         elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
@@ -350,11 +366,17 @@ class _Watcher:
             self._delegates.add(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
         elif kind in _DELEGATE_ENDS:
             self._drop_delegate(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
-        if is_latest:
-            self._is_current = self.is_at_end = True
+        if observed.is_latest:
+            self.is_current = self.is_at_end = True
             self._follow_delegates()
             self._wake_poller.set()
             self._notify()
+
+    def _continue_timeline(self, observed: ObservedEvent) -> None:
+        if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED or self.timeline is None:
+            self.timeline = TimelineFold(observed.run_id)
+        if observed.happening is not None:
+            self.timeline.feed(observed.happening, observed.entries)
 
     def _end_all(self) -> None:
         """Show no activity as running, because the run has ended."""
@@ -395,7 +417,7 @@ class _Watcher:
         pause_s = FIRST_LOOK_S
         while True:
             self._wake_poller.clear()
-            if not (self._is_current and self._under_way):
+            if not (self.is_current and self._under_way):
                 await self._wake_poller.wait()
                 pause_s = FIRST_LOOK_S
             elif await self._poll_once():

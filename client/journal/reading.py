@@ -1,7 +1,7 @@
 """Reads the journal of a run from its history, across continue-as-new, live or ended, without a worker."""
 
-from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, NamedTuple
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
@@ -18,9 +18,22 @@ PAST_MISSING = "PastMissing"
 """The first entry of a journal if the server no longer has the oldest runs. Numbering begins there."""
 
 
-Observe = Callable[[HistoryEvent, bool], None]
-"""Called with an event after its entries were taken. The flag is True for the event that was the latest when the
-reading began, and for newer ones."""
+class ObservedEvent(NamedTuple):
+    run_id: str
+    """Its segment."""
+    event: HistoryEvent
+    happening: Happening | None
+    """None for an event that no fold uses."""
+    entries: Sequence[JournalEntry]
+    """Its entries, without those of delegated runs."""
+    is_in_last: bool
+    """True if no later segment existed when the reading began."""
+    is_latest: bool
+    """True for the event that was the latest when the reading began, and for newer ones."""
+
+
+Observe = Callable[[ObservedEvent], None]
+"""Called with each event after its entries were yielded."""
 
 
 class SeenEntries:
@@ -90,25 +103,36 @@ async def _entries(
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
-        of_run = observe and _run_observer(chain, run_id, observe)
+        found: list[JournalEntry] = []
+        of_run = observe and _run_observer(chain, run_id, observe, found)
         async for happening in _read_run(client, chain.workflow_id, run_id, follow, of_run):
             is_cut_off = happening.kind == "workflow_terminated" and not is_nested
             if is_cut_off and await was_reset(client, chain.workflow_id, run_ids):
                 raise _RunRewound
             async for entry in _read_delegate(client, happening):
                 yield fold.nested_entry(entry, happening.key)
-            found = fold.feed(happening)
+            found[:] = fold.feed(happening)
             if is_cut:
-                found, is_cut = [*found, *fold.feed(past_missing(happening))], False
+                found += fold.feed(past_missing(happening))
+                is_cut = False
             for entry in found:
                 yield entry
             if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
                 run_ids.append(happening.key)  # the loop continues with it
 
 
-def _run_observer(chain: RunChain, run_id: str, observe: Observe) -> Callable[[HistoryEvent], None]:
+def _run_observer(
+    chain: RunChain, run_id: str, observe: Observe, entries: list[JournalEntry]
+) -> Callable[[HistoryEvent, Happening | None], None]:
+    """Return the observer of one segment. `entries` holds the entries of its latest happening."""
     is_later, is_last = run_id not in chain.run_ids, run_id == chain.run_ids[-1]
-    return lambda event: observe(event, is_later or (is_last and event.event_id >= chain.length))
+
+    def observe_event(event: HistoryEvent, happening: Happening | None) -> None:
+        is_latest = is_later or (is_last and event.event_id >= chain.length)
+        made = tuple(entries) if happening is not None else ()
+        observe(ObservedEvent(run_id, event, happening, made, is_later or is_last, is_latest))
+
+    return observe_event
 
 
 async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
@@ -139,7 +163,11 @@ def _past_missing_event(found: Happening, detail: str) -> Happening:
 
 
 async def _read_run(
-    client: Client, workflow_id: str, run_id: str, follow: bool, observe: Callable[[HistoryEvent], None] | None
+    client: Client,
+    workflow_id: str,
+    run_id: str,
+    follow: bool,
+    observe: Callable[[HistoryEvent, Happening | None], None] | None,
 ) -> AsyncGenerator[Happening]:
     try:
         async for happening in happenings(client, workflow_id, run_id, follow=follow, observe=observe):

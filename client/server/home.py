@@ -59,6 +59,11 @@ class Home:
         return self.folder / "knowledge"
 
     @property
+    def timelines(self) -> Path:
+        """Folder of segments that were read for timelines (`orga.client.journal.segments`). It may be deleted."""
+        return self.folder / "timelines"
+
+    @property
     def log(self) -> Path:
         """Output of supervisor and server. The previous one is `server.log.1`."""
         return self.folder / "server.log"

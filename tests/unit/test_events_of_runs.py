@@ -22,7 +22,7 @@ from orga.client.errors import RunNotFound, ServerLost
 from orga.client.history.converter import data_converter
 from orga.client.journal import events
 from orga.client.journal.events import RunEvent, run_events
-from orga.client.journal.reading import Observe, SeenEntries
+from orga.client.journal.reading import Observe, ObservedEvent, SeenEntries
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
 from tests.unit.test_journal_chain import chain
@@ -33,6 +33,10 @@ SOON_S = 5.0
 def journal(names: str) -> list[JournalEntry]:
     """Return a chained entry for each letter."""
     return chain([(name, 0, {}) for name in names])
+
+
+def observed(event: HistoryEvent) -> ObservedEvent:
+    return ObservedEvent("segment", event, None, (), is_in_last=True, is_latest=True)
 
 
 class Server:
@@ -75,7 +79,7 @@ class Server:
                     yield entry
             if observe:
                 for event in self.events:
-                    observe(event, True)
+                    observe(observed(event))
             if is_over or not follow:
                 return
             await changed.wait()
@@ -246,7 +250,7 @@ class Clock:
     async def read(self, *given: Any, **more: Any) -> AsyncGenerator[JournalEntry]:
         silence_s = self.left.pop(0)
         if silence_s > 10.0:
-            more["observe"](HistoryEvent(), True)
+            more["observe"](observed(HistoryEvent()))
         self.now += silence_s
         if self.left:
             raise ServerLost("the history cannot be read: transport error")

@@ -1,0 +1,154 @@
+"""Folded segments of runs, kept in memory and in files. A segment that has ended never changes.
+
+The files lie in a folder of the user's own and can be deleted at any time. None is written if a codec protects
+the payloads, because it would hold them in clear.
+"""
+
+import gzip
+import json
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import ValidationError
+from temporalio.client import Client
+
+from orga.client.history.converter import FrugalPayloadConverter
+from orga.client.journal.timeline import FOLD_VERSION, IterationRecord
+from orga.client.server.drafts import write_atomically
+from orga.client.server.home import server_home
+
+MAX_MEMORY_BYTES = 64_000_000
+MAX_FILES = 500
+"""The oldest files are deleted beyond this."""
+
+MAX_FILE_BYTES = 64_000_000
+
+
+@dataclass(frozen=True)
+class SegmentKey:
+    namespace: str
+    workflow_id: str
+    run_id: str
+
+
+@dataclass(frozen=True)
+class ClosedSegment:
+    """The records of a segment that has ended, each as JSON."""
+
+    base: int
+    """The last iteration of the segments before."""
+    texts: dict[int, bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, base: int, records: Iterable[IterationRecord]) -> "ClosedSegment":
+        return cls(base, {record.number: record.model_dump_json().encode() for record in records})
+
+    @property
+    def last(self) -> int:
+        """The highest number of a record."""
+        return max(self.texts, default=self.base)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.texts.values()))
+
+    def numbers(self) -> Sequence[int]:
+        return sorted(self.texts)
+
+    def record(self, number: int) -> IterationRecord | None:
+        text = self.texts.get(number)
+        return None if text is None else IterationRecord.model_validate_json(text)
+
+
+class SegmentCache:
+    """Closed segments, the most recently used in memory, and all of them in files."""
+
+    def __init__(self, client: Client) -> None:
+        converter = client.data_converter
+        self._is_clear = (
+            converter.payload_codec is None
+            and converter.external_storage is None
+            and converter.payload_converter_class is FrugalPayloadConverter
+        )
+        self._segments: OrderedDict[SegmentKey, ClosedSegment] = OrderedDict()
+        self._size = 0
+
+    def in_memory(self, key: SegmentKey) -> ClosedSegment | None:
+        if found := self._segments.get(key):
+            self._segments.move_to_end(key)
+        return found
+
+    def read(self, key: SegmentKey) -> ClosedSegment | None:
+        """Return a segment from memory or its file. A file that is damaged or not the user's own is ignored."""
+        if (found := self.in_memory(key)) or not self._is_clear:
+            return found
+        with suppress(OSError, EOFError, ValueError, ValidationError, KeyError):
+            self._keep(key, found := _parsed(key, _own_bytes(_file_of(key))))
+        return found
+
+    def add(self, key: SegmentKey, segment: ClosedSegment) -> None:
+        self._keep(key, segment)
+        if self._is_clear:
+            with suppress(OSError):  # without a file the segment is read again
+                path = _file_of(key)
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if _is_own(path.parent.stat(follow_symlinks=False)):
+                    write_atomically(path, _file_content(key, segment))
+                    _delete_oldest(path.parent)
+
+    def _keep(self, key: SegmentKey, segment: ClosedSegment) -> None:
+        if (before := self._segments.pop(key, None)) is not None:
+            self._size -= before.size
+        self._segments[key] = segment
+        self._size += segment.size
+        while self._size > MAX_MEMORY_BYTES:
+            self._size -= self._segments.popitem(last=False)[1].size
+
+
+def _file_of(key: SegmentKey) -> Path:
+    name = sha256(json.dumps([FOLD_VERSION, key.namespace, key.workflow_id, key.run_id]).encode()).hexdigest()
+    return server_home().timelines / f"{name}.jsonl.gz"
+
+
+def _header(key: SegmentKey) -> list[str | int]:
+    return [FOLD_VERSION, key.namespace, key.workflow_id, key.run_id]
+
+
+def _file_content(key: SegmentKey, segment: ClosedSegment) -> bytes:
+    head = json.dumps({"of": _header(key), "base": segment.base}).encode()
+    return gzip.compress(b"\n".join([head, *segment.texts.values()]), compresslevel=1)
+
+
+def _parsed(key: SegmentKey, content: bytes) -> ClosedSegment:
+    head, *texts = gzip.decompress(content).split(b"\n")
+    found = json.loads(head)
+    if found["of"] != _header(key):
+        raise ValueError("the file is of another segment")
+    return ClosedSegment(int(found["base"]), {IterationRecord.model_validate_json(each).number: each for each in texts})
+
+
+def _own_bytes(path: Path) -> bytes:
+    """Return the content of a file that only this user can write and read. Raise OSError for any other."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not (stat.S_ISREG(status.st_mode) and _is_own(status) and status.st_size <= MAX_FILE_BYTES):
+            raise PermissionError(f"{path} is not a file of this user alone")
+        return file.read()
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def _delete_oldest(folder: Path) -> None:
+    files = list(folder.glob("*.jsonl.gz"))
+    if len(files) > MAX_FILES:
+        for path in sorted(files, key=lambda each: each.lstat().st_mtime)[: MAX_FILES // 5]:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,645 @@
+"""A run iteration by iteration, with its texts: one record for each, folded from the history.
+
+A fold reads one segment of a run. A long text is given as its beginning, with a reference to the event that holds it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Literal, Self, cast
+
+from pydantic_core import to_json
+
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import read_event
+from orga.workflows.types.context import ReasonRequest
+from orga.workflows.types.json_text import as_count, as_object, as_text
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES, READ_PAST
+from orga.workflows.types.parts import ThinkingPart
+from orga.workflows.types.record import Record, replace_fields
+from orga.workflows.types.status import Happening, JournalEntry
+from orga.workflows.types.text import undelimited_text
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
+from orga.workflows.types.tool_calls.gate import Verdicts
+from orga.workflows.types.tool_calls.tools import ToolOutput
+
+HEAD_CHARS = 2_000
+"""Characters of a text in a record. The rest is read by its reference."""
+
+FOLD_VERSION = 1
+"""Version of the records in cached segments. It rises with every change of what a fold makes of a history."""
+
+CallState = Literal["proposed", "held", "running", "ok", "failed", "denied", "cancelled", "not_run"]
+
+
+class TimelineText(Record):
+    head: str
+    """Its first characters, at most 2,000."""
+    size: int
+    """Bytes of the whole text in UTF-8."""
+    reference: str | None = None
+    """Names the whole text for `Timelines.text`. None if `head` is all of it."""
+
+
+class TimelineUsage(Record):
+    """Tokens and cost of an iteration's model call. Critics and summaries have theirs in their events."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    thinking_tokens: int | None = None
+    """Part of the output. None, since no provider's count of them is recorded yet."""
+    cost_usd: float | None = None
+
+
+class TimelineDelegate(Record):
+    """The run that carries out a delegation."""
+
+    id: str
+    agent: str
+
+
+class TimelineCall(Record):
+    """A call of a reply, or one that the loop made: a lookup, or a call that was sent again."""
+
+    id: str
+    """The activity id, such as `7.0`."""
+    call_id: str
+    tool: str
+    arguments: TimelineText
+    """JSON, as the gate has allowed it."""
+    verdict: str | None = None
+    """`allow`, `deny`, `approval` or `invalid`. A held call that was approved keeps `approval`."""
+    policies: tuple[str, ...] = ()
+    """Ids of the policies that decided."""
+    reason: str = ""
+    """The reason of the verdict, or of the person who denied the call."""
+    approver: str | None = None
+    attempts: int = 0
+    state: CallState = "proposed"
+    result: TimelineText | None = None
+    failure: str | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    delegate: TimelineDelegate | None = None
+
+
+class TimelineEvent(Record):
+    """A journal entry that the other fields of a record do not show."""
+
+    sequence: int | None
+    """Its number in the journal. None if earlier segments were not read."""
+    event: str
+    at: datetime
+    data: dict[str, Any]
+    """The data of the entry. Strings are cut to 2,000 characters."""
+
+
+class IterationRecord(Record):
+    """One iteration of a run. Record 0 holds what came before the first one."""
+
+    number: int
+    turn: int | None = None
+    """The turn of a session."""
+    prompt: str | None = None
+    """`reason`, or the prompt of a goal: `goal_plan`, `goal_evaluate`, and so on."""
+    started: datetime | None = None
+    ended: datetime | None = None
+    phase: str = "preparing"
+    """`preparing`, `reasoning`, `gating`, `waiting`, `acting`, or `done`."""
+    model: str | None = None
+    usage: TimelineUsage = TimelineUsage()
+    reply: TimelineText | None = None
+    thinking: TimelineText | None = None
+    calls: tuple[TimelineCall, ...] = ()
+    events: tuple[TimelineEvent, ...] = ()
+    scores: tuple[float, ...] = ()
+
+    def after(self, earlier: Self) -> Self:
+        """Return the record of an iteration that two segments share. `earlier` is its part in the earlier one."""
+        whole = self if self.reply is not None else earlier
+        own_calls = {call.id for call in self.calls}
+        changes = {
+            "started": earlier.started or self.started,
+            "ended": self.ended or earlier.ended,
+            "calls": (*(call for call in earlier.calls if call.id not in own_calls), *self.calls),
+            "events": (*earlier.events, *self.events),
+            "scores": (*earlier.scores, *self.scores),
+        }
+        return replace_fields(whole, changes)
+
+    def texts(self) -> Iterator[TimelineText]:
+        for text in (self.reply, self.thinking):
+            if text is not None:
+                yield text
+        for call in self.calls:
+            yield from (text for text in (call.arguments, call.result) if text is not None)
+
+    def searched_texts(self) -> Iterator[tuple[str, str]]:
+        """Yield the texts of the record with their places."""
+        for where, text in (("reply", self.reply), ("thinking", self.thinking)):
+            if text is not None:
+                yield where, text.head
+        for call in self.calls:
+            yield f"{call.id} arguments", f"{call.tool} {call.arguments.head}"
+            yield f"{call.id} result", call.result.head if call.result else ""
+            yield f"{call.id} failure", call.failure or ""
+        for event in self.events:
+            yield event.event, json_text(event.data)
+
+    def with_texts(self, texts: dict[str, TimelineText]) -> Self:
+        """Return the record with other texts, by their references."""
+
+        def other(text: TimelineText | None) -> TimelineText | None:
+            return texts.get(text.reference or "", text) if text is not None else None
+
+        calls = tuple(
+            replace_fields(call, {"arguments": other(call.arguments), "result": other(call.result)})
+            for call in self.calls
+        )
+        return replace_fields(self, {"reply": other(self.reply), "thinking": other(self.thinking), "calls": calls})
+
+
+class TextSource:
+    """The texts of one event, by the name of their part."""
+
+    def __init__(self, happening: Happening) -> None:
+        self._happening = happening
+
+    @cached_property
+    def reply(self) -> Reply:
+        carried = carried_reply(self._happening)
+        return Reply.model_validate(self._happening.value if carried is None else carried)
+
+    @cached_property
+    def request(self) -> ReasonRequest:
+        return ReasonRequest.model_validate(self._happening.value)
+
+    def text(self, part: str) -> str:
+        """Return a text. Raise an error for a part that the event does not have."""
+        name, _, index = part.partition("-")
+        return _TEXT_PARTS[name](self, index)
+
+    def find(self, part: str) -> str | None:
+        """Return a text, or None if the event has no such part. Nothing else of an event can be read."""
+        if part.partition("-")[0] not in _parts_of(self._happening):
+            return None
+        try:
+            return self.text(part)
+        except (KeyError, IndexError, ValueError):
+            return None
+
+    def _thinking(self, _: str) -> str:
+        thoughts = [each.text for each in self.reply.parts if isinstance(each, ThinkingPart)]
+        return "\n\n".join(filter(None, thoughts))
+
+    def _arguments(self, index: str) -> str:
+        call = self.reply.calls[int(index)]
+        return call.malformed or json_text(call.arguments)
+
+    def _changed_arguments(self, place: str) -> str:
+        verdicts = Verdicts.model_validate(self._happening.value).by_place(self._happening.key) or {}
+        return json_text(verdicts[place].arguments)
+
+    def _input(self, _: str) -> str:
+        return json_text(as_object(self._happening.value).get("arguments", {}))
+
+    def _news(self, index: str) -> str:
+        message = self.request.context.news[int(index)].message
+        if message is None or message.role != "tool":
+            raise KeyError(index)
+        return undelimited_text(message.text)
+
+    def _output(self, _: str) -> str:
+        value = self._happening.value
+        if self._happening.kind == "child_finished":
+            return as_text(as_object(value).get("output"))
+        return ToolOutput.model_validate(value).content
+
+
+_TEXT_PARTS: dict[str, Callable[[TextSource, str], str]] = {
+    "reply": lambda source, _: source.reply.text,
+    "thinking": TextSource._thinking,
+    "arguments": TextSource._arguments,
+    "changed": TextSource._changed_arguments,
+    "input": TextSource._input,
+    "news": TextSource._news,
+    "output": TextSource._output,
+}
+"""Texts in a reply, a verdict, the input of an activity, a model call's new messages, and a result."""
+
+
+def _parts_of(happening: Happening) -> tuple[str, ...]:
+    """Return the names of the texts that an event can have."""
+    is_finished = happening.kind in {"finished", "child_finished"}
+    if happening.name in PROMPT_ACTIVITIES:
+        return ("reply", "thinking", "arguments") if is_finished else ("news",)
+    if happening.kind == "started" or happening.name == READ_PAST:
+        return ("reply", "thinking", "arguments") if carried_reply(happening) is not None else ()
+    if happening.name == "gate":
+        return ("changed",)
+    is_call = happening.name not in OWN_ACTIVITIES
+    return () if not is_call else ("output",) if is_finished else ("input",) if happening.kind == "scheduled" else ()
+
+
+def carried_reply(happening: Happening) -> Any:
+    """Return the reply that waited for people in the state that a run or fork begins with, or None."""
+    state = happening.value if happening.name == READ_PAST else None
+    if happening.kind == "started" and len(arguments := cast("list[Any]", happening.value or [])) > 1:
+        state = arguments[1]
+    return as_object(state).get("pending")
+
+
+def iterations_before(arguments: list[Any]) -> int:
+    """Return the number of iterations before a segment that starts with these arguments."""
+    fork = as_object(as_object(arguments[0] if arguments else None).get("fork"))
+    state = as_object(arguments[1]) if len(arguments) > 1 else {}
+    return as_count(state.get("iteration") or fork.get("iteration"))
+
+
+def json_text(value: Any) -> str:
+    return to_json(value, inf_nan_mode="strings").decode()
+
+
+@dataclass
+class _Call:
+    id: str
+    call_id: str
+    tool: str
+    arguments: TimelineText
+    verdict: str | None = None
+    policies: tuple[str, ...] = ()
+    reason: str = ""
+    approver: str | None = None
+    attempts: int = 0
+    state: CallState = "proposed"
+    result: TimelineText | None = None
+    failure: str | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    delegate: TimelineDelegate | None = None
+
+    def begin(self, at: datetime) -> None:
+        self.started, self.state = self.started or at, "running"
+
+    def take_verdict(self, verdict: on.RecordedVerdict, changed: TimelineText | None) -> None:
+        """Apply a verdict of the gate. The last confirmation of a held call does not replace what held it."""
+        self.arguments = changed or self.arguments
+        if self.verdict == "approval" and verdict.decision == "allow":
+            return
+        self.verdict, self.reason = verdict.decision or None, verdict.reason[:HEAD_CHARS]
+        self.policies = verdict.policies
+        states: dict[str, CallState] = {"approval": "held", "deny": "denied", "invalid": "denied"}
+        self.state = states.get(verdict.decision, self.state)
+
+    def as_record(self) -> TimelineCall:
+        return TimelineCall.model_construct(None, **vars(self))
+
+
+@dataclass
+class _Iteration:
+    number: int
+    turn: int | None
+    prompt: str | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    phase: str = "preparing"
+    model: str | None = None
+    usage: TimelineUsage = field(default_factory=TimelineUsage)
+    reply: TimelineText | None = None
+    thinking: TimelineText | None = None
+    calls: list[_Call] = field(default_factory=list[_Call])
+    events: list[TimelineEvent] = field(default_factory=list[TimelineEvent])
+    scores: list[float] = field(default_factory=list[float])
+
+    def end(self, at: datetime) -> None:
+        self.ended, self.phase = self.ended or at, "done"
+
+    def as_record(self) -> IterationRecord:
+        lists = {
+            "calls": tuple(call.as_record() for call in self.calls),
+            "events": tuple(self.events),
+            "scores": tuple(self.scores),
+        }
+        return IterationRecord.model_construct(None, **(vars(self) | lists))
+
+
+_PLACE = re.compile(r"(\d{1,9}\.\d{1,9})((?:\.[a-pr-z]\d+)*)")
+"""The place of a reply's call, and of a part of it. A call that is sent again, with a `q`, is a call of its own."""
+
+_FIELD_EVENTS = {"ReasoningComplete", "ToolsDispatched", "ObservationsCollected", "DelegationStarted"}
+"""Events that the fields of a record show."""
+
+_OUTCOMES: dict[str, CallState] = {
+    "ok": "ok",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "unfinished": "cancelled",
+    "not_run": "not_run",
+}
+
+
+class TimelineFold:
+    """The records of one segment. It takes the events in order, each with the journal entries that it makes."""
+
+    def __init__(self, run_id: str, *, is_whole: bool = False) -> None:
+        """Begin a segment.
+
+        Args:
+            run_id: The run id of the segment. References to texts name it.
+            is_whole: Records have whole texts.
+        """
+        self.run_id = run_id
+        self.base = 0
+        """The last iteration of the earlier segments."""
+        self.last_event = 0
+        self.is_closed = False
+        """True if the segment has ended, so that it never changes."""
+        self._is_whole = is_whole
+        self._iterations: dict[int, _Iteration] = {}
+        self._calls: dict[str, _Call] = {}
+        self._by_call_id: dict[str, _Call] = {}
+        self._verdicts: dict[str, tuple[on.RecordedVerdict, TimelineText | None]] = {}
+        """Verdicts on calls that no reply has made, until they begin, with the arguments that policy changed."""
+        self._numbers: dict[int, int] = {}
+        """Numbers of records by the sequences of their entries."""
+        self._questions: set[str] = set()
+        self._current = 0
+        self._is_turn_pending = False
+        """True after the message of a turn and before its first iteration, which what happens then belongs to."""
+        self._turn: int | None = None
+        self._model: str | None = None
+
+    @property
+    def last(self) -> int:
+        """The highest number of a record."""
+        return max(self._iterations, default=self.base)
+
+    def numbers(self) -> list[int]:
+        return sorted(self._iterations)
+
+    def record(self, number: int) -> IterationRecord | None:
+        found = self._iterations.get(number)
+        return found.as_record() if found else None
+
+    def records(self) -> list[IterationRecord]:
+        return [self._iterations[number].as_record() for number in self.numbers()]
+
+    def number_of(self, entry: JournalEntry) -> int | None:
+        """Return the number of the record that shows this entry, or None if it is of another segment."""
+        return self._numbers.get(entry.sequence)
+
+    def feed(self, happening: Happening, entries: Iterable[JournalEntry], *, is_numbered: bool = True) -> None:
+        """Take the next event, and the entries that the journal makes of it.
+
+        Args:
+            happening: The next event of the segment.
+            entries: Entries of delegated runs are ignored.
+            is_numbered: True if the entries have their numbers in the whole journal.
+        """
+        source, self.last_event = TextSource(happening), happening.event_id
+        if happening.kind == "started":
+            self._on_started(happening, source)
+        for entry in entries:
+            if not entry.run and entry.event != "PastMissing":  # the records show which ones are missing
+                self._take_entry(entry, happening, is_numbered)
+        if happening.name in PROMPT_ACTIVITIES:
+            self._on_prompt(happening, source)
+        elif happening.name in OWN_ACTIVITIES:
+            self._on_prepared(happening, source)
+        elif happening.kind.startswith("child_"):
+            self._on_delegation(happening, source)
+        elif happening.kind == "scheduled":
+            self._on_call_scheduled(happening, source)
+        elif happening.kind == "finished":
+            self._end_call(happening, happening.key, "ok", self._text(happening, source, "output"))
+        elif happening.kind in {"failed", "cancelled"}:
+            state: CallState = "failed" if happening.kind == "failed" else "cancelled"
+            self._end_call(happening, happening.key, state)
+        elif happening.kind == "continued_as_new" or happening.kind.startswith("workflow_"):
+            self._close(happening.at)
+
+    def _on_started(self, happening: Happening, source: TextSource) -> None:
+        arguments = cast("list[Any]", happening.value or [])
+        state = as_object(arguments[1]) if len(arguments) > 1 else {}
+        self.base = self._current = iterations_before(arguments)
+        self._turn = as_count(as_object(state.get("session")).get("turn")) or None
+        self._model = as_text(as_object(state.get("setup")).get("model")) or None
+        if carried_reply(happening) is not None:
+            self._take_reply(happening, source)
+
+    def _on_prepared(self, happening: Happening, source: TextSource) -> None:
+        if happening.kind != "finished" or happening.name not in {"prepare", READ_PAST}:
+            return
+        value = as_object(happening.value)
+        setup = value if happening.name == "prepare" else as_object(value.get("setup"))
+        self._model = as_text(setup.get("model")) or self._model
+        if happening.name == READ_PAST:
+            self.base = self._current = as_count(value.get("iteration"))
+            if carried_reply(happening) is not None:
+                self._take_reply(happening, source)
+
+    def _on_prompt(self, happening: Happening, source: TextSource) -> None:
+        if happening.kind == "finished":
+            self._take_reply(happening, source)
+        if happening.kind != "scheduled":
+            return
+        if source.request.iteration != self._current and (before := self._iterations.get(self._current)):
+            before.end(happening.at)
+        self._current, self._is_turn_pending = source.request.iteration, False
+        iteration = self._iteration(self._current)
+        iteration.started = iteration.started or happening.at
+        iteration.phase, iteration.prompt = "reasoning", happening.name
+        for index, news in enumerate(source.request.context.news):
+            call = self._by_call_id.get(news.message.call_id or "") if news.message else None
+            if call is not None and call.result is None:
+                call.result = self._text(happening, source, f"news-{index}")
+
+    def _take_reply(self, happening: Happening, source: TextSource) -> None:
+        reply, iteration = source.reply, self._iteration(self._current)
+        usage, cost = reply.usage.model_dump(include={*TimelineUsage.model_fields}), reply.cost_usd
+        iteration.usage = TimelineUsage(**usage, cost_usd=cost)
+        iteration.model, iteration.phase = reply.model or self._model, "gating"
+        iteration.reply = self._text(happening, source, "reply") if reply.text else None
+        thinking = self._text(happening, source, "thinking")
+        iteration.thinking = thinking if thinking.size else None
+        calls = [
+            _Call(f"{iteration.number}.{n}", call.call_id, call.name, self._text(happening, source, f"arguments-{n}"))
+            for n, call in enumerate(reply.calls)
+        ]
+        self._calls |= {call.id: call for call in calls}
+        self._by_call_id |= {call.call_id: call for call in calls}
+        others = (call for call in iteration.calls if not call.id.startswith(f"{iteration.number}."))
+        iteration.calls = [*others, *calls]
+
+    def _on_call_scheduled(self, happening: Happening, source: TextSource) -> None:
+        call = self._called_at(happening.key)
+        if call is None:
+            call_id = as_text(as_object(happening.value).get("call_id"))
+            call = _Call(happening.key, call_id, happening.name, self._text(happening, source, "input"))
+            call.take_verdict(*self._verdicts.pop(happening.key, (on.RecordedVerdict(), None)))
+            self._calls[call.id] = call
+            self._iteration(self._current).calls.append(call)
+        call.begin(happening.at)
+
+    def _on_delegation(self, happening: Happening, source: TextSource) -> None:
+        place, value = delegate_activity_id(happening.key), as_object(happening.value)
+        if happening.kind == "child_failed":
+            self._end_call(happening, place, "failed")
+        elif happening.kind == "child_started":
+            if call := self._called_at(place):
+                call.begin(happening.at)
+                call.delegate = TimelineDelegate(id=happening.key, agent=as_text(value.get("agent")))
+        else:
+            ending = as_object(value.get("termination"))
+            is_good = ending.get("reason") == "completed"
+            failure = "" if is_good else as_text(ending.get("detail")) or as_text(ending.get("reason"))
+            output = self._text(happening, source, "output")
+            result = output if is_good or output.size else None
+            self._end_call(happening, place, "ok" if is_good else "failed", result, failure=failure)
+
+    def _end_call(
+        self, happening: Happening, place: str, state: CallState, result: TimelineText | None = None, failure: str = ""
+    ) -> None:
+        call = self._called_at(place)
+        if call is None:
+            return
+        call.ended = happening.at
+        if call.id == place:  # and not a part of it, such as a fallback
+            call.state, call.attempts = state, max(call.attempts, happening.attempts)
+            call.result, call.failure = result, (happening.text or failure)[:HEAD_CHARS] or None
+
+    def _called_at(self, place: str) -> _Call | None:
+        """Return the call at this place, or the call that it is a part of."""
+        found = _PLACE.fullmatch(place)
+        return self._calls.get(place) or (self._calls.get(found[1]) if found else None)
+
+    def _take_entry(self, entry: JournalEntry, happening: Happening, is_numbered: bool) -> None:
+        event = read_event(entry) if entry.event in _ENTRY_READERS or entry.event == "PolicyEvaluated" else None
+        if isinstance(event, on.TurnStarted):
+            self._turn, self._current, self._is_turn_pending = event.turn, entry.iteration + 1, True
+        is_shown_by_fields = entry.event in _FIELD_EVENTS
+        is_early = self._is_turn_pending and not is_shown_by_fields
+        iteration = self._iteration(max(entry.iteration, self._current) if is_early else entry.iteration)
+        if is_numbered:
+            self._numbers[entry.sequence] = iteration.number
+        if isinstance(event, on.PolicyEvaluated):
+            is_shown_by_fields = self._take_verdicts(event, happening, iteration)
+        elif event is not None:
+            _ENTRY_READERS[entry.event](self, event, iteration, entry.timestamp)
+        if not is_shown_by_fields:
+            sequence, data = entry.sequence if is_numbered else None, clipped_strings(entry.data)
+            iteration.events.append(TimelineEvent(sequence=sequence, event=entry.event, at=entry.timestamp, data=data))
+
+    def _take_verdicts(self, event: on.PolicyEvaluated, happening: Happening, iteration: _Iteration) -> bool:
+        """Record verdicts on calls. Return True if the calls show all of them."""
+        failed = on.RecordedVerdict(decision="deny", reason=event.error)
+        verdicts = dict(zip(event.places, event.verdicts, strict=False)) or dict.fromkeys(
+            event.places or [call.id for call in iteration.calls], failed
+        )
+        for place, verdict in verdicts.items():
+            changed = self._text(happening, TextSource(happening), f"changed-{place}") if verdict.arguments else None
+            if call := self._calls.get(place):
+                call.take_verdict(verdict, changed)
+            else:
+                self._verdicts[place] = verdict, changed
+        return bool(verdicts) and self._calls.keys() >= verdicts.keys()
+
+    def _on_question(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        self._questions.add(event.id)
+        iteration.phase = "waiting"
+        call = self._calls.get(event.place)
+        if call and isinstance(event, on.ApprovalRequested) and event.kind == "approval":
+            call.state = "held"
+
+    def _on_decision(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        self._questions.discard(event.id)
+        if not self._questions and iteration.ended is None:
+            iteration.phase = "acting" if iteration.calls else "gating"
+        call = self._calls.get(event.place)
+        if call is None:
+            return
+        if isinstance(event, on.QuestionAnswered):
+            call.ended = at
+        elif call.state == "held":
+            call.approver = event.approver or event.by or None
+            call.state = "proposed" if event.approved else "denied"
+            call.reason = event.reason or call.reason
+
+    def _on_call_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        if call := self._calls.get(event.place):
+            call.ended = at
+
+    def _on_dispatched(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        iteration.phase = "acting"
+        for dispatched in event.tools:
+            if (call := self._by_call_id.get(dispatched.call_id)) and call.state == "proposed":
+                call.begin(at)
+
+    def _on_collected(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        for ended in event.outcomes:
+            if call := self._by_call_id.get(ended.call_id):
+                call.state = _OUTCOMES.get(ended.outcome, call.state)
+                call.failure = ended.error[:HEAD_CHARS] or call.failure
+        iteration.end(at)
+
+    def _on_evaluated(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        if event.score is not None and not event.by:  # a critic has another scale
+            iteration.scores.append(float(event.score))
+
+    def _on_turn_started(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        iteration.turn = event.turn
+
+    def _on_turn_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+        iteration.end(at)
+
+    def _close(self, at: datetime) -> None:
+        self.is_closed = True
+        for iteration in self._iterations.values():
+            iteration.end(at)
+            for call in iteration.calls:
+                if call.state in {"proposed", "held", "running"}:
+                    call.state = "cancelled" if call.state == "running" else "not_run"
+
+    def _iteration(self, number: int) -> _Iteration:
+        return self._iterations.setdefault(number, _Iteration(number, self._turn))
+
+    def _text(self, happening: Happening, source: TextSource, part: str) -> TimelineText:
+        text = source.text(part)
+        is_whole = self._is_whole or len(text) <= HEAD_CHARS
+        return TimelineText(
+            head=text if is_whole else text[:HEAD_CHARS],
+            size=len(text.encode("utf-8", "replace")),
+            reference=None if is_whole else f"{self.run_id}.{happening.event_id}.{part}",
+        )
+
+
+_ENTRY_READERS: dict[str, Callable[[TimelineFold, Any, _Iteration, datetime], None]] = {
+    "ApprovalRequested": TimelineFold._on_question,
+    "QuestionAsked": TimelineFold._on_question,
+    "ApprovalResolved": TimelineFold._on_decision,
+    "QuestionAnswered": TimelineFold._on_decision,
+    "ToolsDispatched": TimelineFold._on_dispatched,
+    "ObservationsCollected": TimelineFold._on_collected,
+    "SagaEnded": TimelineFold._on_call_ended,
+    "DecisionGrounded": TimelineFold._on_call_ended,
+    "StepEvaluated": TimelineFold._on_evaluated,
+    "TurnStarted": TimelineFold._on_turn_started,
+    "TurnEnded": TimelineFold._on_turn_ended,
+}
+
+
+def clipped_strings(value: Any) -> Any:
+    """Return a JSON value with its strings cut to `HEAD_CHARS`."""
+    match value:
+        case str():
+            return value if len(value) <= HEAD_CHARS else f"{value[:HEAD_CHARS]}…"
+        case dict():
+            return {key: clipped_strings(each) for key, each in cast("dict[str, Any]", value).items()}
+        case list():
+            return [clipped_strings(each) for each in cast("list[Any]", value)]
+        case _:
+            return value

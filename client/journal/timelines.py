@@ -1,0 +1,435 @@
+"""Reads timelines of runs: a window of records, one record with its texts, one text, and a search.
+
+A segment is read only if its records are asked for, the newest first. The live segment comes from the watcher of the
+run, if somebody follows it.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from pydantic import ValidationError
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import OrgaError
+from orga.client.history.chain import history_error, latest_run, model_call_iteration, previous_segment, read_start
+from orga.client.history.events import happenings, selected_happenings, start_arguments
+from orga.client.journal.events import live_timeline
+from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
+from orga.client.journal.timeline import (
+    IterationRecord,
+    TextSource,
+    TimelineFold,
+    TimelineText,
+    iterations_before,
+)
+from orga.workflows.decisions.journal.fold import JournalFold
+from orga.workflows.types.context import DigestMismatch
+from orga.workflows.types.names import RUN_WORKFLOWS
+from orga.workflows.types.record import InvalidInput, Record
+from orga.workflows.types.status import JournalEntry
+
+MAX_PAGE = 100
+"""Records of one page."""
+
+WINDOW = 10
+"""Records that are enough for a page if reading more takes another segment from the server."""
+
+MAX_TEXT_BYTES = 64_000
+"""UTF-8 of each text in a single record. Longer ones keep their reference."""
+
+MAX_FOUND = 100
+SEARCH_S = 1.0
+"""Seconds after which a search returns what it has found so far."""
+
+EXCERPT_CHARS = 80
+"""Characters on each side of a found text."""
+
+KEPT_LIVE = 16
+"""Live segments kept in memory without a watcher. Each is read again once it has grown."""
+
+KEPT_HEADS = 10_000
+
+
+class NoRecord(OrgaError):
+    """The run has no such iteration, or the server no longer has it."""
+
+
+class NoText(OrgaError):
+    """The run has no text with this reference."""
+
+
+class TimelinePage(Record):
+    """Records of successive iterations, oldest first."""
+
+    items: tuple[IterationRecord, ...]
+    """May be fewer than asked for, because older segments are read only if they are asked for."""
+    total: int
+    """The number of the latest iteration."""
+    first: int
+    """The number of the first record that the server still has."""
+    cursor: str
+    """The position in the history up to which the page was read."""
+
+
+class FoundText(Record):
+    iteration: int
+    where: str
+    """`reply`, `thinking`, `7.0 arguments`, `7.0 result`, `7.0 failure`, or the name of an event."""
+    excerpt: str
+
+
+class FoundTexts(Record):
+    """Texts that a search has found, those of the newest iterations first."""
+
+    items: tuple[FoundText, ...]
+    next: str | None = None
+    """Continues the search in older iterations. None at its end."""
+
+
+class _Head(NamedTuple):
+    """A segment: where it begins in the run."""
+
+    run_id: str
+    previous: str
+    """The run id of the segment before, or ""."""
+    base: int
+    """The last iteration of the segments before."""
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The segments of a run that the server still has, oldest first."""
+
+    workflow_id: str
+    heads: tuple[_Head, ...]
+    length: int
+    """The number of events in the last one."""
+
+    @property
+    def last(self) -> _Head:
+        return self.heads[-1]
+
+    def holding(self, lowest: int, highest: int) -> list[_Head]:
+        """Return the segments with a part of these iterations. Two segments can share an iteration."""
+        ends = [*(head.base for head in self.heads[1:]), highest]
+        return [head for head, end in zip(self.heads, ends, strict=True) if head.base <= highest and end >= lowest]
+
+
+_Segment = ClosedSegment | TimelineFold
+
+
+class Timelines:
+    """The timelines of all runs of one client. Get it from `timelines_of`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._cache = SegmentCache(client)
+        self._heads: dict[str, _Head] = {}
+        self._live: OrderedDict[str, tuple[int, TimelineFold]] = OrderedDict()
+        """Live segments that nobody follows, by run id, each with its number of events."""
+        self._reading: dict[str, asyncio.Task[_Segment]] = {}
+
+    async def page(
+        self,
+        workflow_id: str,
+        *,
+        around: int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> TimelinePage:
+        """Return the records of successive iterations, without a position the newest.
+
+        Args:
+            workflow_id: The run's id.
+            around: An iteration in the middle of the page.
+            before: The iteration after the last one of the page.
+            after: The iteration before the first one of the page.
+            limit: The most records, up to 100.
+
+        Raises:
+            RunNotFound: No run has this id.
+            NotAnAgent: The id belongs to a workflow of another type.
+            InvalidInput: More than one position is given, or a number is out of range.
+        """
+        if sum(position is not None for position in (around, before, after)) > 1:
+            raise InvalidInput("around: only one of around, before and after can be given")
+        if not 1 <= limit <= MAX_PAGE:
+            raise InvalidInput(f"limit: must be from 1 to {MAX_PAGE}, not {limit}")
+        chain = await self._chain(workflow_id)
+        total = await self._total(chain, is_read=around is None and after is None and before is None)
+        first = chain.heads[0].base
+        if around is not None:
+            highest = min(max(around - limit // 2, first) + limit - 1, total)
+            lowest = max(highest - limit + 1, first)
+        elif after is not None:
+            lowest = max(after + 1, first)
+            highest = min(lowest + limit - 1, total)
+        else:
+            highest = min(total if before is None else before - 1, total)
+            lowest = self._lowest(chain, max(highest - limit + 1, first), highest)
+        items = await self._records(chain, lowest, highest) if lowest <= highest else []
+        cursor = f"{chain.last.run_id}:{chain.length}"
+        return TimelinePage(items=tuple(items), total=total, first=first, cursor=cursor)
+
+    async def record(self, workflow_id: str, iteration: int) -> IterationRecord:
+        """Return one iteration, with each text up to 64 kB. Raise NoRecord if there is none."""
+        chain = await self._chain(workflow_id)
+        found = await self._record(chain, iteration)
+        clipped = [text for text in found.texts() if text.reference]
+        texts = await self._texts(workflow_id, [text.reference or "" for text in clipped])
+        return found.with_texts({text.reference or "": _longer(text, texts) for text in clipped})
+
+    async def text(self, workflow_id: str, reference: str) -> str:
+        """Return a whole text. Raise NoText if the run has none with this reference."""
+        chain = await self._chain(workflow_id)
+        run_id = reference.partition(".")[0]
+        if run_id in {head.run_id for head in chain.heads}:
+            texts = await self._texts(workflow_id, [reference])
+            if reference in texts:
+                return texts[reference]
+        raise NoText(f"texts: run {workflow_id!r} has no text {reference[:100]!r}. Take one from its timeline")
+
+    async def search(self, workflow_id: str, text: str, *, next: str | None = None) -> FoundTexts:
+        """Find a text in all replies, thinking, arguments, results and events, in any case of letters.
+
+        Args:
+            workflow_id: The run's id.
+            text: The text to find.
+            next: Where the search before has stopped.
+
+        Raises:
+            InvalidInput: There is nothing to find, or `next` is not from a search in this run.
+        """
+        if not text.strip():
+            raise InvalidInput("text: must not be empty")
+        chain = await self._chain(workflow_id)
+        heads, below = list(chain.heads), None
+        if next is not None:
+            heads, below = _search_position(chain, next)
+        began, found = monotonic(), list[FoundText]()
+        while heads:
+            head = heads.pop()
+            fold = await self._fold(workflow_id, head.run_id, is_whole=True)
+            for number in reversed(fold.numbers()):
+                if below is not None and number >= below:
+                    continue
+                if (record := fold.record(number)) is not None:
+                    found += _found_in(record, text)
+                if len(found) >= MAX_FOUND:
+                    return FoundTexts(items=tuple(found), next=f"{head.run_id}.{number}")
+            below = None
+            if heads and monotonic() - began > SEARCH_S:
+                return FoundTexts(items=tuple(found), next=f"{heads[-1].run_id}.")
+        return FoundTexts(items=tuple(found))
+
+    def live_record(self, workflow_id: str, entry: JournalEntry) -> IterationRecord | None:
+        """Return the record that shows an entry, as it is now, if the run is followed in this event loop.
+
+        Entries of delegated runs and of segments that have ended have none.
+        """
+        fold = None if entry.run else live_timeline(self._client, workflow_id, is_current=False)
+        number = fold.number_of(entry) if fold else None
+        return fold.record(number) if fold and number is not None else None
+
+    async def _chain(self, workflow_id: str) -> _Chain:
+        run_id, length = await latest_run(self._client, workflow_id, RUN_WORKFLOWS)
+        heads: list[_Head] = []
+        while run_id:
+            head = self._heads.get(run_id) or await self._read_head(workflow_id, run_id, is_last=not heads)
+            if head is None:
+                break
+            heads.insert(0, head)
+            run_id = head.previous
+        return _Chain(workflow_id, tuple(heads), length)
+
+    async def _read_head(self, workflow_id: str, run_id: str, *, is_last: bool) -> _Head | None:
+        """Return a segment, or None if the server has deleted it."""
+        try:
+            started = await read_start(self._client, workflow_id, run_id)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND and not is_last:
+                return None
+            raise history_error(workflow_id, error) from error
+        arguments = await start_arguments(self._client, workflow_id, started)
+        if len(self._heads) >= KEPT_HEADS:
+            self._heads.clear()
+        head = _Head(run_id, previous_segment(started), iterations_before(arguments))
+        self._heads[run_id] = head
+        return head
+
+    async def _total(self, chain: _Chain, *, is_read: bool) -> int:
+        """Return the number of the latest iteration, if possible without reading the last segment."""
+        segment = self._segment_in_memory(chain, chain.last)
+        if segment is None and not is_read:
+            last = await _last_iteration(self._client, chain.workflow_id, chain.last)
+            if last is not None:
+                return last
+        return (segment or await self._segment(chain, chain.last)).last
+
+    def _lowest(self, chain: _Chain, lowest: int, highest: int) -> int:
+        """Return a higher number if the older records would have to be read, and there are enough without them."""
+        heads = chain.holding(lowest, highest)
+        for older, newer in zip(reversed(heads[:-1]), reversed(heads[1:]), strict=True):
+            if highest - newer.base >= WINDOW and self._segment_in_memory(chain, older) is None:
+                return max(lowest, newer.base + 1)
+        return lowest
+
+    async def _records(self, chain: _Chain, lowest: int, highest: int) -> list[IterationRecord]:
+        found: dict[int, IterationRecord] = {}
+        for head in chain.holding(lowest, highest):
+            segment = await self._segment(chain, head)
+            for number in segment.numbers():
+                if lowest <= number <= highest and (record := segment.record(number)) is not None:
+                    found[number] = record.after(found[number]) if number in found else record
+        return [found[number] for number in sorted(found)]
+
+    async def _record(self, chain: _Chain, iteration: int) -> IterationRecord:
+        found = await self._records(chain, iteration, iteration)
+        if not found:
+            first, total = chain.heads[0].base, await self._total(chain, is_read=False)
+            there = f"There are {first} to {total}"
+            raise NoRecord(f"iterations: run {chain.workflow_id!r} has no iteration {iteration}. {there}")
+        return found[0]
+
+    def _key(self, chain: _Chain, head: _Head) -> SegmentKey:
+        return SegmentKey(self._client.namespace, chain.workflow_id, head.run_id)
+
+    def _segment_in_memory(self, chain: _Chain, head: _Head) -> _Segment | None:
+        if closed := self._cache.in_memory(self._key(chain, head)):
+            return closed
+        if head != chain.last:
+            return None
+        live = live_timeline(self._client, chain.workflow_id)
+        if live is not None and live.run_id == head.run_id:
+            return live
+        length, kept = self._live.get(head.run_id, (0, None))
+        return kept if length == chain.length else None
+
+    async def _segment(self, chain: _Chain, head: _Head) -> _Segment:
+        """Return a segment from memory, from its file, or from the server."""
+        if found := self._segment_in_memory(chain, head) or self._cache.read(self._key(chain, head)):
+            return found
+        task = self._reading.get(head.run_id)
+        if task is None:
+            task = self._reading[head.run_id] = asyncio.create_task(self._read_segment(chain, head))
+            task.add_done_callback(lambda _: self._reading.pop(head.run_id, None))
+        return await asyncio.shield(task)  # others may wait for it, too
+
+    async def _read_segment(self, chain: _Chain, head: _Head) -> _Segment:
+        fold = await self._fold(chain.workflow_id, head.run_id)
+        if fold.is_closed:
+            segment = ClosedSegment.of(fold.base, fold.records())
+            self._cache.add(self._key(chain, head), segment)
+            self._live.pop(head.run_id, None)
+            return segment
+        self._live[head.run_id] = chain.length, fold
+        while len(self._live) > KEPT_LIVE:
+            self._live.popitem(last=False)
+        return fold
+
+    async def _fold(self, workflow_id: str, run_id: str, *, is_whole: bool = False) -> TimelineFold:
+        fold, journal = TimelineFold(run_id, is_whole=is_whole), JournalFold()
+        is_numbered = not self._heads[run_id].previous
+        try:
+            async for happening in happenings(self._client, workflow_id, run_id):
+                fold.feed(happening, journal.feed(happening), is_numbered=is_numbered)
+                is_numbered = is_numbered and not happening.run_id  # the entries of a delegated run were not read
+        except RPCError as error:
+            raise history_error(workflow_id, error) from error
+        except (ValidationError, DigestMismatch) as error:
+            problem = f"the history of {workflow_id!r} cannot be read: {error}"
+            raise OrgaError(f"{problem}; `orga verify` shows where") from error
+        return fold
+
+    async def _texts(self, workflow_id: str, references: Collection[str]) -> dict[str, str]:
+        """Return whole texts by reference, those that exist. The caller has checked that the segments are the run's."""
+        by_run: dict[str, dict[str, tuple[int, str]]] = {}
+        for reference in references:
+            if match := _REFERENCE.fullmatch(reference):
+                by_run.setdefault(match["run"], {})[reference] = int(match["event"]), match["part"]
+        found: dict[str, str] = {}
+        for run_id, wanted in by_run.items():
+            try:
+                events = {event for event, _ in wanted.values()}
+                read = await selected_happenings(self._client, workflow_id, run_id, events)
+            except RPCError as error:
+                raise history_error(workflow_id, error) from error
+            for reference, (event, part) in wanted.items():
+                text = TextSource(read[event]).find(part) if event in read else None
+                if text is not None:
+                    found[reference] = text
+        return found
+
+
+_REFERENCE = re.compile(r"(?P<run>[0-9A-Za-z-]{1,64})\.(?P<event>\d{1,9})\.(?P<part>[a-z]{1,20}(?:-[0-9a-z.]{1,40})?)")
+
+_BY_CLIENT: WeakKeyDictionary[Client, Timelines] = WeakKeyDictionary()
+
+
+def timelines_of(client: Client) -> Timelines:
+    """Return the timelines of a client's runs. They share what was read."""
+    return _BY_CLIENT.setdefault(client, Timelines(client))
+
+
+async def _last_iteration(client: Client, workflow_id: str, head: _Head) -> int | None:
+    """Return the latest iteration of a segment, from its end backwards. None if the server cannot read like this."""
+    token = b""
+    while True:
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=client.namespace,
+            execution=WorkflowExecution(workflow_id=workflow_id, run_id=head.run_id),
+            maximum_page_size=100,
+            next_page_token=token,
+        )
+        try:
+            page = await client.workflow_service.get_workflow_execution_history_reverse(request)
+        except RPCError as error:
+            if error.status == RPCStatusCode.UNIMPLEMENTED:  # Temporal's test server
+                return None
+            raise history_error(workflow_id, error) from error
+        for event in page.history.events:
+            if number := model_call_iteration(event):
+                return number
+        token = page.next_page_token
+        if not token:
+            return head.base
+
+
+def _longer(text: TimelineText, texts: dict[str, str]) -> TimelineText:
+    whole = texts.get(text.reference or "")
+    if whole is None:
+        return text
+    data = whole.encode("utf-8", "replace")
+    if len(data) <= MAX_TEXT_BYTES:
+        return TimelineText(head=whole, size=text.size)
+    head = data[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
+    return TimelineText(head=head, size=text.size, reference=text.reference)
+
+
+def _search_position(chain: _Chain, next: str) -> tuple[list[_Head], int | None]:
+    run_id, _, below = next.partition(".")
+    index = [head.run_id for head in chain.heads].index(run_id) if run_id in {h.run_id for h in chain.heads} else -1
+    if index < 0 or (below and not (below.isascii() and below.isdigit() and len(below) < 10)):
+        raise InvalidInput(f"next: {next[:100]!r} is not from a search in this run. Leave it out to begin again")
+    return list(chain.heads[: index + 1]), int(below) if below else None
+
+
+def _found_in(record: IterationRecord, text: str) -> Sequence[FoundText]:
+    pattern = re.compile(re.escape(text), re.IGNORECASE)
+    found: list[FoundText] = []
+    for where, whole in record.searched_texts():
+        if match := pattern.search(whole):
+            start, end = max(match.start() - EXCERPT_CHARS, 0), match.end() + EXCERPT_CHARS
+            excerpt = f"{'…' if start else ''}{whole[start:end]}{'…' if end < len(whole) else ''}"
+            found.append(FoundText(iteration=record.number, where=where, excerpt=excerpt))
+    return found

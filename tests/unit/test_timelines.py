@@ -1,0 +1,389 @@
+"""The timeline of a run: all recorded histories fold to records that agree with the journal, window by window."""
+
+import json
+import stat
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter, PayloadCodec
+
+from orga.client.errors import RunNotFound
+from orga.client.history.converter import FrugalPayloadConverter, data_converter
+from orga.client.history.events import read_events
+from orga.client.history.values import values_in
+from orga.client.journal import segments, timeline, timelines
+from orga.client.journal.timeline import IterationRecord, TimelineCall, TimelineFold
+from orga.client.journal.timelines import NoRecord, NoText, Timelines
+from orga.workflows.decisions.journal.fold import JournalFold
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import Happening, JournalEntry
+from tests.replay.test_histories import HISTORIES, history_in
+from tests.support.parts.served_histories import HistoryClient, without_end
+
+OF_FIELDS = {"ReasoningComplete", "ToolsDispatched", "ObservationsCollected", "DelegationStarted"}
+ROLLED_OVER = [history_in(path) for path in HISTORIES if path.stem.startswith("rolled-over")]
+
+
+def recorded(name: str) -> WorkflowHistory:
+    return history_in(next(path for path in HISTORIES if path.stem == name))
+
+
+async def folded(history: WorkflowHistory) -> tuple[TimelineFold, list[JournalEntry]]:
+    fold, journal, entries = TimelineFold("segment-0"), JournalFold(), list[JournalEntry]()
+    async for happening in happenings_in(history):
+        entries += (found := journal.feed(happening))
+        fold.feed(happening, found)
+    return fold, entries
+
+
+async def happenings_in(history: WorkflowHistory) -> AsyncGenerator[Happening]:
+    async def events() -> AsyncGenerator[Any]:
+        for event in history.events:
+            yield event
+
+    async for happening in read_events(values_in(history, data_converter, "default"), events()):
+        yield happening
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+async def test_the_records_agree_with_the_journal(path: Path) -> None:
+    fold, entries = await folded(history_in(path))
+    records = {record.number: record for record in fold.records()}
+    calls = {call.call_id: call for record in records.values() for call in record.calls if call.id.count(".") == 1}
+
+    assert [IterationRecord.model_validate_json(each.model_dump_json()) for each in records.values()] == [
+        *records.values()
+    ]
+    for entry in entries:
+        data = entry.data
+        match entry.event:
+            case "ReasoningComplete":
+                check_reply(records[entry.iteration], data)
+            case "ObservationsCollected":
+                for outcome in data["outcomes"]:
+                    state = {"unfinished": "cancelled"}.get(outcome["outcome"], outcome["outcome"])
+                    assert calls[outcome["call_id"]].state == state
+            case "PolicyEvaluated":
+                check_verdicts(records, data)
+            case _:
+                shown = records[number] if (number := fold.number_of(entry)) is not None else None
+                assert shown
+                assert entry.event in {event.event for event in shown.events} | OF_FIELDS
+    shown = [event.sequence for record in records.values() for event in record.events]
+    assert set(shown) >= {entry.sequence for entry in entries if entry.event not in {*OF_FIELDS, "PolicyEvaluated"}}
+    assert len(set(shown)) == len(shown)
+
+
+def check_reply(record: IterationRecord, data: dict[str, Any]) -> None:
+    proposed = [action for action in data["actions"] if "tool" in action]
+    answer = "".join(action.get("respond", "") for action in data["actions"])
+    mine = [call for call in record.calls if call.id.startswith(f"{record.number}.")]
+    assert [(call.tool, call.call_id, json.loads(call.arguments.head)) for call in mine] == [
+        (action["tool"], action["call_id"], action["arguments"]) for action in proposed
+    ]
+    assert proposed or (record.reply.head if record.reply else "") == answer
+    usage = record.usage.model_dump(exclude={"thinking_tokens", "cost_usd"})
+    assert usage == {key: data["usage"][key] for key in usage}
+    assert record.usage.cost_usd == data.get("cost_usd")
+
+
+def check_verdicts(records: dict[int, IterationRecord], data: dict[str, Any]) -> None:
+    calls: dict[str, TimelineCall] = {call.id: call for record in records.values() for call in record.calls}
+    for place, verdict in zip(data["places"], data["verdicts"], strict=True):
+        if place in calls:
+            was_held = calls[place].verdict == "approval" and verdict["decision"] == "allow"
+            assert was_held or calls[place].verdict == verdict["decision"]
+            assert was_held or calls[place].policies == tuple(verdict.get("policies", ()))
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+async def test_a_fold_of_any_beginning_of_a_history_has_its_records(path: Path) -> None:
+    """A live run is read at any moment."""
+    fold, journal, seen = TimelineFold("segment-0"), JournalFold(), 0
+    async for happening in happenings_in(history_in(path)):
+        fold.feed(happening, journal.feed(happening))
+        assert len(fold.numbers()) >= seen
+        assert fold.numbers() == list(range(fold.numbers()[0], fold.last + 1)) if fold.numbers() else True
+        seen = len(fold.numbers())
+    assert all(call.state not in {"proposed", "held", "running"} for each in fold.records() for call in each.calls)
+
+
+async def test_what_a_person_decided_is_shown_at_the_call() -> None:
+    (records, _) = await folded(recorded("held"))
+    approved, denied = next(record.calls for record in records.records() if record.calls)
+
+    assert (approved.verdict, approved.state, approved.approver, approved.attempts) == ("approval", "ok", "ada", 1)
+    assert (denied.verdict, denied.state, denied.approver) == ("approval", "denied", "ada")
+    assert denied.reason == "once is enough"
+    assert denied.started is None
+
+
+async def test_turns_of_a_session_begin_with_their_message_and_lookups() -> None:
+    fold, _ = await folded(recorded("looked-up"))
+    records = fold.records()
+
+    assert [record.turn for record in records] == [None, 1, 2, 3]
+    assert [record.events[0].event for record in records[1:]] == ["TurnStarted"] * 3
+    assert [call.id for record in records for call in record.calls] == ["0.1.0", "0.2.0", "0.3.0", "0.3.1"]
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+async def test_each_reference_gives_the_whole_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "HEAD_CHARS", 3)
+    client = HistoryClient(history_in(path))
+    found = Timelines(client)
+    page = await found.page(client.workflow_id, limit=100)
+    whole = TimelineFold("segment-0", is_whole=True)
+    journal = JournalFold()
+    async for happening in happenings_in(history_in(path)):
+        whole.feed(happening, journal.feed(happening))
+
+    for record in page.items:
+        wanted = whole.record(record.number)
+        assert wanted
+        for short, full in zip(record.texts(), wanted.texts(), strict=True):
+            assert full.head.startswith(short.head)
+            assert short.size == len(full.head.encode())
+            assert (short.reference is None) == (len(full.head) <= 3)
+            if short.reference:
+                assert await found.text(client.workflow_id, short.reference) == full.head
+    one = await found.record(client.workflow_id, page.total)
+    wanted = whole.record(page.total)
+    assert wanted
+    assert [*one.texts()] == [*wanted.texts()]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *("", "x", "segment-0", "segment-0.1.reply", "segment-0.5.output", "segment-0.4.output", "segment-0.999.reply"),
+        *("segment-1.9.reply", "segment-0.9.secret", "segment-0.9.arguments-7", "segment-0.9.text", "../etc.1.reply"),
+    ],
+)
+async def test_a_reference_reaches_nothing_but_texts_of_its_own_run(reference: str) -> None:
+    client = HistoryClient(recorded("tools-and-a-denial"))
+
+    with pytest.raises(NoText, match="has no text"):
+        await Timelines(client).text(client.workflow_id, reference)
+
+
+async def test_only_texts_of_calls_replies_and_results_have_references() -> None:
+    """Verdicts hold permits, and the setup holds instructions."""
+    client = HistoryClient(recorded("held"))
+    events = client.segments["segment-0"]
+    parts = ["reply", "thinking", "arguments-0", "changed-1.0", "input", "news-0", "output"]
+    texts = list[str]()
+    for reference in (f"segment-0.{event.event_id}.{part}" for event in events for part in parts):
+        try:
+            texts.append(await Timelines(client).text(client.workflow_id, reference))
+        except NoText:
+            continue
+
+    assert texts
+    assert not [
+        text for text in texts if "permit" in text or "You work on a task" in text or "search_attributes" in text
+    ]
+
+
+async def test_windows_of_a_run_of_three_segments(home: Path) -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    found, run = Timelines(client), client.workflow_id
+
+    async def numbers(**position: int) -> list[int]:
+        return [record.number for record in (await found.page(run, **position)).items]
+
+    assert await numbers() == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert await numbers(limit=2) == [6, 7]
+    assert await numbers(before=6, limit=2) == [4, 5]
+    assert await numbers(before=1) == [0]
+    assert await numbers(before=0) == []
+    assert await numbers(after=3, limit=2) == [4, 5]
+    assert await numbers(after=7) == []
+    assert await numbers(around=1, limit=3) == [0, 1, 2]
+    assert await numbers(around=99, limit=3) == [5, 6, 7]
+    page = await found.page(run, around=4)
+    assert (page.total, page.first) == (7, 0)
+    assert [call.state for record in page.items for call in record.calls] == ["ok"] * 6
+    assert client.reads == ["segment-2", "segment-0", "segment-1"]
+
+
+async def test_a_segment_is_read_only_if_its_records_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timelines, "WINDOW", 1)
+    client = HistoryClient(*ROLLED_OVER)
+
+    newest = await Timelines(client).page(client.workflow_id)
+    assert ([record.number for record in newest.items], newest.total, client.reads) == ([7], 7, ["segment-2"])
+    client.reads.clear()
+    jumped = await Timelines(HistoryClient(*ROLLED_OVER)).page(client.workflow_id, around=2, limit=2)
+    assert ([record.number for record in jumped.items], jumped.total) == ([1, 2], 7)
+
+
+async def test_closed_segments_are_read_from_files_that_only_their_owner_can_read(home: Path) -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    whole = await Timelines(client).page(client.workflow_id)
+    files = sorted((home / "timelines").iterdir())
+
+    again = HistoryClient(*ROLLED_OVER)
+    assert await Timelines(again).page(again.workflow_id) == whole
+    assert again.reads == []
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (home / "timelines", *files)] == [0o700, *[0o600] * 3]
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"nothing")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def share(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def make_link(path: Path) -> None:
+    other = path.with_name("other")
+    path.replace(other)
+    path.symlink_to(other)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def exchange(path: Path) -> None:
+    max(path.parent.iterdir()).replace(path)
+
+
+@pytest.mark.parametrize("damage", [cut_off, overwrite, empty, share, make_link, make_folder, exchange])
+async def test_a_file_that_cannot_be_trusted_is_ignored(home: Path, damage: Callable[[Path], None]) -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    whole = await Timelines(client).page(client.workflow_id)
+    damage(min((home / "timelines").iterdir()))
+
+    again = HistoryClient(*ROLLED_OVER)
+    assert await Timelines(again).page(again.workflow_id) == whole
+    assert again.reads
+
+
+async def test_segments_of_another_version_of_the_fold_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    await Timelines(client).page(client.workflow_id)
+    monkeypatch.setattr(segments, "FOLD_VERSION", 99)
+
+    again = HistoryClient(*ROLLED_OVER)
+    await Timelines(again).page(again.workflow_id)
+    assert len(again.reads) == 3
+
+
+class Reversed(PayloadCodec):
+    async def encode(self, payloads: Any) -> list[Payload]:
+        return [Payload(metadata={"encoding": b"reversed"}, data=each.SerializeToString()[::-1]) for each in payloads]
+
+    async def decode(self, payloads: Any) -> list[Payload]:
+        return [
+            Payload.FromString(each.data[::-1]) if each.metadata.get("encoding") == b"reversed" else each
+            for each in payloads
+        ]
+
+
+async def test_nothing_is_written_in_clear_if_a_codec_protects_the_payloads(home: Path) -> None:
+    converter = DataConverter(payload_converter_class=FrugalPayloadConverter, payload_codec=Reversed())
+    client = HistoryClient(*ROLLED_OVER, converter=converter)
+    reply = client.segments["segment-2"][-1].workflow_execution_completed_event_attributes.result
+    [payload] = await Reversed().encode(reply.payloads)
+    reply.payloads[0].CopyFrom(payload)
+
+    page = await Timelines(client).page(client.workflow_id)
+    assert page.total == 7
+    assert not home.exists()
+
+
+async def test_memory_holds_the_segments_that_were_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MAX_MEMORY_BYTES", 1)
+    monkeypatch.setenv("ORGA_HOME", "/dev/null/nowhere")
+    client = HistoryClient(*ROLLED_OVER)
+    found = Timelines(client)
+
+    assert await found.page(client.workflow_id) == await found.page(client.workflow_id)
+    assert client.reads.count("segment-0") == 2
+
+
+async def test_a_run_whose_oldest_segments_are_deleted_begins_later() -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    client.delete_oldest()
+    page = await Timelines(client).page(client.workflow_id)
+
+    assert (page.first, [record.number for record in page.items]) == (3, [4, 5, 6, 7])
+    with pytest.raises(NoRecord, match="There are 3 to 7"):
+        await Timelines(client).record(client.workflow_id, 1)
+
+
+async def test_a_live_segment_is_read_again_only_after_it_has_grown() -> None:
+    history = recorded("tools-and-a-denial")
+    client = HistoryClient(without_end(history, 20))
+    found = Timelines(client)
+    early = await found.page(client.workflow_id)
+    assert await found.page(client.workflow_id) == early
+    assert client.reads == ["segment-0"]
+
+    client.segments["segment-0"] = list(history.events)
+    late = await found.page(client.workflow_id)
+    assert (early.total, late.total, late.items[-1].phase) == (1, 3, "done")
+    assert client.reads == ["segment-0"] * 2
+
+
+async def test_a_search_finds_whole_texts_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    found = await Timelines(client).search(client.workflow_id, "SEEN")
+    assert [each.iteration for each in found.items] == [6, 5, 4, 3, 2, 1]
+    assert {each.where for each in found.items} == {f"{n}.0 result" for n in range(1, 7)}
+    assert "seen seen" in found.items[0].excerpt
+    assert found.next is None
+
+    monkeypatch.setattr(timelines, "MAX_FOUND", 2)
+    pages, position = list[list[int]](), None
+    while not pages or position:
+        page = await Timelines(client).search(client.workflow_id, "seen", next=position)
+        pages.append([each.iteration for each in page.items])
+        position = page.next
+    assert [number for each in pages for number in each] == [6, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ({"limit": 0}, "limit: must be from 1 to 100"),
+        ({"limit": 101}, "limit: must be from 1 to 100"),
+        ({"around": 1, "before": 2}, "around: only one"),
+    ],
+)
+async def test_a_window_that_makes_no_sense_is_refused(call: dict[str, int], problem: str) -> None:
+    client = HistoryClient(recorded("answer"))
+    with pytest.raises(InvalidInput, match=problem):
+        await Timelines(client).page(client.workflow_id, **call)
+
+
+async def test_no_run_and_no_search() -> None:
+    client = HistoryClient(recorded("answer"))
+    with pytest.raises(RunNotFound):
+        await Timelines(client).page("other")
+    with pytest.raises(InvalidInput, match="text: must not be empty"):
+        await Timelines(client).search(client.workflow_id, " ")
+    with pytest.raises(InvalidInput, match=r"next: 'segment-9\.1' is not from a search"):
+        await Timelines(client).search(client.workflow_id, "a", next="segment-9.1")
