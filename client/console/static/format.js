@@ -5,7 +5,7 @@
  *     count(1234567) "1.23 M"  money(0.0123) "$0.0123"   bytes(2048) "2.0 kB"   duration(75) "1 min 15 s"
  *     time(iso)                <time> with the age, live; the exact time on hover and focus
  *     elapsed(from, to|null)   the duration between two times; live while `to` is null
- *     words("max_cost")        "max cost"
+ *     words("max_cost")        "max cost"        capital("max_cost")   "Max cost"
  * An absent value is shown as a dash.
  */
 import { h, signal } from "./ui.js";
@@ -14,6 +14,9 @@ export const DASH = "–";
 
 /** @param {string|null|undefined} name */
 export const words = (name) => (name ? name.replaceAll("_", " ") : DASH);
+
+/** "max_cost" as "Max cost". @param {string|null|undefined} name */
+export const capital = (name) => words(name).replace(/^./, (first) => first.toUpperCase());
 
 /** @param {number|null|undefined} n */
 export function count(n) {

@@ -122,7 +122,7 @@ export function dialog(heading, body, buttons) {
 /** @param {{title: string, body?: import("./ui.js").Child, action: string, danger?: boolean}} question @returns {Promise<boolean>} */
 export function ask({ title: heading, body, action, danger }) {
   return new Promise((resolve) => {
-    const box = dialog(heading, [h("div", {}, body)], (close) => [
+    const box = dialog(heading, [h("div", { class: "stack" }, body)], (close) => [
       h("button", { type: "button", onclick: close }, "Cancel"),
       h("button", { type: "button", class: danger ? "danger" : "primary", onclick: () => (resolve(true), close()) }, action),
     ]);

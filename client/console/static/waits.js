@@ -7,10 +7,10 @@
  * Decisions go by `sendAction`. Nothing is approved whose arguments were not on the screen.
  */
 import { get, may, sendAction } from "./api.js";
-import { age, bytes, now, time, words } from "./format.js";
+import { age, bytes, capital, now, time, words } from "./format.js";
 import { glyph, kindLabel } from "./marks.js";
 import { keys } from "./shell.js";
-import { computed, each, h, signal } from "./ui.js";
+import { computed, each, h, signal, untracked } from "./ui.js";
 
 /** @typedef {import("./ui.js").Signal<any>} Any */
 
@@ -19,6 +19,9 @@ const FOLDED = 2000;
 /** Milliseconds that a decided card stays. */
 const STAYS = 15_000;
 
+/** A run has each of its waits once. @param {any} wait */
+const keyOf = (wait) => `${wait.run} ${wait.kind} ${wait.id} ${wait.question ?? ""}`;
+
 /** @param {() => any[]} waits @param {{showRun?: boolean}} [options] */
 export function waitList(waits, { showRun = false } = {}) {
   /** The cards whose wait is over. @type {Map<string, {wait: any, until: number, note: Any}>} */
@@ -26,16 +29,17 @@ export function waitList(waits, { showRun = false } = {}) {
   /** @type {any[]} */ let before = [];
   const shown = computed(() => {
     const open = waits();
-    const ids = new Set(open.map((wait) => wait.id));
+    const ids = new Set(open.map(keyOf));
     for (const wait of before) {
-      if (!ids.has(wait.id) && !gone.has(wait.id)) gone.set(wait.id, { wait, until: Date.now() + STAYS, note: noteOf(wait) });
+      if (!ids.has(keyOf(wait)) && !gone.has(keyOf(wait))) gone.set(keyOf(wait), { wait, until: Date.now() + STAYS, note: noteOf(wait) });
     }
-    for (const [id, { until }] of gone) if (ids.has(id) || until < now.value) gone.delete(id);
+    for (const [id, { until }] of gone) if (ids.has(id) || until < Date.now()) gone.delete(id);
+    if (gone.size) void now.value; // look again, until they have gone
     before = open;
     const all = [...open, ...[...gone.values()].map(({ wait, note }) => ({ ...wait, over: note }))];
     return all.sort((one, other) => String(one.asked ?? "").localeCompare(String(other.asked ?? "")));
   });
-  return h("div", { class: "waits" }, each(() => shown.value, (wait) => wait.id, (wait) => card(wait, showRun)));
+  return h("div", { class: "waits" }, each(() => shown.value, keyOf, (wait) => card(wait, showRun)));
 }
 
 /** How a wait ended, as the run's last records have it. @param {any} wait */
@@ -53,44 +57,58 @@ function card(wait, showRun) {
   const one = wait.peek();
   /** @type {Any} */ const progress = signal(null);
   const over = computed(() => wait.value.over?.value ?? null);
-  const unfolded = signal(JSON.stringify(one.arguments ?? {}).length <= FOLDED);
+  const unfolded = signal(false);
   const busy = computed(() => over.value || ["sending", "sent", "received", "applied"].includes(progress.value?.value.state));
+  const content = computed(() => JSON.stringify({ ...wait.value, over: null }));
   /** @param {string} kind @param {Record<string, unknown>} values */
   const send = (kind, values) => void (busy.peek() || (progress.value = sendAction(one.run, kind, values)));
-  const name = `wait-${one.id}`;
+  const name = `wait-${++cardsMade}`;
   return h("article", { class: () => (over.value ? "wait gone" : "wait"), tabindex: -1, "aria-labelledby": name },
     h("header", {},
       h("strong", { class: "mark tone-wait", id: name }, glyph(one.kind), kindLabel(one.kind)),
       showRun ? h("a", { href: `/runs/${encodeURIComponent(one.run)}` }, one.run_task || one.run) : null,
       one.agent ? h("span", { class: "tag" }, one.agent) : null,
-      one.queue ? h("span", { class: "tag" }, `queue ${one.queue}`) : null,
-      h("span", { class: "end" }, "asked ", time(one.asked), one.expires ? [" · expires ", time(one.expires)] : null)),
-    h("div", { class: "body" },
-      one.question && one.kind !== "approval" ? h("p", { class: "question" }, () => wait.value.question) : null,
-      one.tool ? h("p", { class: "call" }, one.tool) : null,
-      one.arguments ? callArguments(one.arguments, unfolded) : null,
-      one.reason || one.policies?.length
-        ? h("p", {}, h("span", { class: "faint" }, "held by "), h("span", { class: "why" }, one.policies?.length ? one.policies.map((/** @type {string} */ policy, /** @type {number} */ at) => [at ? ", " : "", h("code", {}, policy)]) : "the policy"), one.reason ? `: ${one.reason}` : "")
-        : null,
-      one.approvers?.length ? h("p", { class: "small soft" }, `may be decided by ${one.approvers.join(", ")}`) : null,
-      one.before ? h("details", {}, h("summary", { class: "small soft" }, "What the run did just before"), h("p", { class: "plain small" }, one.before)) : null),
-    () => over.value ? h("footer", {}, h("span", { role: "status" }, over.value)) : h("footer", {}, controls(one, send, unfolded, busy), report(progress)));
+      one.queue && one.queue !== "default" ? h("span", { class: "tag" }, `queue ${one.queue}`) : null,
+      h("span", { class: "end" }, one.asked ? ["asked ", time(one.asked)] : null, one.expires ? [" · expires ", time(one.expires)] : null)),
+    h("div", { class: "body" }, () => body(JSON.parse(content.value), unfolded)),
+    () => over.value ? h("footer", {}, h("span", { role: "status" }, over.value)) : one.id ? h("footer", {}, controls(one, send, unfolded, busy), report(progress)) : null);
+}
+let cardsMade = 0;
+
+/** @param {any} wait @param {Any} unfolded */
+function body(wait, unfolded) {
+  const by = wait.policies?.length ? wait.policies.map((/** @type {string} */ policy, /** @type {number} */ at) => [at ? ", " : "", h("code", {}, policy)]) : "the policy";
+  return [
+    wait.question && wait.kind !== "approval" ? h("p", { class: "question" }, wait.question) : null,
+    wait.tool ? h("p", { class: "call" }, wait.tool) : null,
+    wait.kind === "approval" || wait.arguments ? callArguments(wait.arguments, unfolded) : null,
+    wait.reason || wait.policies?.length ? h("p", {}, wait.kind === "approval" ? [h("span", { class: "faint" }, "held by "), h("span", { class: "why" }, by), wait.reason ? ": " : ""] : null, wait.reason) : null,
+    wait.approvers?.length ? h("p", { class: "small soft" }, `may be decided by ${wait.approvers.join(", ")}`) : null,
+    wait.before ? h("details", {}, h("summary", { class: "small soft" }, "What the run did just before"), h("p", { class: "plain small" }, wait.before)) : null,
+  ];
 }
 
 /** @param {Any} progress */
 const report = (progress) =>
   h("span", { class: () => (["refused", "failed"].includes(progress.value?.value.state) ? "error" : "soft small"), role: "status" }, () => progress.value?.value.detail ?? "");
 
-/** @param {Record<string, unknown>} values @param {Any} unfolded */
+/** @param {unknown} values @param {Any} unfolded */
 function callArguments(values, unfolded) {
-  const list = h("dl", { class: "arguments" }, Object.entries(values).map(([name, value]) => [
-    h("dt", {}, name),
-    h("dd", {}, h("pre", {}, typeof value === "string" ? value : JSON.stringify(value, null, 2))),
+  if (values === null || values === undefined) {
+    unfolded.value = false;
+    return h("p", { class: "error" }, "The run does not hold the arguments at the moment, so the call can only be denied");
+  }
+  const entries = typeof values === "object" ? Object.entries(values) : [["", values]];
+  const list = h("dl", { class: "arguments" }, entries.map(([name, value]) => [
+    h("dt", {}, String(name)),
+    h("dd", {}, h("pre", {}, typeof value === "string" ? value : String(JSON.stringify(value, null, 2)))),
   ]));
-  if (!Object.keys(values).length) return h("p", { class: "faint" }, "no arguments");
-  if (unfolded.peek()) return list;
-  const size = bytes(JSON.stringify(values).length);
-  return h("details", { class: "fold", ontoggle: (/** @type {any} */ event) => event.target.open && (unfolded.value = true) }, h("summary", {}, `All arguments (${size}): unfold them before you decide`), list);
+  const size = JSON.stringify(values).length;
+  if (size <= FOLDED) untracked(() => (unfolded.value = true));
+  if (!entries.length) return h("p", { class: "faint" }, "no arguments");
+  if (size <= FOLDED) return list;
+  const wasOpen = unfolded.peek();
+  return h("details", { class: "fold", open: wasOpen, ontoggle: (/** @type {any} */ event) => event.target.open && (unfolded.value = true) }, h("summary", {}, `All arguments (${bytes(size)}): unfold them before you decide`), list);
 }
 
 /** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {Any} unfolded @param {Any} busy */
@@ -126,20 +144,23 @@ function controls(wait, send, unfolded, busy) {
   if (wait.kind === "budget") return extension(wait, send, button);
   return [
     (wait.options?.length ? wait.options : ["retry", "skip", "abort"]).map((/** @type {string} */ choice) =>
-      button(words(choice), () => send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) }), choice === "abort" ? { class: "danger" } : {})),
+      button(capital(choice), () => send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) }), choice === "abort" ? { class: "danger" } : {})),
     entry(wait.options?.includes("result") ? "Reason, or the result to go on with" : "Reason", () => {}),
   ];
 }
 
 /** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {(label: string, act: () => void, more?: any) => HTMLElement} button */
 function extension(wait, send, button) {
-  const names = wait.options?.length ? wait.options : ["max_iterations", "max_total_tokens", "timeout_s", "max_cost_usd"];
-  const fields = names.map((/** @type {string} */ name) => h("input", { type: "number", min: 0, step: "any", name, placeholder: words(name), "aria-label": `New ${words(name)}` }));
-  const act = () => {
-    const values = Object.fromEntries(fields.filter((/** @type {any} */ field) => field.value).map((/** @type {any} */ field) => [field.name, Number(field.value)]));
-    if (Object.keys(values).length) send("extend", values);
-  };
-  return [...fields, button("Extend", act, { class: "primary" })];
+  const limit = String(wait.arguments?.limit ?? wait.question?.split(":")[0] ?? "max_iterations");
+  const value = Number(wait.arguments?.value ?? 0);
+  const field = h("input", { type: "number", min: value, step: "any", value: value ? String(value * 2) : "", "aria-label": `New ${words(limit)}` });
+  const resolve = (/** @type {string} */ choice) => send("resolve", { escalation_id: wait.id, choice });
+  return [
+    h("span", {}, `${words(limit)} to`), field,
+    button("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
+    button("End at the limit", () => resolve("skip")),
+    button("Abort", () => resolve("abort"), { class: "danger" }),
+  ];
 }
 
 const cards = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".wait")]);
