@@ -259,6 +259,11 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
     ),
     "Server and workers": (
         CommandEntry(
+            "acp",
+            "orga.client.cli.workbench.frontends:acp",
+            "Serve an agent to an editor over the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs.",
+        ),
+        CommandEntry(
             "console",
             "orga.client.cli.workbench.console:console",
             "Serve the web console: see, decide, steer and start runs in a browser.",

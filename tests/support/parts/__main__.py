@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.support.parts.aimock import installed as aimock
 from tests.support.parts.bubblewrap import bubblewrap
+from tests.support.parts.front_ends import front_ends
 from tests.support.parts.mcp_servers import node_program, python_program
 from tests.support.parts.opa import opa
 from tests.support.parts.temporal import temporal_cli
@@ -17,6 +18,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "model protocol server": aimock,
     "bubblewrap": bubblewrap,
     "MCP servers of npm": lambda: node_program("mcp-server-everything"),
+    "front ends of npm": front_ends,
     "MCP servers of PyPI": lambda: python_program("mcp-server-time"),
 }
 

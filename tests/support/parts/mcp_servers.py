@@ -21,16 +21,18 @@ PYTHON_PACKAGES = ("mcp-server-time", "mcp-server-git")
 @cache
 def node_program(name: str) -> str:
     """Return the path of a program that npm installs (`mcp-server-everything`)."""
-    return str(_installed("mcp-node", _with_npm) / "node_modules" / ".bin" / name)
+    return str(
+        installed_folder("mcp-node", lambda folder: with_npm(folder, *NODE_PACKAGES)) / "node_modules" / ".bin" / name
+    )
 
 
 @cache
 def python_program(name: str) -> str:
     """Return the path of a program of a Python package, in an environment of its own."""
-    return str(_installed("mcp-python", _with_uv) / "bin" / name)
+    return str(installed_folder("mcp-python", _with_uv) / "bin" / name)
 
 
-def _installed(name: str, install: Callable[[Path], None]) -> Path:
+def installed_folder(name: str, install: Callable[[Path], None]) -> Path:
     """Install in place, since environments know their path; a mark is set once it is whole."""
     folder = CACHE / name
     with machine_lock(CACHE / f"{name}.lock"):
@@ -42,8 +44,8 @@ def _installed(name: str, install: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _with_npm(folder: Path) -> None:
-    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *NODE_PACKAGES]
+def with_npm(folder: Path, *packages: str) -> None:
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
     subprocess.run(command, check=True, cwd=tempfile.gettempdir())
 
 

@@ -1,0 +1,113 @@
+"""`orga acp` and `orga mcp-server`: other people's front ends talk with agents over standard input and output."""
+
+import os
+import stat
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from temporalio.client import WorkflowExecution
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.options import AgentName, ConfigFile, Model, NoWorker, Settings, TrustedFacts, login_name
+from orga.client.cli.session import CliContext, cli_context
+from orga.client.cli.shown.text import write_note
+from orga.client.cli.start.task_input import RunOptions, session_input
+from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
+from orga.client.frontends.reach import Reach
+from orga.client.server.pollers import may_be_polled
+from orga.client.workers.at_hand import keep_worker
+from orga.workflows.types.sessions.input import SessionInput
+
+Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its runs, and new ones for it.")]
+
+
+def acp(
+    agent: AgentName = None,
+    *,
+    model: Model = None,
+    set_: Settings = None,
+    tenant: Tenant = None,
+    trusted: TrustedFacts = None,
+    no_worker: NoWorker = False,
+    config: ConfigFile = None,
+) -> int:
+    """An editor starts this command and talks with it over standard input and output. So you do not type it, but name
+    it in the editor's settings: docs/front-ends.md has them for Zed and JetBrains. The agent acts in the folder in
+    which the command starts.
+
+    Each conversation is a session: orga list, orga inbox and orga chat show it too. It goes on if the editor closes, as
+    long as a worker runs. The editor asks you to allow or reject each call that a policy holds.
+
+    Example: orga acp --agent reviewer
+    """
+    if not find_spec("acp"):
+        raise UsageError(
+            "orga acp needs the optional extra acp, which is not installed here. "
+            "Install it: pip install 'orga[acp]' (in a clone: make setup)"
+        )
+    given = session_input(RunOptions("", agent, model, settings=set_ or (), tenant=tenant, trusted=trusted or ()), None)
+    return run_interruptible(_serve_acp(given, config, _take_pipes(), no_worker=no_worker))
+
+
+async def _serve_acp(
+    given: SessionInput, config: Path | None, pipes: tuple[BinaryIO, BinaryIO], *, no_worker: bool
+) -> int:
+    from orga.client.frontends.acp import serve  # only this command needs the package
+
+    async with _reach(requested_names(given), config, given.tenant, no_worker=no_worker) as (here, reach):
+        await serve(reach, given, Path(here.connection.workplace.root), *pipes)
+    return 0
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Return standard input and output for the protocol alone. What else is written to stdout goes to stderr.
+
+    Raises:
+        UsageError: No program is at the other end.
+    """
+    kinds = [os.fstat(number).st_mode for number in (0, 1)]
+    if not all(stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) for kind in kinds):
+        raise UsageError(
+            "stdin and stdout: an editor has to be at the other end. Name this command in the editor's settings, as "
+            "docs/front-ends.md shows"
+        )
+    pipes = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return pipes
+
+
+@asynccontextmanager
+async def _reach(
+    wanted: RequestedNames, config: Path | None, tenant: str | None, *, no_worker: bool
+) -> AsyncGenerator[tuple[CliContext, Reach]]:
+    """Connect, and keep a worker for new runs and for each run that the front end opens, unless `no_worker`."""
+    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here, AsyncExitStack() as workers:
+        served = set[str]()
+
+        async def serve_queue(queue: str) -> None:
+            if not no_worker and queue not in served:
+                served.add(queue)
+                order = here.worker_order(queue)
+                await workers.enter_async_context(keep_worker(here.client, order, write_note, here.require_usable))
+
+        async def serve(run: WorkflowExecution) -> None:
+            if await here.may_work_on(run):
+                await serve_queue(run.task_queue)
+
+        def has(run: WorkflowExecution) -> bool:
+            queue = run.task_queue
+            return queue.startswith(here.connection.folder_queue) if here.connection.endpoint.embedded else True
+
+        if not no_worker and not await may_be_polled(here.client, here.task_queue):
+            refuse_in_process(wanted, here.loaded.config)
+        await serve_queue(here.task_queue)
+        yield here, Reach(here.client, login_name(), here.folder_runs_query, has, serve, tenant)

@@ -1,0 +1,291 @@
+"""The Agent Client Protocol: an editor talks with an agent over standard input and output.
+
+A session of the protocol is a session of orga, and a prompt is a turn. This process keeps nothing that the run does not
+have: if it dies, the run goes on, and another process can load the session with everything that waits for a person.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from functools import wraps
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+from uuid import uuid4
+
+from acp import PROTOCOL_VERSION, RequestError, schema
+from acp.agent.connection import AgentSideConnection
+from pydantic_core import from_json
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
+from orga.client.frontends.acp_session import REFUSED, AcpSession
+from orga.client.frontends.reach import Reach
+from orga.client.runs.listing import RunFilter, listed_runs, with_details
+from orga.client.runs.sessions import SessionHandle, start_session
+from orga.workflows.types.names import SESSION_WORKFLOW
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.text import clean_text, one_line
+
+LISTED_SESSIONS = 50
+MAX_LINE_BYTES = 4_000_000
+"""The limit of a request. A message to a session is far shorter."""
+NOT_FOUND, FAILED, INVALID, NO_JSON = -32002, -32603, -32600, -32700
+"""Error codes of the protocol."""
+_MESSAGE_ID = re.compile(r"[!#-\[\]-~]{1,100}")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+async def serve(reach: Reach, given: SessionInput, folder: Path, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Serve a client until it closes the input. The runs then go on.
+
+    Args:
+        given: The input of new sessions.
+        folder: The folder that the agents act in.
+        stdin: A pipe, like stdout.
+    """
+    agent = AcpAgent(reach, given, folder)
+    lines = await Lines.open(stdin, stdout)
+    connection = AgentSideConnection(cast("Any", agent), lines, listening=False, use_unstable_protocol=True)
+    try:
+        await connection.listen()
+    finally:
+        agent.stop()
+        await connection.close()
+
+
+class Lines:
+    """The wire: one JSON object a line. A line that is none is answered with an error, and the next one is read.
+
+    While the client does not read, nothing more is read from it, so what waits for it stays bounded.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def open(cls, stdin: BinaryIO, stdout: BinaryIO) -> "Lines":
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdout)
+        return cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+    async def send(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace")
+        self._writer.write(line + b"\n")
+        await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message, or None at the end."""
+        is_too_long = False
+        while True:
+            await self._writer.drain()
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as error:
+                if not (line := error.partial):
+                    return None
+            except asyncio.LimitOverrunError as error:
+                await self._reader.readexactly(error.consumed)
+                is_too_long = True
+                continue
+            if is_too_long:
+                is_too_long = False
+                await self._refuse(INVALID, f"the line is longer than {MAX_LINE_BYTES:,} bytes. Send less")
+            elif line.strip() and (message := await self._parse(line)) is not None:
+                return message
+
+    async def close(self) -> None:
+        self._writer.close()
+
+    async def _parse(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            message = from_json(line)
+        except ValueError as error:
+            await self._refuse(NO_JSON, f"the line is not JSON: {error}")
+            return None
+        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+        is_request = isinstance(fields.get("method"), str) and isinstance(fields.get("id"), str | int | float | None)
+        is_answer = isinstance(fields.get("id"), int) and isinstance(fields.get("error", {}), dict)
+        if not is_request and ("method" in fields or not is_answer):
+            await self._refuse(INVALID, "the line is no request, notification or response of JSON-RPC 2.0")
+            return None
+        params = fields.get("params")
+        if isinstance(params, dict) and "messageId" in params:  # the package knows it only as a part of `_meta`
+            named = cast("dict[str, Any]", params)
+            meta = named.get("_meta")
+            named["_meta"] = {
+                **(cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}),
+                "messageId": named["messageId"],
+            }
+        return fields
+
+    async def _refuse(self, code: int, problem: str) -> None:
+        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": problem}})
+
+
+def explained(method: F) -> F:
+    """Let a method report a failure that the user can fix in the words of orga."""
+
+    @wraps(method)
+    async def call(*given: Any, **named: Any) -> Any:
+        try:
+            return await method(*given, **named)
+        except RunNotFound as error:
+            raise RequestError(NOT_FOUND, str(error)) from None
+        except (Refused, RunEnded, InvalidInput) as error:
+            raise RequestError(REFUSED, str(error)) from None
+        except (OrgaError, RPCError) as error:
+            raise RequestError(FAILED, str(error)) from None
+
+    return cast("F", call)
+
+
+class AcpAgent:
+    """One client's connection. Its methods are those of the protocol."""
+
+    def __init__(self, reach: Reach, given: SessionInput, folder: Path) -> None:
+        self._reach, self._given, self._folder = reach, given, folder
+        self._client: Any = None
+        self._has_forms = False
+        self._sessions: dict[str, AcpSession] = {}
+
+    def on_connect(self, conn: AgentSideConnection) -> None:
+        self._client = conn
+
+    async def initialize(
+        self, protocol_version: int, client_capabilities: schema.ClientCapabilities | None = None, **_: Any
+    ) -> schema.InitializeResponse:
+        offered = client_capabilities.elicitation if client_capabilities else None
+        self._has_forms = offered is not None and offered.form is not None
+        return schema.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=schema.Implementation(name="orga", title=f"orga: {self._given.agent}", version="0.1.0"),
+            agent_capabilities=schema.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
+                session_capabilities=schema.SessionCapabilities(
+                    list=schema.SessionListCapabilities(),
+                    resume=schema.SessionResumeCapabilities(),
+                    close=schema.SessionCloseCapabilities(),
+                ),
+            ),
+        )
+
+    @explained
+    async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
+        self._require_folder(cwd)
+        session = await start_session(self._reach.client, self._given, search_attributes=self._reach.attributes)
+        await self._open(session.id, shows_past=False)
+        return schema.NewSessionResponse(session_id=session.id)
+
+    @explained
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
+        """Open a session, and show its conversation to the client."""
+        await self._find(cwd, session_id)
+        await self._open(session_id, shows_past=True)
+        return schema.LoadSessionResponse()
+
+    @explained
+    async def resume_session(self, session_id: str, cwd: str, **_: Any) -> schema.ResumeSessionResponse:
+        """Open a session whose conversation the client still has."""
+        await self._find(cwd, session_id)
+        await self._open(session_id, shows_past=False)
+        return schema.ResumeSessionResponse()
+
+    @explained
+    async def list_sessions(self, cwd: str | None = None, **_: Any) -> schema.ListSessionsResponse:
+        query = f"WorkflowType = '{SESSION_WORKFLOW}' AND {self._reach.runs_query}"
+        wanted = RunFilter(running=True, tenant=self._reach.tenant, query=query)
+        if cwd is not None and not self._is_inside(cwd):
+            return schema.ListSessionsResponse(sessions=[])
+        rows = await with_details(self._reach.client, await listed_runs(self._reach.client, wanted, LISTED_SESSIONS))
+        folder = cwd or str(self._folder)
+        return schema.ListSessionsResponse(
+            sessions=[
+                schema.SessionInfo(
+                    session_id=row.id, cwd=folder, title=one_line(row.task), updated_at=row.started.isoformat()
+                )
+                for row in rows
+            ]
+        )
+
+    @explained
+    async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
+        given = more.get("messageId")
+        message_id = given if isinstance(given, str) and given else str(uuid4())
+        if not _MESSAGE_ID.fullmatch(message_id):
+            message_id = sha256(message_id.encode(errors="replace")).hexdigest()
+        reason = await self._session(session_id).prompt(prompt_text(prompt), message_id)
+        return schema.PromptResponse(stop_reason=reason)
+
+    @explained
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        await self._session(session_id).cancel()
+
+    @explained
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        """Stop the session's work and forget it here. In orga it stays open, so that it can be loaded again."""
+        session = self._session(session_id)
+        await session.cancel()
+        del self._sessions[session_id]
+        session.stop("the session was closed")
+        return schema.CloseSessionResponse()
+
+    def stop(self) -> None:
+        for session in self._sessions.values():
+            session.stop("the connection was closed")
+
+    async def _open(self, session_id: str, *, shows_past: bool) -> None:
+        if earlier := self._sessions.pop(session_id, None):
+            earlier.stop("the session was opened again")
+        handle = SessionHandle(self._reach.client, session_id)
+        session = AcpSession(self._client, handle, self._reach.by, self._folder, has_forms=self._has_forms)
+        self._sessions[session_id] = session
+        await session.begin(shows_past=shows_past)
+
+    async def _find(self, cwd: str, session_id: str) -> None:
+        self._require_folder(cwd)
+        found = await self._reach.find(session_id)
+        if found.workflow_type != SESSION_WORKFLOW:
+            raise RunNotFound(session_id)
+        if found.status == WorkflowExecutionStatus.RUNNING:
+            await self._reach.serve(found)
+
+    def _session(self, session_id: str) -> AcpSession:
+        if session_id not in self._sessions:
+            problem = f"session {one_line(session_id)!r} is not open here. Load it first"
+            raise RequestError(NOT_FOUND, problem)
+        return self._sessions[session_id]
+
+    def _is_inside(self, cwd: str) -> bool:
+        return "\0" not in cwd and Path(cwd).resolve().is_relative_to(self._folder)
+
+    def _require_folder(self, cwd: str) -> None:
+        if not self._is_inside(cwd):
+            problem = f"this agent acts in {self._folder}, not in {one_line(cwd, 500)}"
+            raise RequestError(REFUSED, f"cwd: {problem}. Start `orga acp` in the folder of the project")
+
+
+def prompt_text(blocks: list[Any]) -> str:
+    """Return a prompt as the text of a message.
+
+    Raises:
+        RequestError: It has an image or a sound.
+    """
+    parts = list[str]()
+    for block in blocks:
+        match block:
+            case schema.TextContentBlock():
+                parts.append(block.text)
+            case schema.ResourceContentBlock():
+                parts.append(f"[{block.name}]({block.uri})")
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as file):
+                parts.append(f"\n{file.uri}:\n{file.text}\n")
+            case _:
+                raise RequestError(REFUSED, "prompt: only texts, links and text files are read. Remove the rest")
+    return clean_text("".join(parts))

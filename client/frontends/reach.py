@@ -1,0 +1,86 @@
+"""The runs that exist for a front end, and the questions that wait for a person there."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from orga.client.errors import OrgaError, RunNotFound
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
+from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
+from orga.workflows.types.questions import Item, ShownQuestion
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The runs that a front end may see, and the person who uses it. No other run exists for it."""
+
+    client: Client
+    by: str
+    """The name of the person, for the journal."""
+    runs_query: str
+    """A visibility query for these runs."""
+    has: Callable[[WorkflowExecution], bool]
+    """Returns whether a run belongs to them."""
+    serve: Callable[[WorkflowExecution], Awaitable[None]]
+    """Makes sure that a worker polls for a run, if this process may start one."""
+    tenant: str | None = None
+    """The tenant of all runs that are started here. Runs of other tenants do not exist. None: no limit."""
+
+    async def find(self, run_id: str) -> WorkflowExecutionDescription:
+        """Return the description of a run that this front end may see.
+
+        Raises:
+            RunNotFound: There is no such run, or it belongs to somebody else.
+        """
+        if not 0 < len(run_id) <= 1_000:
+            raise RunNotFound(run_id[:50])
+        found = await AgentHandle(self.client, run_id).describe()
+        is_theirs = self.tenant is not None and found.typed_search_attributes.get(TENANT) != self.tenant
+        if found.workflow_type not in RUN_WORKFLOWS or is_theirs or not self.has(found):
+            raise RunNotFound(run_id)
+        return found
+
+    @property
+    def attributes(self) -> TypedSearchAttributes:
+        """The search attributes of a run that is started here. The run itself sets its tenant only later."""
+        named = [SearchAttributePair(TENANT, self.tenant)] if self.tenant else []
+        return TypedSearchAttributes(named)
+
+
+@dataclass(frozen=True)
+class OpenWait:
+    """Something that waits for a person in a run or in one of its delegates."""
+
+    run: AgentHandle
+    """The run that asks."""
+    wait: ShownQuestion
+    calls: tuple[Item, ...]
+    """The held calls that nobody has decided."""
+
+    @property
+    def options(self) -> list[str]:
+        """The only valid answers to a question. Empty: any text."""
+        return [as_text(option) for option in inner_values(self.wait.data.get("options"))]
+
+
+async def open_waits(run: AgentHandle) -> list[OpenWait]:
+    """Return what a run and its delegates wait for. Raise NoAnswer if no worker is running."""
+    status = await run.status()
+    found = list[OpenWait]()
+    for wait in status.waiting:
+        ids = {as_text(call.get("id")) for call in as_objects(wait.data.get("calls"))}
+        found.append(OpenWait(run, wait, tuple(item for item in status.pending_approvals if item.approval_id in ids)))
+    for child in status.children:
+        with suppress(OrgaError):  # it may have ended meanwhile, or not begun
+            found += await open_waits(AgentHandle(run.client, child.workflow_id))
+    return found
+
+
+def held_arguments(item: Item) -> dict[str, Any] | None:
+    """Return the arguments of a held call, or None if the run has no room for them: nobody may approve it unseen."""
+    return None if "arguments_digest" in item.call else as_object(item.call.get("arguments"))

@@ -1,0 +1,309 @@
+"""`orga acp` on a real server, with clients of other makers: `acpx`, and the SDK of the protocol."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says, chat_server
+from tests.support.parts.front_ends import front_end_path
+from tests.support.programs.acp_client import AcpClient, AcpError, an_editor
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import COMMAND, ROOT, Orga, Running, an_orga
+
+APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
+REFUNDS = CallsAtOnce([Calls("refund", {"order": "A", "cents": 1}), Calls("refund", {"order": "B", "cents": 2})])
+
+
+def block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```", APPROVALS, re.DOTALL | re.MULTILINE)
+    assert found
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ChatServer]:
+    with chat_server(Says(["nothing"])) as chat:
+        yield chat
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory, model: ChatServer) -> Iterator[Orga]:
+    folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
+    tools = '\n[agents.default]\ntools = ["ask_user", "read_file", "refund"]\n'
+    (folder / "orga.toml").write_text(block("toml") + tools)
+    (folder / "till.py").write_text(block("python"))
+    (folder / "policies").mkdir()
+    asks = 'permit (principal, action == Action::"tool_call", resource == Tool::"ask_user");\n'
+    (folder / "policies" / "refunds.cedar").write_text(block("cedar") + asks)
+    (folder / "notes.md").write_text("It begins on 4 May.\n")
+    settings = {"ORGA_MODELS__BASE_URLS": json.dumps({"openai-compatible": model.url}), "LOGNAME": "ada"}
+    command = InlineOrga(folder, an_orga(folder, home, ORGA_MODELS__DEFAULT="openai-compatible:m", **settings).env)
+    yield command
+    command("server", "--stop")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def worker(orga: Orga) -> Iterator[Running]:
+    with orga.started("worker") as running:
+        running.line("polls task queue")
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def refunds(orga: Orga) -> Path:
+    """Return the file of the refunds that were paid in this test."""
+    paid = orga.folder / "refunds"
+    paid.write_text("")
+    return paid
+
+
+def begin(client: AcpClient, orga: Orga) -> str:
+    return client.call("newSession", cwd=str(orga.folder), mcpServers=[])["sessionId"]
+
+
+def test_a_turn_streams_text_and_calls(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Calls("read_file", {"path": "notes.md"}), Says(["It begins ", "on 4 May."]), Says(["Again."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        assert client.prompts(session, "When?").result(60) == {"stopReason": "end_turn"}
+        assert client.text() == "It begins on 4 May."
+        assert client.calls() == {"read_file notes.md": ["pending", "in_progress", "completed"]}
+        [begun] = [each for each in client.updates if each["sessionUpdate"] == "tool_call"]
+        assert (begun["kind"], begun["locations"]) == ("read", [{"path": str(orga.folder / "notes.md")}])
+        done = [each for each in client.updates if each.get("status") == "completed"]
+        assert "It begins on 4 May." in done[0]["content"][0]["content"]["text"]
+        assert [each["sessionId"] for each in client.call("listSessions")["sessions"]].count(session) == 1
+
+
+def test_a_repeated_prompt_is_one_turn(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["One."]), Says(["Two."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        for _ in range(2):
+            assert client.prompts(session, "Hello", _meta={"messageId": "m 1"}).result(60) == {"stopReason": "end_turn"}
+        assert client.text() == "One."
+    turns = orga("journal", session, "--json").out.count("TurnStarted")
+    assert turns == 1
+
+
+def test_each_held_call_is_asked_once_and_never_for_always(orga: Orga, model: ChatServer, refunds: Path) -> None:
+    model.replies = [REFUNDS, Says(["Decided."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        ended = client.prompts(session, "Pay")
+        asks = [client.ask(1), client.ask(2)]
+        assert [ask.options for ask in asks] == [["allow_once", "reject_once"]] * 2
+        for ask in asks:
+            arguments = ask.params["toolCall"]["rawInput"]
+            client.selects(ask, "allow" if arguments["order"] == "A" else "reject")
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert len(client.asked) == 2
+        assert refunds.read_text() == "A 1\n"
+        states = client.calls()
+        assert (states["refund A"][-1], states["refund B"][-1]) == ("completed", "failed")
+        assert client.text() == "Decided."
+
+
+def test_a_call_outlives_the_agent_and_is_asked_again(orga: Orga, model: ChatServer, refunds: Path) -> None:
+    model.replies = [REFUNDS, Says(["Paid."]), Says(["You asked me to pay."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        client.prompts(session, "Pay both")
+        client.ask(2)
+        client.kill()
+    with an_editor(orga) as client:
+        client.call("loadSession", sessionId=session, cwd=str(orga.folder), mcpServers=[])
+        assert client.text("user_message_chunk") == "Pay both"
+        ended = client.prompts(session, "And?")
+        for number in (1, 2):
+            client.selects(client.ask(number), "allow")
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text() == "\n\nPaid.\n\nYou asked me to pay." or client.text() == "Paid.You asked me to pay."
+        assert sorted(refunds.read_text().splitlines()) == ["A 1", "B 2"]
+    with an_editor(orga) as client:
+        client.call("resumeSession", sessionId=session, cwd=str(orga.folder), mcpServers=[])
+        assert client.updates == []
+        client.call("loadSession", sessionId=session, cwd=str(orga.folder), mcpServers=[])
+        assert client.calls() == {name: ["pending", "in_progress", "completed"] for name in ("refund A", "refund B")}
+        assert "Pay both" in client.text("user_message_chunk")
+
+
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
+
+
+@pytest.mark.parametrize("capabilities", [FORMS, {}], ids=["with forms", "without forms"])
+def test_a_question_is_answered(orga: Orga, model: ChatServer, capabilities: dict[str, Any]) -> None:
+    model.replies = [
+        Calls("ask_user", {"question": "Which?", "options": ["red", "blue"]}),
+        Says(["Noted."]),
+        Calls("ask_user", {"question": "Why?"}),
+        Says(["I see."]),
+    ]
+    with an_editor(orga, **capabilities) as client:
+        session = begin(client, orga)
+        ended = client.prompts(session, "Ask me")
+        ask = client.ask(1)
+        if capabilities:
+            assert ask.params["requestedSchema"]["properties"]["answer"]["enum"] == ["red", "blue"]
+            client.answer(ask, {"action": "accept", "content": {"answer": "blue"}})
+        else:
+            assert ask.options == ["allow_once", "allow_once"]
+            client.selects(ask, "1")
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        ended = client.prompts(session, "Ask more")
+        if capabilities:
+            client.answer(client.ask(2), {"action": "accept", "content": {"answer": "because"}})
+        else:
+            assert ended.result(60) == {"stopReason": "end_turn"}
+            assert "Why?\n\nYour next message answers it." in client.text()
+            ended = client.prompts(session, "because")
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("I see.")
+    answers = [each["text"] for each in json.loads(orga("conversation", session, "--json").out) if each["tool"]]
+    assert ["blue" in answers[0], "because" in answers[1]] == [True, True]
+
+
+def test_cancelling_ends_the_turn_and_its_question(orga: Orga, model: ChatServer, refunds: Path) -> None:
+    model.replies = [REFUNDS, Says(["Next."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        first, second = client.prompts(session, "Pay"), client.prompts(session, "Pay more")
+        ask = client.ask(2)
+        client.call("cancel", sessionId=session)
+        client.answer(ask, {"outcome": {"outcome": "cancelled"}})
+        assert (first.result(60), second.result(60)) == ({"stopReason": "cancelled"},) * 2
+        assert client.prompts(session, "Hello?").result(60) == {"stopReason": "end_turn"}
+        assert client.text().endswith("Next.")
+        assert refunds.read_text() == ""
+        client.call("closeSession", sessionId=session)
+        with pytest.raises(AcpError, match="is not open here"):
+            client.prompts(session, "Hello?").result(60)
+
+
+def test_twenty_prompts_at_once_are_twenty_turns(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["Yes."])]
+    with an_editor(orga) as client:
+        session = begin(client, orga)
+        endings = [client.prompts(session, f"Question {n}") for n in range(20)]
+        assert [ending.result(60) for ending in endings] == [{"stopReason": "end_turn"}] * 20
+    assert orga("journal", session, "--json").out.count("TurnEnded") == 20
+
+
+def test_what_is_not_there_is_refused(orga: Orga, tmp_path: Path) -> None:
+    other = orga("run", "Hello", "--detach", "--no-worker", "--tenant", "acme").out.strip()
+    chat = json.loads(orga("chat", "--say", "Hello", "--tenant", "acme", "--json").out)["session"]
+    with an_editor(orga, "--tenant", "other") as client:
+        here = str(orga.folder)
+        for session in (other, chat, "session-none", "x" * 5_000, "\x00", ""):
+            with pytest.raises(AcpError, match="there is no run"):
+                client.call("loadSession", sessionId=session, cwd=here, mcpServers=[])
+        with pytest.raises(AcpError, match=re.escape(f"cwd: this agent acts in {here}, not in {tmp_path}")):
+            client.call("newSession", cwd=str(tmp_path), mcpServers=[])
+        assert client.call("listSessions")["sessions"] == []
+
+
+def request(number: object, method: object, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+
+
+HOSTILE_LINES = {
+    "no JSON": b"{",
+    "no UTF-8": b"\xff\xfe",
+    "half a character": b'{"id": 1, "method": "\\ud800"}',
+    "too deep": b"[" * 100_000,
+    "too long": b'"' + b"x" * 5_000_000 + b'"',
+    "a batch": b"[1, 2]",
+    "a number": b"5",
+    "no method": b"{}",
+    "an answer to nothing": b'{"id": 99, "result": {}}',
+    "an error that is none": b'{"id": 0, "error": "no"}',
+    "an id that is a list": b'{"id": [1], "result": {}}',
+    "a method that is a list": b'{"id": 1, "method": []}',
+}
+
+
+def test_a_hostile_line_is_refused_and_the_next_one_is_read(orga: Orga) -> None:
+    lines = [
+        *HOSTILE_LINES.values(),
+        request(1, "nothing/such"),
+        request(2, "session/prompt", sessionId=5),
+        request(3, "session/prompt", sessionId="s", prompt=[{"type": "image", "data": "", "mimeType": "image/png"}]),
+        request(4, "session/new", cwd="\0", mcpServers=[]),
+        request(5, "session/fork", sessionId="s", cwd="/"),
+        request("last", "initialize", protocolVersion=1),
+    ]
+    done = subprocess.run(
+        [*COMMAND, "acp", "--no-worker"],
+        input=b"\n".join(lines) + b"\n",
+        stdout=subprocess.PIPE,
+        cwd=orga.folder,
+        env=orga.env,
+        timeout=60,
+        check=False,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    errors = {each["id"]: each["error"]["code"] for each in answers if each.get("id") in range(1, 6)}
+    assert errors == {1: -32601, 2: -32602, 3: -32002, 4: -32602, 5: -32601}
+    assert {each["error"]["code"] for each in answers if each["id"] is None} == {-32700, -32600}
+    assert [each["result"]["protocolVersion"] for each in answers if each["id"] == "last"] == [1]
+    assert done.returncode == 0
+
+
+def test_a_client_that_never_reads_holds_nothing_up(orga: Orga, model: ChatServer) -> None:
+    """What it is sent stays bounded, and others go on."""
+    model.replies = [Says(["x" * 60_000])]
+    command = [*COMMAND, "acp", "--no-worker"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=orga.folder, env=orga.env
+    ) as silent:
+        assert silent.stdin is not None
+        assert silent.stdout is not None
+        silent.stdin.write(request(1, "session/new", cwd=str(orga.folder), mcpServers=[]) + b"\n")
+        silent.stdin.flush()
+        session = json.loads(silent.stdout.readline())["result"]["sessionId"]
+        for number in range(20):
+            text = [{"type": "text", "text": f"Question {number}"}]
+            silent.stdin.write(request(number + 2, "session/prompt", sessionId=session, prompt=text) + b"\n")
+        silent.stdin.flush()
+        with an_editor(orga) as client:
+            other = begin(client, orga)
+            assert client.prompts(other, "Hi").result(60) == {"stopReason": "end_turn"}
+        silent.kill()
+    assert "Question 0" in orga("journal", session, "--json").out
+
+
+def test_text_of_a_model_cannot_act_on_a_terminal(orga: Orga, model: ChatServer) -> None:
+    evil = "\x1b[2J\x07\u202egnp.exe\x9b1mdone\n\tcode"
+    model.replies = [Calls("read_file", {"path": f"a\x1b]0;{evil}"}), Says([evil])]
+    with an_editor(orga) as client:
+        assert client.prompts(begin(client, orga), "Go").result(60) == {"stopReason": "end_turn"}
+        assert client.text() == "\ufffd[2J\ufffd\ufffdgnp.exe\ufffd1mdone\n\tcode"
+        [call] = [each for each in client.updates if each["sessionUpdate"] == "tool_call"]
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202e\x9b]", call["title"] + call["locations"][0]["path"])
+
+
+def test_acpx_talks_and_decides(orga: Orga, model: ChatServer, refunds: Path, tmp_path: Path) -> None:
+    model.replies = [Says(["Hello."]), REFUNDS, Says(["Paid."]), REFUNDS, Says(["Not paid."])]
+    agent = " ".join(f"'{word}'" for word in (*COMMAND, "acp", "--no-worker"))
+    env = orga.env | {"PATH": front_end_path(), "HOME": str(tmp_path)}
+
+    def acpx(*words: str, permissions: str = "--approve-all") -> str:
+        command = ["acpx", permissions, "--ttl", "30", "--agent", agent, *words]
+        done = subprocess.run(
+            command, cwd=orga.folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    acpx("sessions", "new")
+    assert "Hello." in acpx("Hi")
+    assert "Paid." in acpx("Pay")
+    assert refunds.read_text() == "A 1\nB 2\n"
+    assert "Not paid." in acpx("Pay again", permissions="--deny-all")
+    assert refunds.read_text() == "A 1\nB 2\n"
+    acpx("sessions", "close")

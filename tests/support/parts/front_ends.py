@@ -1,0 +1,25 @@
+"""Front ends of other makers, and the Node that they need: installed once, beside the tests."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+from tests.support.parts.mcp_servers import installed_folder, with_npm
+
+PACKAGES = (
+    "node@22.23.3",
+    "acpx@0.19.1",
+    "@agentclientprotocol/sdk@1.4.0",
+    "@modelcontextprotocol/inspector@2.12.0",
+)
+
+
+@cache
+def front_ends() -> Path:
+    """Return the folder of the packages."""
+    return installed_folder("front-ends-node", lambda folder: with_npm(folder, *PACKAGES)) / "node_modules"
+
+
+def front_end_path() -> str:
+    """Return a PATH on which their programs are found."""
+    return f"{front_ends() / '.bin'}{os.pathsep}{os.environ['PATH']}"
