@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from orga.client.errors import NoAnswer, NotAnAgent, OrgaError, Refused, RunEnded, RunNotFound, ServerLost
+from orga.client.errors import NoAnswer, NotAnAgent, OrgaError, Refused, RunEnded, RunNotFound, ServerLost, TooLong
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
 
@@ -18,6 +18,7 @@ STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (RunNotFound, 404),
     (NotAnAgent, 404),
     (RunEnded, 409),
+    (TooLong, 422),
     (Refused, 409),
     (InvalidInput, 422),
     (NoAnswer, 503),

@@ -23,6 +23,7 @@ from orga.client.console.doors import Doors, Role, Visitor, visitor_of
 from orga.client.console.problems import Problem
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
 from orga.workflows.types.record import CheckedInput, InvalidInput, validation_problems
 
@@ -114,10 +115,12 @@ class ApiRoute(Generic[M]):
     status: int = 200
     more_statuses: Sequence[int] = ()
     """Statuses besides `status` and those that every route may have."""
-    headers: tuple[str, ...] = ()
-    """Request headers that it reads."""
     is_write: bool = True
     """False for a POST that only computes. A GET never writes."""
+    by_kind: Mapping[str, type[M]] | None = None
+    """The model of a body by its `kind`, if there are several. `takes` is then their base."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Request headers that it reads, with what each means."""
 
     @property
     def name(self) -> str:
@@ -144,7 +147,8 @@ class ApiRoute(Generic[M]):
             raise Problem(
                 422, "a request that writes has no query. Give everything in its body", errors=_unknown(query)
             )
-        return checked(self.takes, query if self.method == "GET" else await json_body(request))
+        given = query if self.method == "GET" else await json_body(request)
+        return checked(self.takes if self.by_kind is None else _kind_in(given, self.by_kind), given)
 
 
 def json_response(answer: BaseModel | Mapping[str, Any], status: int = 200, **headers: str) -> Response:
@@ -198,6 +202,13 @@ def checked(kind: type[M], given: Any) -> M:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:
         raise invalid(validation_problems(error, kind)) from None
+
+
+def _kind_in(given: Any, by_kind: Mapping[str, type[M]]) -> type[M]:
+    kind = as_object(given).get("kind")
+    if isinstance(kind, str) and kind in by_kind:
+        return by_kind[kind]
+    raise invalid([f"kind: must be one of {', '.join(by_kind)}"])
 
 
 def invalid(problems: Sequence[str]) -> Problem:

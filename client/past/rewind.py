@@ -1,9 +1,10 @@
 """Rewinds a run to the end of an earlier iteration: pauses the run, then resets its workflow."""
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -145,7 +146,15 @@ def _pending_reset_event(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
     return None
 
 
-async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, *, keeps_interventions: bool) -> str:
+async def reset(
+    client: Client,
+    boundary: Boundary,
+    signal: str,
+    argument: Any,
+    *,
+    keeps_interventions: bool,
+    sender: Mapping[str, str] | None = None,
+) -> str:
     """Let the run, live or ended, continue from the boundary, and return the id of the new run.
 
     Its first workflow task sees the signal, after the interventions that the server delivers again. For servers that
@@ -153,15 +162,16 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
     """
     own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own_converter
     payloads = Payloads(payloads=await own.encode([argument]))
+    send = partial(_send_reset, client, boundary, keeps_interventions=keeps_interventions, sender=sender or {})
     with_signal = PostResetOperation(
         signal_workflow=PostResetOperation.SignalWorkflow(signal_name=signal, input=payloads)
     )
     try:
-        return await _send_reset(client, boundary, with_signal, keeps_interventions=keeps_interventions)
+        return await send(with_signal)
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
             raise
-    run_id = await _send_reset(client, boundary, freeze_operation(), keeps_interventions=keeps_interventions)
+    run_id = await send(freeze_operation())
     try:
         await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
     finally:
@@ -169,8 +179,27 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
     return run_id
 
 
+def _sender_text(sender: Mapping[str, str]) -> str:
+    """Return who rewinds, as the reason of the reset has it. `has_rewound` finds it."""
+    return "".join(f", {name} {value}" for name, value in sender.items())
+
+
+async def has_rewound(client: Client, workflow_id: str, rewind_id: str) -> bool:
+    """Return whether the present execution of a run began with the rewind that has this id."""
+    async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
+        failed = event.workflow_task_failed_event_attributes
+        if failed.base_run_id and failed.failure.message.endswith(f", id {rewind_id}"):
+            return True
+    return False
+
+
 async def _send_reset(
-    client: Client, boundary: Boundary, operation: PostResetOperation, *, keeps_interventions: bool
+    client: Client,
+    boundary: Boundary,
+    operation: PostResetOperation,
+    *,
+    keeps_interventions: bool,
+    sender: Mapping[str, str],
 ) -> str:
     excluded: Sequence[ResetReapplyExcludeType.ValueType] = _ALWAYS_EXCLUDED
     if not keeps_interventions:
@@ -179,7 +208,7 @@ async def _send_reset(
         ResetWorkflowExecutionRequest(
             namespace=client.namespace,
             workflow_execution=WorkflowExecution(workflow_id=boundary.workflow_id, run_id=boundary.run_id),
-            reason=f"orga: to the end of iteration {boundary.iteration}",
+            reason=f"orga: to the end of iteration {boundary.iteration}{_sender_text(sender)}",
             workflow_task_finish_event_id=boundary.event_id,
             request_id=str(uuid.uuid4()),
             reset_reapply_exclude_types=excluded,
@@ -224,9 +253,21 @@ async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> Re
 
 
 async def execute_rewind(
-    client: Client, plan: RewindPlan, *, steer: str | None = None, keep_interventions: bool = True
+    client: Client,
+    plan: RewindPlan,
+    *,
+    steer: str | None = None,
+    keep_interventions: bool = True,
+    sender: Mapping[str, str] | None = None,
 ) -> str:
     """Reset the run as planned and return the id of the run that continues.
+
+    Args:
+        client: From `connect`.
+        plan: From `plan_rewind`.
+        steer: Guidance for the next reasoning step.
+        keep_interventions: Deliver later signals and updates again.
+        sender: `by`, the person who rewinds, then `id`, the person's own id for it. The history of the run has both.
 
     Raises:
         OrgaError: The server refuses, the run would only end with its answer again, or a delegate does not end. Then
@@ -250,7 +291,9 @@ async def execute_rewind(
         async with _without_delegates(client, boundary):
             if keep_interventions and (run_id := await finish_cut_reset(client, boundary, REWOUND, argument)):
                 return run_id
-            return await reset(client, boundary, REWOUND, argument, keeps_interventions=keep_interventions)
+            return await reset(
+                client, boundary, REWOUND, argument, keeps_interventions=keep_interventions, sender=sender
+            )
     except RPCError as error:
         raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {error_reason(error)}") from error
 

@@ -128,8 +128,14 @@ class Exchange:
                 raise await self._no_answer_error() from None
             raise user_error(error, self._id) from error
 
-    async def update(self, name: str, argument: Any) -> Any:
+    async def update(self, name: str, argument: Any, *, update_id: str | None = None) -> Any:
         """Send an update, but only if a worker is running. Otherwise it would take effect whenever one starts.
+
+        Args:
+            name: The update's name.
+            argument: Its argument.
+            update_id: The sender's id. An update that was accepted under this id is not sent again, and its answer is
+                returned.
 
         Raises:
             Refused: The run's validator refused it.
@@ -144,10 +150,10 @@ class Exchange:
         await self.require_worker()
         await self._wait_for_record()
         try:
-            return await self.ask_update(name, argument, ANSWER_TIMEOUT)
+            return await self.ask_update(name, argument, ANSWER_TIMEOUT, update_id=update_id)
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
-                return await self.update(name, argument)
+                return await self.update(name, argument, update_id=update_id)
             raise refusal_error(error) from None
         except UpdateUnanswered:
             raise await self._not_taken_error() from None
@@ -167,6 +173,14 @@ class Exchange:
             if isinstance(error.__cause__, asyncio.CancelledError):
                 raise asyncio.CancelledError from None
             raise
+
+    async def is_accepted(self, update_id: str) -> bool:
+        """Return whether the run, live or ended, has carried out an update with this id."""
+        try:
+            await self.workflow.get_update_handle(update_id).result(rpc_timeout=ANSWER_TIMEOUT)
+        except (UpdateFailed, UpdateUnanswered, RPCError):
+            return False
+        return True
 
     async def require_worker(self) -> None:
         """Check that a worker could accept what is sent.

@@ -1,18 +1,21 @@
 """The console's interface on a real server, with a real worker: what it shows of runs, and what it does to them."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.client.journal.reading import read_journal
+from orga.client.runs.sessions import start_session
 from orga.client.server.search_attributes import register_missing
-from orga.testing import FakeTool, answers, calls
+from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.names import TENANT
 from orga.workflows.types.setup import Setup
-from tests.support.console import a_console
+from tests.support.console import OWNER, Served, a_console
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, wait_for_held_calls
-from tests.support.runs.loop import a_loop
+from tests.support.runs.loop import Loop, a_loop
 
 FACTS = Setup(agent="", model="", search_attributes=True)
 PAYS = [calls("pay", cents=250), answers("paid")]
@@ -81,3 +84,125 @@ async def test_pages_of_the_list_have_each_run_once(client: Client) -> None:
         assert page["counts"] | {"all": 5, "completed": 5} == page["counts"]
         shown = await console.get(f"/runs/{runs[0].id}")
         assert (shown["state"], shown["result"]["output"]) == ("completed", "done")
+
+
+async def act(console: Served, run: WorkflowHandle[Any, Any], action_id: str, kind: str, **given: Any) -> Any:
+    """Send an action, and return the status and the JSON of the answer."""
+    answer = await console.post(f"/runs/{run.id}/actions", {"id": action_id, "kind": kind, **given})
+    return answer.status_code, answer.json()
+
+
+async def journal_of(client: Client, run: WorkflowHandle[Any, Any], event: str) -> list[dict[str, Any]]:
+    return [entry.data async for entry in read_journal(client, run.id) if entry.event == event]
+
+
+async def test_a_decision_counts_once_by_the_authenticated_name(client: Client) -> None:
+    engine = Asks(approvers=(OWNER,))
+    async with (
+        a_loop(client, PAYS, FakeTool("pay"), engine=engine, setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        [held] = await wait_for_held_calls(run)
+        forged = {"id": "d0", "kind": "approve", "wait": held["approval_id"], "by": "somebody else"}
+        answer = await console.post(f"/runs/{run.id}/actions", forged)
+        assert (answer.status_code, answer.json()["errors"]) == (422, [{"where": "by", "detail": "unknown key"}])
+
+        first = await act(console, run, "d1", "approve", wait=held["approval_id"], reason="agreed")
+        assert (first[0], first[1]["state"]) == (200, "applied")
+        assert (await act(console, run, "d1", "approve", wait=held["approval_id"]))[1]["state"] == "applied"
+        late = await act(console, run, "d2", "deny", wait=held["approval_id"])
+        assert late[0] == 409
+        await run.result()
+        assert (await act(console, run, "d1", "approve", wait=held["approval_id"]))[0] == 200
+        assert (await act(console, run, "d3", "deny", wait=held["approval_id"]))[0] == 409
+        resolved = (await journal_of(client, run, "ApprovalResolved"))[0]
+        assert (resolved["approved"], resolved["approver"], resolved["reason"]) == (True, OWNER, "agreed")
+
+
+async def test_interventions_report_what_became_of_them(client: Client) -> None:
+    async with (
+        a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        await wait_for_held_calls(run)
+        answers_by_id = {
+            "i1": await act(console, run, "i1", "resume"),
+            "i2": await act(console, run, "i2", "pause"),
+            "i3": await act(console, run, "i3", "steer", text="be quick"),
+            "i4": await act(console, run, "i4", "resume"),
+            "i5": await act(console, run, "i5", "abort", reason="enough"),
+        }
+        states = {key: (status, answer["state"]) for key, (status, answer) in answers_by_id.items()}
+        assert states["i1"] == (200, "refused")
+        assert states["i2"][1] in {"received", "applied"}
+        assert states["i3"] == (200, "received")
+        assert states["i4"] == states["i5"] == (200, "applied")
+        assert (await act(console, run, "i6", "steer", text="too late"))[0] == 409
+        await run.result()
+        received = await journal_of(client, run, "InterventionReceived")
+        assert {each["by"] for each in received} == {OWNER}
+
+
+async def test_without_a_worker_a_signal_counts_later_and_a_decision_is_not_sent(client: Client) -> None:
+    async with a_console(client) as console:
+        run = await Loop(client, f"test-{uuid4()}", ScriptedModel([answers()])).start()
+        status, answer = await act(console, run, "w1", "pause")
+        assert (status, answer["state"]) == (202, "received")
+        assert (await act(console, run, "w2", "extend", limits={"max_iterations": 50}))[0] == 503
+        shown = await console.get(f"/runs/{run.id}")
+        assert (shown["worker"]["present"], shown["state"]) == (False, "paused")
+        await run.terminate()
+
+
+async def test_a_fork_and_a_rewind_are_made_once_for_each_id(client: Client) -> None:
+    replies = [calls("look"), answers("seen")] * 3
+    async with a_loop(client, replies, FakeTool("look"), setup=FACTS) as loop, a_console(client) as console:
+        run = await loop.start()
+        await run.result()
+        _, forked = await act(console, run, "f1", "fork", iteration=1)
+        _, again = await act(console, run, "f1", "fork", iteration=1)
+        assert forked["run"] == again["run"]
+        assert forked["state"] == "applied"
+        await client.get_workflow_handle(forked["run"]).result()
+
+        assert (await act(console, run, "r1", "rewind", iteration=1))[1]["state"] == "applied"
+        await client.get_workflow_handle(run.id).result()
+        before = await client.get_workflow_handle(run.id).describe()
+        assert (await act(console, run, "r1", "rewind", iteration=1))[1]["state"] == "applied"
+        assert (await client.get_workflow_handle(run.id).describe()).run_id == before.run_id
+
+
+async def test_messages_of_a_session_are_taken_once(client: Client) -> None:
+    async with a_loop(client, [answers("hello")], setup=FACTS) as loop, a_console(client) as console:
+        session = await start_session(client, task_queue=loop.task_queue)
+        run = client.get_workflow_handle(session.id)
+        assert (await act(console, run, "m1", "send", text="hi"))[1]["detail"] == "turn 1"
+        assert (await act(console, run, "m1", "send", text="hi"))[1]["detail"] == "turn 1"
+        await session.result_of(1)
+        assert (await act(console, run, "m2", "interrupt"))[1]["state"] == "refused"
+        assert (await act(console, run, "m3", "override_step", skill="a", input="b"))[0] == 409
+        assert (await act(console, run, "m4", "close"))[0] == 200
+        assert (await session.result()).iterations == 1
+
+
+BAD_ACTIONS = {
+    "no kind": ({"id": "a"}, "kind"),
+    "an unknown kind": ({"id": "a", "kind": "delete"}, "kind"),
+    "no id": ({"kind": "pause"}, "id"),
+    "an id with a space": ({"id": "a b", "kind": "pause"}, "id"),
+    "an id that is too long": ({"id": "a" * 65, "kind": "pause"}, "id"),
+    "an unknown limit": ({"id": "a", "kind": "extend", "limits": {"max_lamps": 1}}, "limits.max_lamps"),
+    "an empty text": ({"id": "a", "kind": "steer", "text": ""}, "text"),
+    "an unknown key": ({"id": "a", "kind": "pause", "text": "x"}, "text"),
+}
+
+
+@pytest.mark.parametrize(("body", "where"), BAD_ACTIONS.values(), ids=BAD_ACTIONS)
+async def test_a_bad_action_is_refused_by_its_key(client: Client, body: Any, where: str) -> None:
+    async with a_console(client) as console:
+        run = await Loop(client, f"test-{uuid4()}", ScriptedModel([answers()])).start()
+        answer = await console.post(f"/runs/{run.id}/actions", body)
+        assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, where)
+        await run.terminate()

@@ -1,0 +1,472 @@
+"""What a person does to a run: `POST /runs/{id}/actions`.
+
+Every action has the caller's `id`. The same id has one effect, however often it is sent: signals carry it to the run,
+which remembers it; updates use it as their own id, which the server remembers; a message uses it as its message id; a
+fork has it in its run id; a rewind has it in the reason of its reset.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Annotated, Any, ClassVar, Literal, cast
+from uuid import NAMESPACE_URL, uuid5
+
+from pydantic import AfterValidator, Field
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from orga.client.console.problems import Problem
+from orga.client.console.routes import ApiRoute, Call, json_response
+from orga.client.console.runs import ACTION_ROLES, ActionKind
+from orga.client.errors import OrgaError, Refused, RunEnded
+from orga.client.history.values import RunValues
+from orga.client.past.fork import fork
+from orga.client.past.requeue import read_ended_run, requeue_in_fork
+from orga.client.past.rewind import execute_rewind, has_rewound, plan_rewind
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.exchange import Exchange
+from orga.client.runs.sessions import SessionHandle
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.control import NOTES_MEMO
+from orga.workflows.types.json_text import as_object, as_objects
+from orga.workflows.types.limits import BudgetExtension
+from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW
+from orga.workflows.types.questions import Choice
+from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.sessions.input import WhenBusy
+from orga.workflows.types.text import clean_text
+
+TAKEN_S = 5.0
+"""Seconds to wait until the run has taken an intervention."""
+FIRST_LOOK_S, LAST_LOOK_S = 0.01, 0.2
+LATEST_EVENTS = 200
+"""Events from the end of a history in which an intervention is looked for."""
+
+State = Literal["applied", "received", "refused"]
+
+Text = Annotated[str, Field(min_length=1, max_length=50_000), AfterValidator(clean_text)]
+Reason = Annotated[str, Field(max_length=2_000), AfterValidator(clean_text)]
+
+
+class ActionAnswer(Record):
+    """What became of an action."""
+
+    id: str
+    state: State
+    sequence: int | None = None
+    """The journal's entry about it, if it is known."""
+    detail: str = ""
+    run: str | None = None
+    """The run that an action has started, such as a fork."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    state: State
+    detail: str = ""
+    is_pending: bool = False
+    """True if it counts only when a worker takes it."""
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The run that an action is meant for, and its sender."""
+
+    client: Client
+    run_id: str
+    workflow_type: str
+    task_queue: str
+    is_live: bool
+    by: str
+    action_id: str
+
+    @property
+    def handle(self) -> AgentHandle:
+        return AgentHandle(self.client, self.run_id)
+
+    @property
+    def exchange(self) -> Exchange:
+        return Exchange(self.client, self.run_id)
+
+    @property
+    def sender(self) -> dict[str, str]:
+        return {"id": self.action_id, "by": self.by}
+
+    def require_type(self, *types: str) -> None:
+        if self.workflow_type not in types:
+            raise Problem(409, f"run {self.run_id!r} is a {self.workflow_type}, which has no such action")
+
+    def new_run_id(self, kind: str) -> str:
+        """Return the id of a run that the action starts. It is the same whenever the action is sent."""
+        return f"{kind}-{uuid5(NAMESPACE_URL, f'orga:{self.run_id}:{self.by}:{self.action_id}')}"
+
+    async def signal(self, name: str, argument: dict[str, Any] | None = None, *, has_id: bool = True) -> Outcome:
+        """Send a signal, and wait until the run has taken it."""
+        await self.exchange.signal(name, *([] if argument is None else [argument]))
+        if not await may_be_polled(self.client, self.task_queue):
+            return Outcome("received", "no worker is running; it counts when one starts", is_pending=True)
+        return await _taken(self, name if has_id else None)
+
+    async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> Outcome:
+        """Send an update, which the run answers once it has taken it."""
+        try:
+            await self.exchange.update(name, argument, update_id=self.action_id)
+        except (Refused, RunEnded):
+            if not await self.exchange.is_accepted(self.action_id):
+                raise
+        return Outcome(done, detail)
+
+
+class Action(CheckedInput):
+    """What every action has."""
+
+    needs_wait: ClassVar[str] = ""
+    """The field with the id of the wait that it decides."""
+
+    id: str = Field(pattern=r"^[!#-\[\]-~]{1,64}$")
+    """Your id for it: up to 64 printable ASCII characters without spaces, quotation marks and backslashes. An action
+    that is sent again under the same id has no second effect."""
+    kind: str
+
+    async def send(self, to: Target) -> Outcome:
+        """Carry it out."""
+        raise NotImplementedError
+
+
+class PauseOrResume(Action):
+    """Stop before the next phase, or continue after a pause."""
+
+    async def send(self, to: Target) -> Outcome:
+        return await to.signal(self.kind, to.sender)
+
+
+class Guide(Action):
+    """Guide the next reasoning step, or add information that the agent keeps."""
+
+    text: Text
+
+    async def send(self, to: Target) -> Outcome:
+        return await to.signal(self.kind, {**to.sender, "text": self.text})
+
+
+class Abort(Action):
+    """Cancel running calls and end the run."""
+
+    reason: Reason = ""
+
+    async def send(self, to: Target) -> Outcome:
+        return await to.signal("abort", {**to.sender, "text": self.reason})
+
+
+class OverrideStep(Action):
+    """Replace the next step of a goal's plan."""
+
+    skill: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(clean_text)]
+    input: dict[str, Any] | str
+    """The arguments of the call, or a text that says what to do."""
+
+    async def send(self, to: Target) -> Outcome:
+        to.require_type(GOAL_WORKFLOW)
+        given = clean_text(self.input) if isinstance(self.input, str) else self.input
+        return await to.signal("override_step", {"skill": self.skill, "input": given, **to.sender})
+
+
+class Answer(Action):
+    """Answer a question."""
+
+    needs_wait = "wait"
+    wait: str = Field(default="", max_length=1_000)
+    """The question's id. Empty: the only open question."""
+    text: Text
+
+    async def send(self, to: Target) -> Outcome:
+        named = {"question_id": self.wait} if self.wait else {}
+        argument = {"text": self.text, "by": to.by, **named}
+        if await may_be_polled(to.client, to.task_queue):
+            return await to.update("answer", argument)
+        await to.exchange.signal("answer", argument)
+        return Outcome("received", "no worker is running; it counts when one starts", is_pending=True)
+
+
+class ApproveOrDeny(Action):
+    """Approve one held call, or deny it. The model reads the reason of a denial."""
+
+    needs_wait = "wait"
+    wait: str = Field(min_length=1, max_length=200)
+    """The id of the held call."""
+    reason: Reason = ""
+
+    async def send(self, to: Target) -> Outcome:
+        return await to.update(self.kind, {"approval_id": self.wait, "approver": to.by, "reason": self.reason})
+
+
+class Resolve(Action):
+    """Decide an escalation, or end a run at its budget."""
+
+    needs_wait = "wait"
+    wait: str = Field(min_length=1, max_length=1_000)
+    choice: Choice
+    result: Annotated[str, AfterValidator(clean_text)] = ""
+    """The result to continue with, for the choice `result`."""
+    reason: Reason = ""
+
+    async def send(self, to: Target) -> Outcome:
+        decision = {"escalation_id": self.wait, "choice": self.choice, "result": self.result}
+        return await to.update("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
+
+
+class Extend(Action):
+    """Raise limits. The numbers are new totals."""
+
+    limits: BudgetExtension
+
+    async def send(self, to: Target) -> Outcome:
+        return await to.update("extend_budget", self.limits.model_dump(exclude_none=True))
+
+
+class Requeue(Action):
+    """Send a dead letter again. An ended run does so in a fork."""
+
+    letter: str = Field(min_length=1, max_length=200)
+
+    async def send(self, to: Target) -> Outcome:
+        if to.is_live:
+            detail = "it is sent again before the next reasoning step"
+            return await to.update("requeue", self.letter, "received", detail)
+        if to.workflow_type != AGENT_WORKFLOW:
+            command = f"orga requeue {to.run_id} {self.letter}"
+            raise Problem(409, f"only a machine with the channel's secrets can send it again. Run there: {command}")
+        new_id = to.new_run_id("agent")
+        if not await _exists(to.client, new_id):
+            await requeue_in_fork(to.client, await read_ended_run(to.client, to.run_id), [self.letter], new_id=new_id)
+        return Outcome("applied", "a fork of the run sends it again", run=new_id)
+
+
+class RewindRun(Action):
+    """Continue from the end of an earlier iteration."""
+
+    iteration: int = Field(ge=0, le=10**9)
+    """The last iteration that is kept."""
+    steer: Annotated[str, Field(max_length=50_000), AfterValidator(clean_text)] = ""
+    keep_interventions: bool = True
+    """Deliver again what people sent to the run later."""
+    sure: bool = False
+    """Rewind even if later calls had effects that nothing undoes."""
+
+    async def send(self, to: Target) -> Outcome:
+        if await has_rewound(to.client, to.run_id, to.action_id):
+            return Outcome("applied")
+        plan = await plan_rewind(to.client, to.run_id, self.iteration)
+        if plan.irreversible_calls and not self.sure:
+            errors = [{"where": "iteration", "detail": line} for line in plan.irreversible_calls]
+            why = f"{len(errors)} irreversible calls would be discarded, and nothing undoes them"
+            raise Problem(409, f'{why}. To rewind anyway, send it with "sure": true', errors=errors)
+        sender = {"by": to.by, "id": to.action_id}
+        keep = self.keep_interventions
+        await execute_rewind(to.client, plan, steer=self.steer or None, keep_interventions=keep, sender=sender)
+        return Outcome("applied", f"the run goes on from the end of iteration {self.iteration}")
+
+
+class ForkRun(Action):
+    """Start another run with the same past."""
+
+    iteration: int = Field(ge=0, le=10**9)
+    """The last iteration that is shared."""
+    task: Text | None = None
+    changes: dict[str, Any] = {}
+    """Keys of the input that differ, such as `model`, and `config` with the settings that differ."""
+
+    async def send(self, to: Target) -> Outcome:
+        to.require_type(AGENT_WORKFLOW, GOAL_WORKFLOW)
+        new_id = to.new_run_id("goal" if to.workflow_type == GOAL_WORKFLOW else "agent")
+        if not await _exists(to.client, new_id):
+            await fork(to.client, to.run_id, self.iteration, changes=self.changes, task=self.task, new_id=new_id)
+        return Outcome("applied", f"{new_id} shares its past", run=new_id)
+
+
+class Send(Action):
+    """Send a message to a session."""
+
+    text: Text
+    when_busy: WhenBusy = "enqueue"
+
+    async def send(self, to: Target) -> Outcome:
+        to.require_type(SESSION_WORKFLOW)
+        session = SessionHandle(to.client, to.run_id)
+        turn = await session.post(self.text, when_busy=self.when_busy, message_id=to.action_id)
+        return Outcome("received", f"turn {turn}")
+
+
+class Interrupt(Action):
+    """Cut the current turn of a session short."""
+
+    reason: Reason = ""
+    turn: int | None = Field(default=None, ge=1)
+
+    async def send(self, to: Target) -> Outcome:
+        to.require_type(SESSION_WORKFLOW)
+        return await to.update("interrupt", {"why": self.reason, "turn": self.turn})
+
+
+class Close(Action):
+    """End a session after the current turn."""
+
+    async def send(self, to: Target) -> Outcome:
+        to.require_type(SESSION_WORKFLOW)
+        return await to.signal("close", has_id=False)
+
+
+ACTIONS: Mapping[str, type[Action]] = {
+    "pause": PauseOrResume,
+    "resume": PauseOrResume,
+    "steer": Guide,
+    "add_context": Guide,
+    "answer": Answer,
+    "approve": ApproveOrDeny,
+    "deny": ApproveOrDeny,
+    "resolve": Resolve,
+    "override_step": OverrideStep,
+    "extend": Extend,
+    "abort": Abort,
+    "requeue": Requeue,
+    "rewind": RewindRun,
+    "fork": ForkRun,
+    "send": Send,
+    "interrupt": Interrupt,
+    "close": Close,
+}
+
+
+async def _exists(client: Client, run_id: str) -> bool:
+    try:
+        await AgentHandle(client, run_id).describe()
+    except OrgaError:
+        return False
+    return True
+
+
+async def _taken(to: Target, kind: str | None) -> Outcome:
+    """Wait until a worker has seen what was sent, and return what the run recorded about it by then.
+
+    Args:
+        to: The run and the action.
+        kind: The signal's name. None if it carries no id, so that only a later workflow task shows that it was taken.
+    """
+    until, pause_s = monotonic() + TAKEN_S, FIRST_LOOK_S
+    while monotonic() < until:
+        found = await _look(to, kind)
+        if found is not None:
+            return found
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, LAST_LOOK_S)
+    return Outcome("received", "no worker has taken it yet; it counts when one does", is_pending=True)
+
+
+async def _look(to: Target, kind: str | None) -> Outcome | None:
+    """Look at the end of the history. Return None if no worker has taken the signal."""
+    answer = await to.client.workflow_service.get_workflow_execution_history_reverse(
+        GetWorkflowExecutionHistoryReverseRequest(
+            namespace=to.client.namespace,
+            execution=WorkflowExecution(workflow_id=to.run_id),
+            maximum_page_size=LATEST_EVENTS,
+        ),
+        retry=True,
+    )
+    values = RunValues(to.client.data_converter, to.client.namespace, to.run_id)
+    is_taken, found = False, list[Outcome]()
+    for event in answer.history.events:
+        found += await _noted(event, values, to.action_id)
+        if event.event_type in _TAKING_EVENTS:
+            is_taken = True
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED and (
+            kind is None or await _is_sent(event, values, to.action_id)
+        ):
+            break
+    if not is_taken:
+        return None
+    return found[0] if found else Outcome("received")
+
+
+_TAKING_EVENTS = {
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+}
+
+
+async def _is_sent(event: HistoryEvent, values: RunValues, action_id: str) -> bool:
+    payloads = event.workflow_execution_signaled_event_attributes.input.payloads
+    return any(as_object(each).get("id") == action_id for each in await values.own_converter.decode(payloads))
+
+
+async def _noted(event: HistoryEvent, values: RunValues, action_id: str) -> list[Outcome]:
+    """Return what the run notes about an action in this event, if it does."""
+    fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+    if NOTES_MEMO not in fields:
+        return []
+    [notes] = await values.own_converter.decode([fields[NOTES_MEMO]])
+    found: list[Outcome] = []
+    for note in as_objects(notes):
+        data = as_object(note.get("data"))
+        if data.get("id") != action_id:
+            continue
+        if note.get("event") == "InterventionRefused":
+            found.append(Outcome("refused", str(data.get("reason") or "")))
+        elif note.get("event") == "InterventionApplied":
+            found.append(Outcome("applied", f"in {data.get('phase')} of iteration {data.get('iteration')}"))
+    return found
+
+
+async def _act(call: Call[Action]) -> Any:
+    action, described = call.given, call.described
+    call.console.doors.require(call.visitor, ACTION_ROLES[cast("ActionKind", action.kind)], is_write=True)
+    to = Target(
+        client=call.client,
+        run_id=described.id,
+        workflow_type=described.workflow_type,
+        task_queue=described.task_queue,
+        is_live=described.status == WorkflowExecutionStatus.RUNNING,
+        by=call.visitor.name,
+        action_id=action.id,
+    )
+    try:
+        outcome = await action.send(to)
+    except Refused as error:
+        if await _is_too_late(to, action):
+            raise
+        outcome = Outcome("refused", str(error))
+    answer = ActionAnswer(id=action.id, state=outcome.state, detail=outcome.detail, run=outcome.run)
+    return json_response(answer, 202 if outcome.is_pending else 200)
+
+
+async def _is_too_late(to: Target, action: Action) -> bool:
+    """Return whether a refused decision came too late: the run no longer waits for it."""
+    if not action.needs_wait:
+        return False
+    try:
+        status = await to.handle.status()
+    except OrgaError:
+        return True
+    wanted = getattr(action, action.needs_wait)
+    held = {item.approval_id for item in status.pending_approvals}
+    return bool(wanted) and wanted not in held | {asked.wait_id for asked in status.waiting}
+
+
+ROUTES = (
+    ApiRoute(
+        "POST",
+        "/runs/{id}/actions",
+        "operator",
+        _act,
+        Action,
+        "Act on a run: decide, steer, pause, abort, rewind, fork, send a message.",
+        ActionAnswer,
+        more_statuses=(202, 409),
+        by_kind=ACTIONS,
+    ),
+)
