@@ -8,29 +8,68 @@ from collections.abc import AsyncGenerator, Sequence
 from temporalio.client import Client
 
 from orga.client.cli.inspect.journal import Timeline
+from orga.client.errors import NotAnAgent
+from orga.client.journal.events import LiveActivity, activities_in_flight
 from orga.client.journal.laws import Check, Verification
 from orga.client.journal.reading import read_journal
+from orga.client.journal.timeline import (
+    IterationRecord,
+    TimelineCall,
+    TimelineDelegate,
+    TimelineEvent,
+    TimelineText,
+    TimelineUsage,
+)
+from orga.client.journal.timelines import (
+    FoundText,
+    FoundTexts,
+    NoRecord,
+    NoText,
+    TimelinePage,
+    Timelines,
+    timelines_of,
+)
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.goals import GoalHandle
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.runs.listing import ListedRun, RunFilter, listed_runs, with_details
 from orga.client.runs.message_forms import anthropic_messages, openai_messages
+from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS, SESSION_WORKFLOW
 from orga.workflows.types.status import JournalEntry
 
 __all__ = [
     "Check",
+    "FoundText",
+    "FoundTexts",
     "InboxEntry",
+    "IterationRecord",
     "ListedRun",
+    "NoRecord",
+    "NoText",
+    "TimelineCall",
+    "TimelineDelegate",
+    "TimelineEvent",
+    "TimelinePage",
+    "TimelineText",
+    "TimelineUsage",
+    "Timelines",
     "Verification",
     "anthropic_messages",
     "fork",
+    "handle",
+    "in_flight",
     "inbox",
     "journal",
+    "journal_lines",
     "list",
     "openai_messages",
     "rewind",
     "timeline",
+    "timelines_of",
     "verify",
 ]
 
@@ -85,9 +124,75 @@ async def journal(client: Client, workflow_id: str) -> AsyncGenerator[JournalEnt
         yield entry
 
 
-async def timeline(client: Client, workflow_id: str) -> AsyncGenerator[str]:
+async def journal_lines(client: Client, workflow_id: str) -> AsyncGenerator[str]:
     """Yield the journal as text lines, as `orga journal` prints them. The rest is as for `journal`."""
     lines = Timeline()
     async for entry in read_journal(client, workflow_id):
         for line in lines.lines(entry):
             yield line
+
+
+async def timeline(
+    client: Client,
+    workflow_id: str,
+    *,
+    around: int | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    limit: int = 50,
+) -> TimelinePage:
+    """Return a run iteration by iteration, with its texts: one record for each, without a position the newest.
+
+    No worker is needed. Long texts are given as a head of 2,000 characters; `timelines_of(client)` reads whole ones,
+    and searches all of them. Older segments of a long run are read only if they are asked for.
+
+    Args:
+        client: From `connect`, `orga.worker` or your own.
+        workflow_id: The run's id.
+        around: The number of an iteration in the middle of the page.
+        before: The number after the last one of the page.
+        after: The number before the first one of the page.
+        limit: The most records, up to 100. There may be fewer.
+
+    Raises:
+        RunNotFound: No run has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+        InvalidInput: More than one position is given, or a number is out of range.
+        ServerLost: The server cannot be reached at the moment.
+    """
+    return await timelines_of(client).page(workflow_id, around=around, before=before, after=after, limit=limit)
+
+
+async def handle(client: Client, workflow_id: str) -> AgentHandle | GoalHandle | SessionHandle:
+    """Return the handle of a run, of the class for its kind.
+
+    Args:
+        client: From `connect`, `orga.worker` or your own.
+        workflow_id: The run's id.
+
+    Raises:
+        RunNotFound: No run has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+        ServerLost: The server cannot be reached at the moment.
+    """
+    kind = (await AgentHandle(client, workflow_id).describe()).workflow_type
+    if kind not in RUN_WORKFLOWS:
+        raise NotAnAgent(workflow_id, kind)
+    handles = {GOAL_WORKFLOW: GoalHandle, SESSION_WORKFLOW: SessionHandle}
+    return handles.get(kind, AgentHandle)(client, workflow_id)
+
+
+async def in_flight(client: Client, workflow_id: str) -> Sequence[LiveActivity]:
+    """Return the model and tool calls of a run that are in flight now, each with its text so far.
+
+    `AgentHandle.events` yields them as they change, with those of delegated runs.
+
+    Args:
+        client: From `connect`, `orga.worker` or your own.
+        workflow_id: The run's id.
+
+    Raises:
+        RunNotFound: No run has this id.
+        ServerLost: The server cannot be reached at the moment.
+    """
+    return await activities_in_flight(client, await AgentHandle(client, workflow_id).describe())

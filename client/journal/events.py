@@ -207,16 +207,16 @@ async def _shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["_
             await watcher.stop()
 
 
-def live_timeline(client: Client, workflow_id: str, *, is_current: bool = True) -> TimelineFold | None:
-    """Return the timeline of a run's last segment, if somebody follows the run in this event loop.
+def followed_timelines(client: Client, workflow_id: str, *, is_current: bool) -> Sequence[TimelineFold]:
+    """Return the timelines of a run's last two segments, if somebody follows the run in this event loop.
 
     Args:
         client: The client that follows it.
         workflow_id: The run's id.
-        is_current: Return it only if it is read up to now.
+        is_current: Return none until the run is read up to now.
     """
     watcher = _WATCHERS.get(client, {}).get((asyncio.get_running_loop(), workflow_id))
-    return None if watcher is None or (is_current and not watcher.is_current) else watcher.timeline
+    return watcher.timelines if watcher and (watcher.is_current or not is_current) else ()
 
 
 _ACTIVITY_ENDS: dict[EventType.ValueType, str] = {
@@ -252,8 +252,8 @@ class _Watcher:
         """True once everything is read that existed when the reading began."""
         self.is_current = False
         """True if the history was read up to now, so that `_under_way` is complete."""
-        self.timeline: TimelineFold | None = None
-        """The timeline of the last segment."""
+        self.timelines: list[TimelineFold] = []
+        """Those of the last two segments, which may share an iteration."""
         self.is_over = False
         self.changed = asyncio.Event()
         """Set, and replaced by a new event, whenever there is news."""
@@ -348,7 +348,7 @@ class _Watcher:
     def _observe(self, observed: ObservedEvent) -> None:
         """Note which activities and delegates are running, and continue the timeline of the live segment."""
         event, kind = observed.event, observed.event.event_type
-        if observed.is_in_last:
+        if observed.later_segments <= 1:
             self._continue_timeline(observed)
         if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
@@ -373,10 +373,12 @@ class _Watcher:
             self._notify()
 
     def _continue_timeline(self, observed: ObservedEvent) -> None:
-        if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED or self.timeline is None:
-            self.timeline = TimelineFold(observed.run_id)
-        if observed.happening is not None:
-            self.timeline.feed(observed.happening, observed.entries)
+        if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            before = observed.event.workflow_execution_started_event_attributes.continued_execution_run_id
+            kept = [timeline for timeline in self.timelines if timeline.run_id == before]
+            self.timelines = [*kept, TimelineFold(observed.run_id)]
+        if observed.happening is not None and self.timelines:
+            self.timelines[-1].feed(observed.happening, observed.entries)
 
     def _end_all(self) -> None:
         """Show no activity as running, because the run has ended."""

@@ -26,8 +26,8 @@ class ObservedEvent(NamedTuple):
     """None for an event that no fold uses."""
     entries: Sequence[JournalEntry]
     """Its entries, without those of delegated runs."""
-    is_in_last: bool
-    """True if no later segment existed when the reading began."""
+    later_segments: int
+    """The number of later segments that were known when the reading began."""
     is_latest: bool
     """True for the event that was the latest when the reading began, and for newer ones."""
 
@@ -126,11 +126,12 @@ def _run_observer(
 ) -> Callable[[HistoryEvent, Happening | None], None]:
     """Return the observer of one segment. `entries` holds the entries of its latest happening."""
     is_later, is_last = run_id not in chain.run_ids, run_id == chain.run_ids[-1]
+    later_segments = 0 if is_later else len(chain.run_ids) - 1 - chain.run_ids.index(run_id)
 
     def observe_event(event: HistoryEvent, happening: Happening | None) -> None:
         is_latest = is_later or (is_last and event.event_id >= chain.length)
         made = tuple(entries) if happening is not None else ()
-        observe(ObservedEvent(run_id, event, happening, made, is_later or is_last, is_latest))
+        observe(ObservedEvent(run_id, event, happening, made, later_segments, is_latest))
 
     return observe_event
 

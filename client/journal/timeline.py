@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 from pydantic_core import to_json
 
@@ -36,6 +36,8 @@ CallState = Literal["proposed", "held", "running", "ok", "failed", "denied", "ca
 
 
 class TimelineText(Record):
+    """The beginning of a text, and where the whole of it is."""
+
     head: str
     """Its first characters, at most 2,000."""
     size: int
@@ -80,7 +82,9 @@ class TimelineCall(Record):
     approver: str | None = None
     attempts: int = 0
     state: CallState = "proposed"
+    """`proposed`, `held` (for a person), `running`, `ok`, `failed`, `denied`, `cancelled` or `not_run`."""
     result: TimelineText | None = None
+    """The result as the tool gave it, or what the model was shown in its place."""
     failure: str | None = None
     started: datetime | None = None
     ended: datetime | None = None
@@ -118,49 +122,51 @@ class IterationRecord(Record):
     events: tuple[TimelineEvent, ...] = ()
     scores: tuple[float, ...] = ()
 
-    def after(self, earlier: Self) -> Self:
-        """Return the record of an iteration that two segments share. `earlier` is its part in the earlier one."""
-        whole = self if self.reply is not None else earlier
-        own_calls = {call.id for call in self.calls}
-        changes = {
-            "started": earlier.started or self.started,
-            "ended": self.ended or earlier.ended,
-            "calls": (*(call for call in earlier.calls if call.id not in own_calls), *self.calls),
-            "events": (*earlier.events, *self.events),
-            "scores": (*earlier.scores, *self.scores),
-        }
-        return replace_fields(whole, changes)
 
-    def texts(self) -> Iterator[TimelineText]:
-        for text in (self.reply, self.thinking):
-            if text is not None:
-                yield text
-        for call in self.calls:
-            yield from (text for text in (call.arguments, call.result) if text is not None)
+def joined(earlier: IterationRecord, later: IterationRecord) -> IterationRecord:
+    """Return the record of an iteration that two segments share."""
+    whole = later if later.reply is not None or later.calls else earlier
+    own_calls = {call.id for call in later.calls}
+    changes = {
+        "started": earlier.started or later.started,
+        "ended": later.ended or earlier.ended,
+        "calls": (*(call for call in earlier.calls if call.id not in own_calls), *later.calls),
+        "events": (*earlier.events, *later.events),
+        "scores": (*earlier.scores, *later.scores),
+    }
+    return replace_fields(whole, changes)
 
-    def searched_texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the texts of the record with their places."""
-        for where, text in (("reply", self.reply), ("thinking", self.thinking)):
-            if text is not None:
-                yield where, text.head
-        for call in self.calls:
-            yield f"{call.id} arguments", f"{call.tool} {call.arguments.head}"
-            yield f"{call.id} result", call.result.head if call.result else ""
-            yield f"{call.id} failure", call.failure or ""
-        for event in self.events:
-            yield event.event, json_text(event.data)
 
-    def with_texts(self, texts: dict[str, TimelineText]) -> Self:
-        """Return the record with other texts, by their references."""
+def texts_of(record: IterationRecord) -> Iterator[TimelineText]:
+    texts = (record.reply, record.thinking, *(text for call in record.calls for text in (call.arguments, call.result)))
+    return (text for text in texts if text is not None)
 
-        def other(text: TimelineText | None) -> TimelineText | None:
-            return texts.get(text.reference or "", text) if text is not None else None
 
-        calls = tuple(
-            replace_fields(call, {"arguments": other(call.arguments), "result": other(call.result)})
-            for call in self.calls
-        )
-        return replace_fields(self, {"reply": other(self.reply), "thinking": other(self.thinking), "calls": calls})
+def searched_texts(record: IterationRecord) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a record with their places."""
+    for where, text in (("reply", record.reply), ("thinking", record.thinking)):
+        if text is not None:
+            yield where, text.head
+    for call in record.calls:
+        yield f"{call.id} arguments", f"{call.tool} {call.arguments.head}"
+        yield f"{call.id} result", call.result.head if call.result else ""
+        yield f"{call.id} failure", call.failure or ""
+    for event in record.events:
+        yield event.event, json_text(event.data)
+
+
+def with_texts(record: IterationRecord, texts: dict[str, TimelineText]) -> IterationRecord:
+    """Return the record with other texts, by their references."""
+
+    def other(text: TimelineText | None) -> TimelineText | None:
+        return texts.get(text.reference or "", text) if text is not None else None
+
+    calls = tuple(
+        replace_fields(call, {"arguments": other(call.arguments), "result": other(call.result)})
+        for call in record.calls
+    )
+    changes = {"reply": other(record.reply), "thinking": other(record.thinking), "calls": calls}
+    return replace_fields(record, changes)
 
 
 class TextSource:
@@ -355,7 +361,8 @@ class TimelineFold:
         self.run_id = run_id
         self.base = 0
         """The last iteration of the earlier segments."""
-        self.last_event = 0
+        self.is_first = False
+        """True if the run begins with this segment."""
         self.is_closed = False
         """True if the segment has ended, so that it never changes."""
         self._is_whole = is_whole
@@ -400,7 +407,7 @@ class TimelineFold:
             entries: Entries of delegated runs are ignored.
             is_numbered: True if the entries have their numbers in the whole journal.
         """
-        source, self.last_event = TextSource(happening), happening.event_id
+        source = TextSource(happening)
         if happening.kind == "started":
             self._on_started(happening, source)
         for entry in entries:
@@ -425,6 +432,7 @@ class TimelineFold:
     def _on_started(self, happening: Happening, source: TextSource) -> None:
         arguments = cast("list[Any]", happening.value or [])
         state = as_object(arguments[1]) if len(arguments) > 1 else {}
+        self.is_first = len(arguments) < 2
         self.base = self._current = iterations_before(arguments)
         self._turn = as_count(as_object(state.get("session")).get("turn")) or None
         self._model = as_text(as_object(state.get("setup")).get("model")) or None
@@ -552,7 +560,7 @@ class TimelineFold:
         self._questions.add(event.id)
         iteration.phase = "waiting"
         call = self._calls.get(event.place)
-        if call and isinstance(event, on.ApprovalRequested) and event.kind == "approval":
+        if call and isinstance(event, on.ApprovalRequested) and event.kind == "call":
             call.state = "held"
 
     def _on_decision(self, event: Any, iteration: _Iteration, at: datetime) -> None:

@@ -9,6 +9,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from time import monotonic
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.errors import OrgaError
 from orga.client.history.chain import history_error, latest_run, model_call_iteration, previous_segment, read_start
 from orga.client.history.events import happenings, selected_happenings, start_arguments
-from orga.client.journal.events import live_timeline
+from orga.client.journal.events import followed_timelines
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
 from orga.client.journal.timeline import (
     IterationRecord,
@@ -30,6 +31,10 @@ from orga.client.journal.timeline import (
     TimelineFold,
     TimelineText,
     iterations_before,
+    joined,
+    searched_texts,
+    texts_of,
+    with_texts,
 )
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.context import DigestMismatch
@@ -81,6 +86,8 @@ class TimelinePage(Record):
 
 
 class FoundText(Record):
+    """A place in a run that has the text."""
+
     iteration: int
     where: str
     """`reply`, `thinking`, `7.0 arguments`, `7.0 result`, `7.0 failure`, or the name of an event."""
@@ -185,9 +192,9 @@ class Timelines:
         """Return one iteration, with each text up to 64 kB. Raise NoRecord if there is none."""
         chain = await self._chain(workflow_id)
         found = await self._record(chain, iteration)
-        clipped = [text for text in found.texts() if text.reference]
+        clipped = [text for text in texts_of(found) if text.reference]
         texts = await self._texts(workflow_id, [text.reference or "" for text in clipped])
-        return found.with_texts({text.reference or "": _longer(text, texts) for text in clipped})
+        return with_texts(found, {text.reference or "": _longer(text, texts) for text in clipped})
 
     async def text(self, workflow_id: str, reference: str) -> str:
         """Return a whole text. Raise NoText if the run has none with this reference."""
@@ -235,11 +242,16 @@ class Timelines:
     def live_record(self, workflow_id: str, entry: JournalEntry) -> IterationRecord | None:
         """Return the record that shows an entry, as it is now, if the run is followed in this event loop.
 
-        Entries of delegated runs and of segments that have ended have none.
+        Entries of delegated runs and of segments before the last two have none.
         """
-        fold = None if entry.run else live_timeline(self._client, workflow_id, is_current=False)
-        number = fold.number_of(entry) if fold else None
-        return fold.record(number) if fold and number is not None else None
+        if entry.run:
+            return None
+        folds = followed_timelines(self._client, workflow_id, is_current=False)
+        number = next((found for fold in folds if (found := fold.number_of(entry)) is not None), None)
+        if number is None or (number <= folds[0].base and not folds[0].is_first):
+            return None  # an earlier segment has a part of it
+        records = [record for fold in folds if (record := fold.record(number)) is not None]
+        return reduce(joined, records) if records else None
 
     async def _chain(self, workflow_id: str) -> _Chain:
         run_id, length = await latest_run(self._client, workflow_id, RUN_WORKFLOWS)
@@ -290,7 +302,7 @@ class Timelines:
             segment = await self._segment(chain, head)
             for number in segment.numbers():
                 if lowest <= number <= highest and (record := segment.record(number)) is not None:
-                    found[number] = record.after(found[number]) if number in found else record
+                    found[number] = joined(found[number], record) if number in found else record
         return [found[number] for number in sorted(found)]
 
     async def _record(self, chain: _Chain, iteration: int) -> IterationRecord:
@@ -307,11 +319,11 @@ class Timelines:
     def _segment_in_memory(self, chain: _Chain, head: _Head) -> _Segment | None:
         if closed := self._cache.in_memory(self._key(chain, head)):
             return closed
+        for followed in followed_timelines(self._client, chain.workflow_id, is_current=True):
+            if followed.run_id == head.run_id:
+                return followed
         if head != chain.last:
             return None
-        live = live_timeline(self._client, chain.workflow_id)
-        if live is not None and live.run_id == head.run_id:
-            return live
         length, kept = self._live.get(head.run_id, (0, None))
         return kept if length == chain.length else None
 
@@ -427,7 +439,7 @@ def _search_position(chain: _Chain, next: str) -> tuple[list[_Head], int | None]
 def _found_in(record: IterationRecord, text: str) -> Sequence[FoundText]:
     pattern = re.compile(re.escape(text), re.IGNORECASE)
     found: list[FoundText] = []
-    for where, whole in record.searched_texts():
+    for where, whole in searched_texts(record):
         if match := pattern.search(whole):
             start, end = max(match.start() - EXCERPT_CHARS, 0), match.end() + EXCERPT_CHARS
             excerpt = f"{'…' if start else ''}{whole[start:end]}{'…' if end < len(whole) else ''}"

@@ -115,6 +115,9 @@ async def test_a_run_is_followed_through_a_rewind_and_as_it_continues_as_new(cli
         await hold.reached()
         await reader.until(lambda: bool(reader.live) and reader.live[-1].name == "reason")
         known = len(reader.entries)
+        live = orga.runs.timelines_of(client).live_record(handle.id, reader.entries[-1])
+        early = await orga.runs.timeline(client, handle.id)
+        in_flight = await orga.runs.in_flight(client, handle.id)
         again = await orga.runs.rewind(client, handle.id, 1, steer="look once more")
         hold.go.set()
         ran = await wait_for_rewound(client, again)
@@ -123,6 +126,15 @@ async def test_a_run_is_followed_through_a_rewind_and_as_it_continues_as_new(cli
     assert reader.journal() == ran.journal
     assert reader.entries[known].sequence < known
     assert reader.entries[known].data["kind"] == "rewind"
+    assert [activity.name for activity in in_flight] == ["reason"]
+    assert [record.phase for record in early.items] == ["done", "done", "done", "reasoning"]
+    assert live in early.items
+    late = await orga.runs.timeline(client, handle.id)
+    assert [record.number for record in late.items] == list(range(late.total + 1))
+    events = [event for record in late.items for event in record.events]
+    assert [event.data for event in events if event.event == "InterventionReceived"] == [reader.entries[known].data]
+    assert late.items[-1].reply
+    assert late.items[-1].reply.head == "done"
 
 
 @pytest.fixture

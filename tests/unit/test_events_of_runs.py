@@ -36,7 +36,7 @@ def journal(names: str) -> list[JournalEntry]:
 
 
 def observed(event: HistoryEvent) -> ObservedEvent:
-    return ObservedEvent("segment", event, None, (), is_in_last=True, is_latest=True)
+    return ObservedEvent("segment", event, None, (), later_segments=0, is_latest=True)
 
 
 class Server:

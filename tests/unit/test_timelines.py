@@ -11,12 +11,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadCodec
 
+from orga import AgentHandle, GoalHandle, SessionHandle, runs
 from orga.client.errors import RunNotFound
 from orga.client.history.converter import FrugalPayloadConverter, data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_in
 from orga.client.journal import segments, timeline, timelines
-from orga.client.journal.timeline import IterationRecord, TimelineCall, TimelineFold
+from orga.client.journal.timeline import IterationRecord, TimelineCall, TimelineFold, texts_of
 from orga.client.journal.timelines import NoRecord, NoText, Timelines
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.record import InvalidInput
@@ -151,7 +152,7 @@ async def test_each_reference_gives_the_whole_text(path: Path, monkeypatch: pyte
     for record in page.items:
         wanted = whole.record(record.number)
         assert wanted
-        for short, full in zip(record.texts(), wanted.texts(), strict=True):
+        for short, full in zip(texts_of(record), texts_of(wanted), strict=True):
             assert full.head.startswith(short.head)
             assert short.size == len(full.head.encode())
             assert (short.reference is None) == (len(full.head) <= 3)
@@ -160,7 +161,7 @@ async def test_each_reference_gives_the_whole_text(path: Path, monkeypatch: pyte
     one = await found.record(client.workflow_id, page.total)
     wanted = whole.record(page.total)
     assert wanted
-    assert [*one.texts()] == [*wanted.texts()]
+    assert [*texts_of(one)] == [*texts_of(wanted)]
 
 
 @pytest.mark.parametrize(
@@ -377,6 +378,14 @@ async def test_a_window_that_makes_no_sense_is_refused(call: dict[str, int], pro
     client = HistoryClient(recorded("answer"))
     with pytest.raises(InvalidInput, match=problem):
         await Timelines(client).page(client.workflow_id, **call)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("answer", AgentHandle), ("pursued", GoalHandle), ("talked", SessionHandle)]
+)
+async def test_a_run_has_the_handle_of_its_kind(name: str, kind: type[AgentHandle]) -> None:
+    client = HistoryClient(recorded(name))
+    assert type(await runs.handle(client, client.workflow_id)) is kind
 
 
 async def test_no_run_and_no_search() -> None:
