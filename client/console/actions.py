@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.console.problems import Problem
-from orga.client.console.routes import ApiRoute, Call, json_response
+from orga.client.console.routes import ApiRoute, Call, invalid, json_response
 from orga.client.console.runs import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues
@@ -125,7 +125,7 @@ class Target:
 class Action(CheckedInput):
     """What every action has."""
 
-    needs_wait: ClassVar[str] = ""
+    wait_key: ClassVar[str] = ""
     """The field with the id of the wait that it decides."""
 
     id: str = Field(pattern=r"^[!#-\[\]-~]{1,64}$")
@@ -179,13 +179,13 @@ class OverrideStep(Action):
 class Answer(Action):
     """Answer a question."""
 
-    needs_wait = "wait"
-    wait: str = Field(default="", max_length=1_000)
-    """The question's id. Empty: the only open question."""
+    wait_key = "question_id"
+    question_id: str = Field(default="", max_length=1_000)
+    """Empty: the only open question."""
     text: Text
 
     async def send(self, to: Target) -> Outcome:
-        named = {"question_id": self.wait} if self.wait else {}
+        named = {"question_id": self.question_id} if self.question_id else {}
         argument = {"text": self.text, "by": to.by, **named}
         if await may_be_polled(to.client, to.task_queue):
             return await to.update("answer", argument)
@@ -196,37 +196,39 @@ class Answer(Action):
 class ApproveOrDeny(Action):
     """Approve one held call, or deny it. The model reads the reason of a denial."""
 
-    needs_wait = "wait"
-    wait: str = Field(min_length=1, max_length=200)
+    wait_key = "approval_id"
+    approval_id: str = Field(min_length=1, max_length=200)
     """The id of the held call."""
     reason: Reason = ""
 
     async def send(self, to: Target) -> Outcome:
-        return await to.update(self.kind, {"approval_id": self.wait, "approver": to.by, "reason": self.reason})
+        return await to.update(self.kind, {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason})
 
 
 class Resolve(Action):
     """Decide an escalation, or end a run at its budget."""
 
-    needs_wait = "wait"
-    wait: str = Field(min_length=1, max_length=1_000)
+    wait_key = "escalation_id"
+    escalation_id: str = Field(min_length=1, max_length=1_000)
+    """The id of the escalation or of the budget question."""
     choice: Choice
     result: Annotated[str, AfterValidator(clean_text)] = ""
     """The result to continue with, for the choice `result`."""
     reason: Reason = ""
 
     async def send(self, to: Target) -> Outcome:
-        decision = {"escalation_id": self.wait, "choice": self.choice, "result": self.result}
+        decision = {"escalation_id": self.escalation_id, "choice": self.choice, "result": self.result}
         return await to.update("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
 
 
-class Extend(Action):
+class Extend(BudgetExtension, Action):
     """Raise limits. The numbers are new totals."""
 
-    limits: BudgetExtension
-
     async def send(self, to: Target) -> Outcome:
-        return await to.update("extend_budget", self.limits.model_dump(exclude_none=True))
+        limits = self.model_dump(include=set(BudgetExtension.model_fields), exclude_none=True)
+        if not limits:
+            raise invalid([f"{next(iter(BudgetExtension.model_fields))}: give the new total of this or another limit"])
+        return await to.update("extend_budget", limits)
 
 
 class Requeue(Action):
@@ -250,7 +252,7 @@ class Requeue(Action):
 class RewindRun(Action):
     """Continue from the end of an earlier iteration."""
 
-    iteration: int = Field(ge=0, le=10**9)
+    to_iteration: int = Field(ge=0, le=10**9)
     """The last iteration that is kept."""
     steer: Annotated[str, Field(max_length=50_000), AfterValidator(clean_text)] = ""
     keep_interventions: bool = True
@@ -261,21 +263,21 @@ class RewindRun(Action):
     async def send(self, to: Target) -> Outcome:
         if await has_rewound(to.client, to.run_id, to.action_id):
             return Outcome("applied")
-        plan = await plan_rewind(to.client, to.run_id, self.iteration)
+        plan = await plan_rewind(to.client, to.run_id, self.to_iteration)
         if plan.irreversible_calls and not self.sure:
-            errors = [{"where": "iteration", "detail": line} for line in plan.irreversible_calls]
+            errors = [{"where": "to_iteration", "detail": line} for line in plan.irreversible_calls]
             why = f"{len(errors)} irreversible calls would be discarded, and nothing undoes them"
             raise Problem(409, f'{why}. To rewind anyway, send it with "sure": true', errors=errors)
         sender = {"by": to.by, "id": to.action_id}
         keep = self.keep_interventions
         await execute_rewind(to.client, plan, steer=self.steer or None, keep_interventions=keep, sender=sender)
-        return Outcome("applied", f"the run goes on from the end of iteration {self.iteration}")
+        return Outcome("applied", f"the run goes on from the end of iteration {self.to_iteration}")
 
 
 class ForkRun(Action):
     """Start another run with the same past."""
 
-    iteration: int = Field(ge=0, le=10**9)
+    to_iteration: int = Field(ge=0, le=10**9)
     """The last iteration that is shared."""
     task: Text | None = None
     changes: dict[str, Any] = {}
@@ -285,7 +287,7 @@ class ForkRun(Action):
         to.require_type(AGENT_WORKFLOW, GOAL_WORKFLOW)
         new_id = to.new_run_id("goal" if to.workflow_type == GOAL_WORKFLOW else "agent")
         if not await _exists(to.client, new_id):
-            await fork(to.client, to.run_id, self.iteration, changes=self.changes, task=self.task, new_id=new_id)
+            await fork(to.client, to.run_id, self.to_iteration, changes=self.changes, task=self.task, new_id=new_id)
         return Outcome("applied", f"{new_id} shares its past", run=new_id)
 
 
@@ -446,13 +448,13 @@ async def _act(call: Call[Action]) -> Any:
 
 async def _is_too_late(to: Target, action: Action) -> bool:
     """Return whether a refused decision came too late: the run no longer waits for it."""
-    if not action.needs_wait:
+    if not action.wait_key:
         return False
     try:
         status = await to.handle.status()
     except OrgaError:
         return True
-    wanted = getattr(action, action.needs_wait)
+    wanted = getattr(action, action.wait_key)
     held = {item.approval_id for item in status.pending_approvals}
     return bool(wanted) and wanted not in held | {asked.wait_id for asked in status.waiting}
 

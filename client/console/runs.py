@@ -55,7 +55,7 @@ ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
 
 ACTION_ROLES: Mapping[ActionKind, Role] = {
     **dict.fromkeys(ACTION_KINDS, "operator"),
-    **dict.fromkeys(("approve", "deny", "extend", "resolve", "requeue"), "approver"),
+    **dict.fromkeys(("approve", "deny", "extend", "requeue"), "approver"),
     "rewind": "admin",
 }
 """The role that each kind needs."""
@@ -169,7 +169,7 @@ class Snapshot(Row):
     result: dict[str, Any] | None
     controls: tuple[Control, ...]
     cursor: str
-    """The journal's cursor up to which it holds. Empty if it comes from the run's worker."""
+    """The position in the history up to which it holds, as a timeline has it."""
 
 
 async def read_snapshot(console: Console, described: WorkflowExecutionDescription) -> dict[str, Any]:
@@ -215,7 +215,7 @@ async def read_snapshot(console: Console, described: WorkflowExecutionDescriptio
             temporal_ui=console.connection.link(described.id),
         ),
         "result": ended.model_dump(mode="json") if ended else None,
-        "cursor": view.last.cursor if view and view.last else "",
+        "cursor": f"{described.run_id}:{described.history_length}",
     }
     if view is not None and row.ended is None:
         state["state"] = state["phase"] = "paused" if view.paused else view.phase

@@ -31,7 +31,8 @@ class Wait(Record):
     """The only valid answers or choices. Empty: any text."""
     tool: str | None = None
     arguments: Any = None
-    """All arguments of a held call. Null if the run does not hold them at the moment."""
+    """All arguments of a held call. Null if the run does not hold them at the moment. Of a budget: `limit`, the name of
+    the limit that is reached, and its present `value`."""
     policies: tuple[str, ...] = ()
     reason: str = ""
     approvers: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ def question_waits(
             id=asked.wait_id,
             options=tuple(map(str, data.get("options") or asked.choices)),
             tool=data.get("tool") or None,
-            arguments=_arguments(data),
+            arguments=_limit(data) if asked.kind == "budget" else _arguments(data),
             reason=str(data.get("reason") or ""),
             approvers=tuple(map(str, data.get("approvers") or ())),
             expires=_time(data.get("expires_at")),
@@ -117,6 +118,10 @@ def _arguments(data: dict[str, Any]) -> Any:
         return from_json(text)
     except ValueError:
         return None
+
+
+def _limit(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: data.get(key) for key in ("limit", "value")}
 
 
 def _time(text: Any) -> datetime | None:

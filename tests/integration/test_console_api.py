@@ -104,18 +104,18 @@ async def test_a_decision_counts_once_by_the_authenticated_name(client: Client) 
     ):
         run = await loop.start()
         [held] = await wait_for_held_calls(run)
-        forged = {"id": "d0", "kind": "approve", "wait": held["approval_id"], "by": "somebody else"}
+        forged = {"id": "d0", "kind": "approve", "approval_id": held["approval_id"], "by": "somebody else"}
         answer = await console.post(f"/runs/{run.id}/actions", forged)
         assert (answer.status_code, answer.json()["errors"]) == (422, [{"where": "by", "detail": "unknown key"}])
 
-        first = await act(console, run, "d1", "approve", wait=held["approval_id"], reason="agreed")
+        first = await act(console, run, "d1", "approve", approval_id=held["approval_id"], reason="agreed")
         assert (first[0], first[1]["state"]) == (200, "applied")
-        assert (await act(console, run, "d1", "approve", wait=held["approval_id"]))[1]["state"] == "applied"
-        late = await act(console, run, "d2", "deny", wait=held["approval_id"])
+        assert (await act(console, run, "d1", "approve", approval_id=held["approval_id"]))[1]["state"] == "applied"
+        late = await act(console, run, "d2", "deny", approval_id=held["approval_id"])
         assert late[0] == 409
         await run.result()
-        assert (await act(console, run, "d1", "approve", wait=held["approval_id"]))[0] == 200
-        assert (await act(console, run, "d3", "deny", wait=held["approval_id"]))[0] == 409
+        assert (await act(console, run, "d1", "approve", approval_id=held["approval_id"]))[0] == 200
+        assert (await act(console, run, "d3", "deny", approval_id=held["approval_id"]))[0] == 409
         resolved = (await journal_of(client, run, "ApprovalResolved"))[0]
         assert (resolved["approved"], resolved["approver"], resolved["reason"]) == (True, OWNER, "agreed")
 
@@ -150,7 +150,7 @@ async def test_without_a_worker_a_signal_counts_later_and_a_decision_is_not_sent
         run = await Loop(client, f"test-{uuid4()}", ScriptedModel([answers()])).start()
         status, answer = await act(console, run, "w1", "pause")
         assert (status, answer["state"]) == (202, "received")
-        assert (await act(console, run, "w2", "extend", limits={"max_iterations": 50}))[0] == 503
+        assert (await act(console, run, "w2", "extend", max_iterations=50))[0] == 503
         shown = await console.get(f"/runs/{run.id}")
         assert (shown["worker"]["present"], shown["state"]) == (False, "paused")
         await run.terminate()
@@ -161,16 +161,16 @@ async def test_a_fork_and_a_rewind_are_made_once_for_each_id(client: Client) -> 
     async with a_loop(client, replies, FakeTool("look"), setup=FACTS) as loop, a_console(client) as console:
         run = await loop.start()
         await run.result()
-        _, forked = await act(console, run, "f1", "fork", iteration=1)
-        _, again = await act(console, run, "f1", "fork", iteration=1)
+        _, forked = await act(console, run, "f1", "fork", to_iteration=1)
+        _, again = await act(console, run, "f1", "fork", to_iteration=1)
         assert forked["run"] == again["run"]
         assert forked["state"] == "applied"
         await client.get_workflow_handle(forked["run"]).result()
 
-        assert (await act(console, run, "r1", "rewind", iteration=1))[1]["state"] == "applied"
+        assert (await act(console, run, "r1", "rewind", to_iteration=1))[1]["state"] == "applied"
         await client.get_workflow_handle(run.id).result()
         before = await client.get_workflow_handle(run.id).describe()
-        assert (await act(console, run, "r1", "rewind", iteration=1))[1]["state"] == "applied"
+        assert (await act(console, run, "r1", "rewind", to_iteration=1))[1]["state"] == "applied"
         assert (await client.get_workflow_handle(run.id).describe()).run_id == before.run_id
 
 
@@ -193,7 +193,7 @@ BAD_ACTIONS = {
     "no id": ({"kind": "pause"}, "id"),
     "an id with a space": ({"id": "a b", "kind": "pause"}, "id"),
     "an id that is too long": ({"id": "a" * 65, "kind": "pause"}, "id"),
-    "an unknown limit": ({"id": "a", "kind": "extend", "limits": {"max_lamps": 1}}, "limits.max_lamps"),
+    "an unknown limit": ({"id": "a", "kind": "extend", "max_lamps": 1}, "max_lamps"),
     "an empty text": ({"id": "a", "kind": "steer", "text": ""}, "text"),
     "an unknown key": ({"id": "a", "kind": "pause", "text": "x"}, "text"),
 }
