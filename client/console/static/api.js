@@ -105,7 +105,8 @@ onEvent("action", (data) => {
 
 /** @param {{state: string, detail?: string|null, phase?: string|null, iteration?: number|null}} told @returns {Progress} */
 function progressOf({ state, detail, phase, iteration }) {
-  if (state === "applied") return { state, detail: phase ? `applied in ${words(phase)} of iteration ${iteration}` : "applied" };
+  if (state === "applied" && phase) return { state, detail: `applied in ${words(phase)} of iteration ${iteration}` };
+  if (state === "applied") return { state, detail: detail?.startsWith("in ") ? `applied ${detail}` : detail ? `applied: ${detail}` : "applied" };
   if (state === "refused") return { state, detail: `refused: ${detail}` };
   return { state: "received", detail: detail || "received: it takes effect at the run's next phase" };
 }
