@@ -125,7 +125,7 @@ function controls(wait, send, unfolded, busy) {
   /** @param {string} label @param {() => void} act @param {Record<string, any>} [more] */
   const button = (label, act, more = {}) => h("button", { type: "button", onclick: act, disabled: () => Boolean(busy.value), ...more }, label);
   if (wait.kind === "approval") {
-    const values = () => ({ wait: wait.id, ...(text.value ? { reason: text.value } : {}) });
+    const values = () => ({ approval_id: wait.id, ...(text.value ? { reason: text.value } : {}) });
     const deny = () => send("deny", values());
     return [
       button("Approve", () => send("approve", values()), { class: "primary", "data-key": "a", disabled: () => Boolean(busy.value) || !unfolded.value, title: () => (unfolded.value ? null : "Unfold the arguments first") }),
@@ -134,7 +134,7 @@ function controls(wait, send, unfolded, busy) {
     ];
   }
   if (wait.kind === "answer") {
-    const answer = (/** @type {string} */ value) => value && send("answer", { wait: wait.id, text: value });
+    const answer = (/** @type {string} */ value) => value && send("answer", { question_id: wait.id, text: value });
     return [
       (wait.options ?? []).map((/** @type {string} */ option) => button(option, () => void answer(option))),
       entry(wait.options?.length ? "Another answer" : "Answer", () => void answer(text.value)),
@@ -145,7 +145,7 @@ function controls(wait, send, unfolded, busy) {
   if (wait.kind === "budget") return extension(wait, send, button);
   return [
     (wait.options?.length ? wait.options : ["retry", "skip", "abort"]).map((/** @type {string} */ choice) =>
-      button(capital(choice), () => send("resolve", { wait: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) }), choice === "abort" ? { class: "danger" } : {})),
+      button(capital(choice), () => send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) }), choice === "abort" ? { class: "danger" } : {})),
     entry(wait.options?.includes("result") ? "Reason, or the result to go on with" : "Reason", () => {}),
   ];
 }
@@ -155,10 +155,10 @@ function extension(wait, send, button) {
   const limit = String(wait.arguments?.limit ?? wait.question?.split(":")[0] ?? "max_iterations");
   const value = Number(wait.arguments?.value ?? 0);
   const field = h("input", { type: "number", min: value, step: "any", value: value ? String(value * 2) : "", "aria-label": `New ${words(limit)}` });
-  const resolve = (/** @type {string} */ choice) => send("resolve", { wait: wait.id, choice });
+  const resolve = (/** @type {string} */ choice) => send("resolve", { escalation_id: wait.id, choice });
   return [
     h("span", {}, `${words(limit)} to`), field,
-    button("Extend", () => field.value && send("extend", { limits: { [limit]: Number(field.value) } }), { class: "primary" }),
+    button("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
     button("End at the limit", () => resolve("skip")),
     button("Abort", () => resolve("abort"), { class: "danger" }),
   ];
