@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 unexport PYTHONDONTWRITEBYTECODE # thousands of processes would compile all code anew
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder # on two cores: tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean
+.PHONY: console-test console-check help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,17 @@ check: setup ## Format, lint and strict types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
+
+console-test: setup ## The console's pages in a real browser
+	@$(BIN)/python -m pytest tests/console
+
+TSC := .cache/typescript/node_modules/.bin/tsc
+
+$(TSC):
+	@npm install --silent --no-audit --no-fund --prefix .cache/typescript typescript@5.9.3
+
+console-check: $(TSC) ## Types of the console's scripts
+	@$(TSC) --project tests/console/tsconfig.json
 
 fmt: setup ## Format, and fix what lint can fix
 	@$(BIN)/ruff check --fix .

@@ -105,12 +105,7 @@ def _call_wait(common: dict[str, Any], call: dict[str, Any], held: dict[str, Ite
 
 
 def _arguments(data: dict[str, Any]) -> Any:
-    """Return arguments, which a question has as JSON text. Null if they were cut: nobody may approve a part.
-
-    The arguments of a question about a budget are its limit and that limit's value.
-    """
-    if "limit" in data:
-        return {"limit": data["limit"], "value": data.get("value")}
+    """Return arguments, which a question has as JSON text. Null if they were cut: nobody may approve a part."""
     text = data.get("arguments")
     if not isinstance(text, str) or "arguments_digest" in data:
         return None if "arguments_digest" in data else text

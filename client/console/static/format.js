@@ -70,7 +70,8 @@ export function age(at, present = Date.now()) {
   if (!at) return DASH;
   const seconds = (present - Date.parse(at)) / 1000;
   if (Math.abs(seconds) < 5) return "now";
-  const text = duration(Math.abs(seconds) < 60 ? Math.round(Math.abs(seconds)) : Math.abs(seconds)).split(" ").slice(0, 2).join(" ");
+  const size = Math.round(Math.abs(seconds));
+  const text = size < 60 ? `${size} s` : duration(size).split(" ").slice(0, 2).join(" ");
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 

@@ -8,6 +8,7 @@ from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.parts.front_ends import front_ends
 from tests.support.parts.mcp_servers import node_program, python_program
 from tests.support.parts.opa import opa
+from tests.support.parts.system_packages import require
 from tests.support.parts.temporal import temporal_cli
 from tests.support.parts.time_skipping import prepared_test_server
 
@@ -17,6 +18,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "Open Policy Agent": opa,
     "model protocol server": aimock,
     "bubblewrap": bubblewrap,
+    "Chromium": lambda: require("chromium", "chromium"),
     "MCP servers of npm": lambda: node_program("mcp-server-everything"),
     "front ends of npm": front_ends,
     "MCP servers of PyPI": lambda: python_program("mcp-server-time"),
