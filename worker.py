@@ -99,6 +99,7 @@ async def serve(
                 knows_attributes=knows_attributes,
                 link=link,
                 place=connected.workplace,
+                client=connected.client,
             )
             polled = tuple(dict.fromkeys(queues or (connected.task_queue, connected.folder_queue)))
             await _report_engine(config, parts, connected)

@@ -5,6 +5,10 @@ All of them are an `OrgaError`: a failure that the user can fix.
 
 from collections.abc import Collection, Sequence
 from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orga.workflows.types.settings import SettingProblem
 
 
 class OrgaError(Exception):
@@ -62,6 +66,8 @@ class Refused(OrgaError):
 
     kind: str = ""
     """The run's name for this kind of refusal, if it has one."""
+    details: Sequence[Any] = ()
+    """What the run reports besides its reason."""
 
 
 class SessionBusy(Refused):
@@ -80,7 +86,19 @@ class TurnUnknown(Refused):
     """The turn does not exist, or it is too old: a session keeps only the results of its last turns."""
 
 
-REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown)}
+class StaleSettings(Refused):
+    """Somebody has saved the settings since they were read."""
+
+
+class InvalidSettings(Refused):
+    """Settings that the workers' configuration does not allow. Nothing was saved."""
+
+    def __init__(self, problems: "Sequence[SettingProblem]") -> None:
+        super().__init__("; ".join(f"{each.where}: {each.detail}" for each in problems))
+        self.problems = tuple(problems)
+
+
+REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown, StaleSettings)}
 """The refusals that have an error class of their own, by the run's name for them."""
 
 

@@ -139,6 +139,7 @@ class Prepared(JournalEvent):
     policy_version: str = ""
     build: str = ""
     loop_version: int = 0
+    settings_version: int = 0
     prompts: Object = {}
     tiers: Object = {}
 

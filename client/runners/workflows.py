@@ -19,6 +19,7 @@ from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow
 from orga.workflows.session import SessionWorkflow
+from orga.workflows.settings import SettingsWorkflow
 
 _DIRECT_QUERY_ID = "legacy_query"
 """The id of a query that comes without a workflow task. It can be answered at once, because no task ends with it."""
@@ -104,8 +105,8 @@ def _may_have_more_jobs(completion: WorkflowActivationCompletion) -> bool:
     return any("cancel" in name and name != "cancel_timer" for name in names)
 
 
-WORKFLOWS: list[type[Any]] = [AgentWorkflow, GoalWorkflow, SessionWorkflow]
-"""Every worker runs these, and a history of any run replays with them."""
+WORKFLOWS: list[type[Any]] = [AgentWorkflow, GoalWorkflow, SessionWorkflow, SettingsWorkflow]
+"""Every worker runs these, and a history of any of them replays with them."""
 
 
 def our_runner() -> WorkflowRunner:

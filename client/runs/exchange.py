@@ -128,12 +128,15 @@ class Exchange:
                 raise await self._no_answer_error() from None
             raise user_error(error, self._id) from error
 
-    async def update(self, name: str, argument: Any, *, update_id: str | None = None) -> Any:
+    async def update(
+        self, name: str, argument: Any, within: timedelta = ANSWER_TIMEOUT, *, update_id: str | None = None
+    ) -> Any:
         """Send an update, but only if a worker is running. Otherwise it would take effect whenever one starts.
 
         Args:
             name: The update's name.
             argument: Its argument.
+            within: Limit for the answer.
             update_id: The sender's id. An update that was accepted under this id is not sent again, and its answer is
                 returned.
 
@@ -150,10 +153,10 @@ class Exchange:
         await self.require_worker()
         await self._wait_for_record()
         try:
-            return await self.ask_update(name, argument, ANSWER_TIMEOUT, update_id=update_id)
+            return await self.ask_update(name, argument, within, update_id=update_id)
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
-                return await self.update(name, argument, update_id=update_id)
+                return await self.update(name, argument, within, update_id=update_id)
             raise refusal_error(error) from None
         except UpdateUnanswered:
             raise await self._not_taken_error() from None
@@ -251,6 +254,7 @@ def refusal_error(error: UpdateFailed) -> Refused:
     kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
     refused = REFUSALS.get(kind, Refused)(_refusal_text(error))
     refused.kind = kind
+    refused.details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
     return refused
 
 

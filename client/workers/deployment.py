@@ -20,6 +20,7 @@ from temporalio.worker import WorkerDeploymentConfig, WorkflowInstance, Workflow
 from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
 from orga.client.workers.routing import deployment_name
 from orga.own_code import sources
+from orga.workflows.types.names import SETTINGS_WORKFLOW
 
 LIBRARIES = ("google-re2", "minijinja", "opentelemetry-api", "pydantic", "pydantic-core", "rapidfuzz", "temporalio")
 """Libraries that workflow code imports. Another version may decide differently."""
@@ -65,13 +66,19 @@ class UnpinningRunner(WrappedRunner):
     """
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create an instance that gives up its version when its run continues as new."""
-        return _UnpinningInstance(super().create_instance(det))
+        """Create an instance that gives up its version when its run continues as new, and never pins settings."""
+        return _UnpinningInstance(super().create_instance(det), is_pinned=det.info.workflow_type != SETTINGS_WORKFLOW)
 
 
 class _UnpinningInstance(WrappedInstance):
+    def __init__(self, instance: WorkflowInstance, *, is_pinned: bool) -> None:
+        super().__init__(instance)
+        self._is_pinned = is_pinned
+
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         completion = super().activate(act)
-        if any(command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands):
+        if not self._is_pinned or any(
+            command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands
+        ):
             completion.successful.versioning_behavior = VersioningBehavior.AUTO_UPGRADE.value  # pyright: ignore
         return completion

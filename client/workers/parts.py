@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from temporalio.client import Client
+
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.settings import server_secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
@@ -21,15 +23,18 @@ from orga.activities.gate.permits import PermitKeys, permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
+from orga.activities.settings import SettingsCheck
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.config.delivery_settings import ADDRESS, delivery_channels, notify_settings, run_channels
 from orga.client.config.known_input import price_check
 from orga.client.config.policy_folder import policy_location_digest
 from orga.client.config.policy_settings import policy_settings
+from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.workers.deployment import build_id
 from orga.client.workers.knowledge_store import configured_store
+from orga.client.workers.run_time import RunTimeAgents, SettingsLookup
 from orga.client.workers.tool_sources import configured_servers, manifest_secrets, worker_tools
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.names import LOOP_VERSION
@@ -131,6 +136,8 @@ class Parts:
     """The root of the file tools. Conventions also apply to places in it."""
     engine: str = ""
     """The name of the policy engine. A run that began under a stronger engine is not judged by a weaker one."""
+    check_settings: SettingsCheck | None = None
+    """Checks settings that somebody wants to save at run time. None if the configuration cannot be changed so."""
 
 
 def configured_tools(
@@ -160,6 +167,7 @@ def configured_parts(
     place: Workplace | None = None,
     in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
+    client: Client | None = None,
 ) -> Parts:
     """Return the parts for a configuration.
 
@@ -168,6 +176,7 @@ def configured_parts(
         link: Returns the page of a run.
         in_code: Tools that an application gives in code.
         stand_ins: Models and tools that replace the real ones in a test.
+        client: Reads the settings at run time. Without it, there are none.
 
     Raises:
         ValueError: Something in the configuration is unavailable. The text names it.
@@ -196,23 +205,32 @@ def configured_parts(
     webhook = notify_settings(config.notify, env)
     if webhook is not None:
         facts = facts.with_notify(config.notify.events)
-    if config.goals.deliveries:
-        facts = facts.with_deliveries(run_channels(config.goals.deliveries))
-    agents = ConfiguredAgents(
-        config.agents,
-        {name: tool.spec for name, tool in tools.items()},
-        config.models.default or default,
-        models.check,
-        facts,
-        source=servers,
-        is_priced=price_check(config.models, models),
-        policy_version=lambda: policy_version(policy),
-        tiers=config.models.tiers,
-        goal_tiers=config.goals.tiers,
-        prompts=config.goals.prompts.templates,
-        pipelines=config.pipelines,
-        embedder=config.knowledge.embedder,
-    )
+    is_priced = price_check(config.models, models)
+
+    def agents_of(changed: OrgaConfig) -> ConfiguredAgents:
+        goals = changed.goals
+        return ConfiguredAgents(
+            changed.agents,
+            {name: tool.spec for name, tool in tools.items()},
+            changed.models.default or default,
+            models.check,
+            facts.with_deliveries(run_channels(goals.deliveries)) if goals.deliveries else facts,
+            source=servers,
+            is_priced=is_priced,
+            policy_version=lambda: policy_version(policy),
+            tiers=changed.models.tiers,
+            goal_tiers=goals.tiers,
+            prompts=goals.prompts.templates,
+            pipelines=changed.pipelines,
+            embedder=changed.knowledge.embedder,
+        )
+
+    agents: Agents = agents_of(config)
+    check_settings: SettingsCheck | None = None
+    if client is not None:
+        rules = RunTimeRules(config, default, models.check, is_priced)
+        agents = RunTimeAgents(agents, rules, agents_of, SettingsLookup(client))
+        check_settings = agents.check
     permits = permit_keys(env)
     return Parts(
         agents,
@@ -229,6 +247,7 @@ def configured_parts(
         knowledge=store,
         root=root,
         engine=engine_name(settings),
+        check_settings=check_settings,
     )
 
 

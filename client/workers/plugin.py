@@ -225,6 +225,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 place=workplace(config, self.root),
                 in_code=self._functions,
                 stand_ins=self._stand_ins,
+                client=client,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error

@@ -20,6 +20,7 @@ from orga.activities.knowledge.recall import RecallActivities
 from orga.activities.models.conversations import Conversations
 from orga.activities.prepare import PastActivities, PrepareActivities
 from orga.activities.reason import ReasonActivities, SummariseActivities
+from orga.activities.settings import SettingsActivities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.fork import RunPasts
@@ -65,6 +66,7 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
     return [
         PastActivities(RunPasts(client)).read_past,
         PrepareActivities(parts.agents, conversations).prepare,
+        SettingsActivities(parts.check_settings).check_settings,
         ReasonActivities(models, conversations, parts.secrets).reason,
         *_goal_turns(GoalActivities(models, conversations, parts.argument_errors, repaired_json, parts.secrets)),
         SummariseActivities(models, conversations, parts.secrets).summarise,

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.replay import features, goals, plain, sessions, trust
+from tests.replay import features, goals, plain, saved_settings, sessions, trust
 from tests.support.parts.temporal import temporal_cli
 from tests.support.runs.loop import Ran, histories_of
 
@@ -72,7 +72,9 @@ async def _record(path: str, names: list[str]) -> None:
         identity="recorder",
     )
     async with environment:
-        for name in names:
+        if "saved-settings" in names:
+            _write("saved-settings", await saved_settings.saved(environment.client), saved_settings.FOLDER)
+        for name in SCENARIOS.keys() & names:
             ran = await SCENARIOS[name](environment.client)
             _write(name, ran.histories)
             for child in _children(ran):
@@ -85,12 +87,12 @@ def _children(ran: Ran) -> list[str]:
     return [child.workflow_id for child in started if child.workflow_id]
 
 
-def _write(name: str, histories: Sequence[WorkflowHistory]) -> None:
-    for old in FOLDER.glob(f"{name}-[0-9].json"):
+def _write(name: str, histories: Sequence[WorkflowHistory], folder: Path = FOLDER) -> None:
+    for old in folder.glob(f"{name}-[0-9].json"):
         old.unlink()
     for number, history in enumerate(histories, start=1):
         suffix = f"-{number}" if len(histories) > 1 else ""
-        path = FOLDER / f"{name}{suffix}.json"
+        path = folder / f"{name}{suffix}.json"
         path.write_text(json.dumps(json.loads(history.to_json(), object_hook=_anywhere), indent=1) + "\n")
         print(f"{path.name}: {len(history.events)} events")
 
@@ -101,6 +103,6 @@ def _anywhere(value: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asyncio.run(_record(str(temporal_cli()), sys.argv[1:] or list(SCENARIOS)))
+    asyncio.run(_record(str(temporal_cli()), sys.argv[1:] or [*SCENARIOS, "saved-settings"]))
     sys.stdout.flush()
     os._exit(0)  # a clean exit of the interpreter can abort in the SDK's threads (sdk-python issue 300)

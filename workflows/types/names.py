@@ -20,6 +20,12 @@ REWINDABLE_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
 AGENT_WORKFLOWS = (AGENT_WORKFLOW,)
 """The kinds whose dead letters a fork can send again after they have ended."""
 
+SETTINGS_WORKFLOW = "SettingsWorkflow"
+"""Holds the settings of a task queue that people change at run time. It is no run."""
+
+CHECK_SETTINGS = "check_settings"
+"""Checks a set of such settings on a worker, which knows its configuration."""
+
 NOTIFY = "deliver_notification"
 """Longer than necessary, because a tool may well be called `notify`."""
 
@@ -45,7 +51,7 @@ PLANNED_MODEL = "(plan)"
 
 MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 
-OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT}
+OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT, CHECK_SETTINGS}
 """Activities of the loop itself. No tool can have such a name."""
 
 

@@ -102,6 +102,8 @@ class Setup(Record):
     """
     pipeline: Pipeline | None = None
     """The pipeline that a goal named. A running goal keeps its own."""
+    settings_version: int = 0
+    """Version of the settings at run time that the setup was made from. 0 if there were none."""
 
     def models_for(self, what: str = RUN_TIER) -> tuple[str, ...]:
         """Return the models to ask, in fallback order. If `what` has no tier of its own, they are the run's."""
@@ -151,6 +153,9 @@ class Setup(Record):
 
     def with_model(self, model: str) -> Self:
         return replace_fields(self, {"model": model})
+
+    def with_settings_version(self, version: int) -> Self:
+        return replace_fields(self, {"settings_version": version})
 
     def with_workplace(self, workplace: Workplace) -> Self:
         return replace_fields(self, {"workplace": workplace})

@@ -193,6 +193,7 @@ def setup_events(setup: Setup) -> dict[str, Any]:
         "policy_version": setup.policy_version,
         "build": setup.build,
         "loop_version": setup.loop_version,
+        "settings_version": setup.settings_version,
     }
     return {
         "model": setup.model,

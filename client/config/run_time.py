@@ -1,0 +1,214 @@
+"""Settings that people change at run time: which keys there are, and a configuration with their values.
+
+They are no more trusted than the input of a run. So the keys are a list, and what runs code or widens powers is not in
+it: tools, commands, MCP servers, policies, keys, addresses, and the models of the local tier.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from orga.activities.adapters.agents.agent_problems import cost_refusal, embedder_refusal, model_refusal
+from orga.activities.adapters.agents.agents import with_default_agent
+from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
+from orga.client.config.delivery_settings import run_channels
+from orga.client.config.problems import validation_problem_text
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import InvalidSettings
+from orga.workflows.decisions.settings import size_problem
+from orga.workflows.types.goals.requests import PROMPT_NAMES
+from orga.workflows.types.input import MAX_TASK_BYTES
+from orga.workflows.types.limits import LIMITS
+from orga.workflows.types.names import GoalPromptName
+from orga.workflows.types.record import InvalidInput, bounds_problem, replace_fields
+from orga.workflows.types.settings import SettingProblem
+from orga.workflows.types.text import printable_text, similar_name_hint
+from orga.workflows.types.tiers import LOCAL_TIER, TIERS, tier_in_model_name
+
+Path = tuple[str, ...]
+Values = Mapping[str, Any]
+
+AGENT_LIMITS = (
+    *(limit.key for limit in LIMITS),
+    *("tool_timeout_s", "max_concurrent_tools", "context_token_budget", "max_output_tokens", "max_delegation_depth"),
+)
+"""The keys of an agent's `config` that are limits."""
+
+
+def setting_paths(config: OrgaConfig) -> dict[str, Path]:
+    """Return all keys that can be set at run time, with their paths in the configuration."""
+    paths = [
+        *(("goals", "prompts", name) for name in PROMPT_NAMES),
+        *(("goals", "tiers", name.removeprefix("goal_")) for name in get_args(GoalPromptName)),
+        *(("goals", "deliveries", name, "default") for name in config.goals.deliveries),
+        ("models", "default"),
+        *(("models", "tiers", tier) for tier in TIERS if tier != LOCAL_TIER),
+    ]
+    for name in with_default_agent(config.agents):
+        paths += [("agents", name, "model"), ("agents", name, "instructions")]
+        paths += [("agents", name, "config", limit) for limit in AGENT_LIMITS]
+    return {".".join(path): path for path in paths}
+
+
+def value_at(config: OrgaConfig, path: Path) -> Any:
+    """Return the value of a key in its JSON form."""
+    value: Any = config.with_agents(with_default_agent(config.agents))
+    for name in path:
+        value = cast("dict[str, Any]", value)[name] if isinstance(value, dict) else getattr(value, name)
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+
+def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
+    """Return the configuration with these values, after the checks that reading `orga.toml` makes.
+
+    Raises:
+        InvalidSettings: It names each bad key.
+    """
+    config = config.with_agents(with_default_agent(config.agents))
+    paths = setting_paths(config)
+    problems = list(_value_problems(values, paths))
+    if problems:
+        raise InvalidSettings(problems)
+    document = _settable_document(config)
+    for key, value in values.items():
+        *above, last = paths[key]
+        table = document
+        for name in above:
+            table = table.setdefault(name, {})
+        table[last] = value
+    try:
+        changed = OrgaConfig.model_validate(document, extra="forbid")
+    except ValidationError as error:
+        raise InvalidSettings(_validation_problems(error, {key: paths[key] for key in values})) from None
+    for key in values:
+        config = _with_value_of(config, changed, paths[key])
+    return config
+
+
+def _value_problems(values: Values, paths: Mapping[str, Path]) -> Iterator[SettingProblem]:
+    if problem := bounds_problem(dict(values), frozenset(paths)):
+        where, _, detail = problem.partition(": ")
+        yield SettingProblem(where=where, detail=detail)
+        return
+    if problem := size_problem(values):
+        yield SettingProblem(where="values", detail=problem)
+        return
+    for key, value in values.items():
+        if key not in paths:
+            hint = similar_name_hint(key, list(paths))
+            detail = f"cannot be set at run time; {hint}edit orga.toml, if it is a key of that file"
+            yield SettingProblem(where=printable_text(key), detail=detail)
+        elif key.endswith(".instructions") and isinstance(value, str) and len(value.encode()) > MAX_TASK_BYTES:
+            yield SettingProblem(where=key, detail=f"has more than {MAX_TASK_BYTES:,} bytes; shorten it")
+
+
+def _settable_document(config: OrgaConfig) -> dict[str, Any]:
+    """Return the sections that have such keys, as `orga.toml` would have them."""
+    document = config.model_dump(
+        include={
+            "models": {"default", "tiers"},
+            "goals": {"tiers", "prompts", "deliveries"},
+            "agents": {name: {"model", "instructions", "config"} for name in config.agents},
+        },
+        exclude_unset=True,
+    )
+    return {"models": {}, "goals": {}, **document, "agents": {name: {} for name in config.agents} | document["agents"]}
+
+
+def _validation_problems(error: ValidationError, paths: Mapping[str, Path]) -> list[SettingProblem]:
+    found: list[SettingProblem] = []
+    for details in error.errors(include_url=False):
+        place = tuple(str(part) for part in details["loc"] if part != "[key]")
+        text = validation_problem_text(details, OrgaConfig, place)
+        keys = [key for key, path in paths.items() if place[: len(path)] == path]
+        below = {key: path[len(place) :] for key, path in paths.items() if path[: len(place)] == place}
+        # a check of a whole section begins with the key that it is about
+        keys = keys or [key for key, rest in below.items() if text.startswith(".".join(rest))] or list(below)
+        found.append(SettingProblem(where=", ".join(keys[:3]) or ".".join(place), detail=text))
+    return found
+
+
+def _with_value_of(own: Any, changed: Any, path: Path) -> Any:
+    """Return a model or table with the value that another one has at the path."""
+    name, rest = path[0], path[1:]
+    if isinstance(own, BaseModel):
+        before, after = getattr(own, name), getattr(changed, name)
+        return replace_fields(own, {name: _with_value_of(before, after, rest) if rest else after})
+    own, changed = cast("dict[str, Any]", own), cast("dict[str, Any]", changed)
+    return {**own, name: _with_value_of(own[name], changed[name], rest) if rest else changed[name]}
+
+
+@dataclass(frozen=True)
+class RunTimeRules:
+    """What a process with this configuration and environment allows."""
+
+    config: OrgaConfig
+    default_model: str
+    """The model if `models.default` is not set."""
+    check_model: Callable[[str], None]
+    """Raises ValueError for a model that cannot be called."""
+    is_priced: Callable[[str], bool]
+
+    def effective(self, values: Values) -> OrgaConfig:
+        """Return the configuration with the values. Raise InvalidSettings, which names each bad key."""
+        config = with_values(self.config, values)
+        if problems := [*self._model_problems(values), *self._new_problems(config)]:
+            raise InvalidSettings(problems)
+        return config
+
+    def problems(self, values: Values) -> tuple[SettingProblem, ...]:
+        """Return the problems of a set, each with its key."""
+        try:
+            self.effective(values)
+        except InvalidSettings as error:
+            return error.problems
+        return ()
+
+    def _model_problems(self, values: Values) -> Iterator[SettingProblem]:
+        """Yield models that cannot be called, of the keys that name models."""
+        for key, value in values.items():
+            if key != "models.default" and not key.startswith("models.tiers.") and not key.endswith(".model"):
+                continue
+            for name in cast("list[object]", value) if isinstance(value, list) else [value]:
+                if isinstance(name, str) and name and tier_in_model_name(name) is None:
+                    try:
+                        self.check_model(name)
+                    except ValueError as error:
+                        yield SettingProblem(where=key, detail=str(error))
+
+    def _new_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
+        """Yield what would prevent runs of an agent that the configuration itself does not prevent."""
+        before = {(each.where, each.detail) for each in self._agent_problems(self.config)}
+        yield from (each for each in self._agent_problems(config) if (each.where, each.detail) not in before)
+        for name in config.agents:
+            if self._is_local(self.config, name) and not self._is_local(config, name):
+                detail = "orga.toml binds the agent to the local tier, so its model cannot be changed to another one"
+                yield SettingProblem(where=f"agents.{name}.model", detail=detail)
+
+    def _agent_problems(self, config: OrgaConfig) -> Iterator[SettingProblem]:
+        channels = run_channels(config.goals.deliveries)
+        for name, agent in with_default_agent(config.agents).items():
+            found = dict[str, None]()
+            for is_goal in (False, True):
+                try:
+                    chosen = self._chosen_models(config, name, is_goal=is_goal)
+                except InvalidInput as error:
+                    found[str(error)] = None
+                    continue
+                found[model_refusal(chosen, self.check_model)] = None
+                found[cost_refusal(chosen, agent.config, self.is_priced)] = None
+                embedder = config.knowledge.embedder
+                found[embedder_refusal(chosen, agent.config, channels if is_goal else (), embedder)] = None
+            yield from (SettingProblem(where=f"agents.{name}", detail=text) for text in found if text)
+
+    def _chosen_models(self, config: OrgaConfig, agent: str, *, is_goal: bool = False) -> ChosenModels:
+        choice = ModelChoice(config.models.default or self.default_model, config.models.tiers, config.goals.tiers)
+        return choice.chosen_models(with_default_agent(config.agents)[agent], is_goal=is_goal)
+
+    def _is_local(self, config: OrgaConfig, agent: str) -> bool:
+        try:
+            return bool(self._chosen_models(config, agent).local)
+        except InvalidInput:
+            return False

@@ -1,0 +1,155 @@
+"""Settings of a task queue that people change at run time: read the current set, save another one, list the versions.
+
+A workflow on the queue holds them (`orga.workflows.settings`). Its memo has the current set: reading needs no worker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.config.workplace import queue_and_memo
+from orga.client.errors import InvalidSettings, NoAnswer, Refused
+from orga.client.runs.exchange import Exchange, user_error
+from orga.client.server.pollers import may_be_polled
+from orga.client.server.server_errors import error_reason
+from orga.workflows.decisions.settings import size_problem
+from orga.workflows.types.names import SETTINGS_WORKFLOW
+from orga.workflows.types.settings import (
+    FULL_BYTES,
+    FULL_EVENTS,
+    SETTINGS_MEMO,
+    CurrentSettings,
+    SettingProblem,
+    SettingsState,
+    SettingsVersion,
+    settings_id,
+)
+
+READ_TIMEOUT = timedelta(seconds=10)
+SAVE_TIMEOUT = timedelta(seconds=20)
+"""A task for a worker that has just been killed is given to another one after 10 seconds."""
+
+SettingsCondition = Literal["ready", "absent", "broken", "unreachable"]
+
+
+@dataclass(frozen=True)
+class RecordedSettings:
+    """The settings that a server holds for a task queue. Whoever uses the values checks them first."""
+
+    state: SettingsCondition
+    """In every state but `ready`, the configuration of the workers counts alone."""
+    current: CurrentSettings | None = None
+    """None if nothing has been saved."""
+    detail: str = ""
+    """What is wrong, if something is."""
+
+    @property
+    def version(self) -> int:
+        """The current version, 0 without one."""
+        return self.current.version if self.current else 0
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The whole set, as it was saved."""
+        return self.current.values if self.current else {}
+
+
+async def read_settings(
+    client: Client, task_queue: str | None = None, *, within: timedelta = READ_TIMEOUT
+) -> RecordedSettings:
+    """Return the settings of a queue, by default of the client's own. It raises nothing and waits no longer than
+    `within`.
+    """
+    queue = task_queue or queue_and_memo(client)[0]
+    try:
+        described = await client.get_workflow_handle(settings_id(queue)).describe(rpc_timeout=within)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return RecordedSettings("absent")
+        return RecordedSettings("unreachable", detail=f"the server does not show them: {error_reason(error)}")
+    except Exception as error:  # a client's interceptors and codec may raise anything
+        return RecordedSettings("unreachable", detail=f"they cannot be read: {type(error).__name__}")
+    return await _settings_in(described)
+
+
+async def _settings_in(described: WorkflowExecutionDescription) -> RecordedSettings:
+    if described.workflow_type != SETTINGS_WORKFLOW:
+        detail = f"{described.id!r} is a workflow of another type; terminate it"
+        return RecordedSettings("broken", detail=detail)
+    if described.status != WorkflowExecutionStatus.RUNNING:
+        return RecordedSettings("absent")
+    try:
+        memo = await described.memo_value(SETTINGS_MEMO, None)
+        current = None if memo is None else CurrentSettings.model_validate(memo)
+        too_large = size_problem(current.values) if current else ""
+    except Exception as error:  # anybody can write the memo, and a codec may raise anything
+        problem = "it is invalid" if isinstance(error, ValidationError) else type(error).__name__
+        detail = f"the memo of {described.id!r} cannot be read ({problem}); terminate it and save again"
+        return RecordedSettings("broken", detail=detail)
+    if too_large:
+        return RecordedSettings("broken", detail=f"the set of {described.id!r} {too_large}")
+    return RecordedSettings("ready", current)
+
+
+async def save_settings(
+    client: Client, values: Mapping[str, Any], *, version: int, by: str, task_queue: str | None = None
+) -> int:
+    """Save a whole set, and return its version. Runs that start later use it.
+
+    A worker of the queue checks it as if it were in `orga.toml`. To go back to a version, save its values. To reset a
+    key, leave it out.
+
+    Args:
+        client: From `connect`, `orga.worker` or your own.
+        values: JSON values by key, such as `{"agents.default.config.max_iterations": 40}`.
+        version: The version that the set was made from, 0 if there is none.
+        by: Who saves it.
+        task_queue: The queue. None takes the client's own.
+
+    Raises:
+        InvalidSettings: It names each bad key.
+        StaleSettings: Somebody has saved another set since that version.
+        NoAnswer: No worker polls the queue.
+        OrgaError: The server cannot be reached.
+    """
+    queue = task_queue or queue_and_memo(client)[0]
+    if not await may_be_polled(client, queue):
+        raise NoAnswer(queue)
+    try:
+        await client.start_workflow(  # pyright: ignore[reportUnknownMemberType]
+            SETTINGS_WORKFLOW,
+            SettingsState(full_events=FULL_EVENTS, full_bytes=FULL_BYTES),
+            id=settings_id(queue),
+            task_queue=queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"settings of {queue}"[:200],
+        )
+        change = {"version": version, "values": dict(values), "by": by}
+        return int(await Exchange(client, settings_id(queue)).update("save", change, SAVE_TIMEOUT))
+    except RPCError as error:
+        raise user_error(error, settings_id(queue)) from error
+    except Refused as error:
+        if error.kind != "InvalidSettings":
+            raise
+        problems = TypeAdapter(list[SettingProblem]).validate_python(*error.details)
+        raise InvalidSettings(problems) from None
+
+
+async def settings_versions(client: Client, task_queue: str | None = None) -> tuple[SettingsVersion, ...]:
+    """Return the last versions, oldest first. A worker of the queue has to answer.
+
+    Raises:
+        NoAnswer: No worker answers.
+        OrgaError: The server cannot be reached.
+    """
+    queue = task_queue or queue_and_memo(client)[0]
+    if (await read_settings(client, queue)).state in {"absent", "unreachable"}:
+        return ()
+    state = await Exchange(client, settings_id(queue)).query("versions")
+    return SettingsState.model_validate(state).versions

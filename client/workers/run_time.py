@@ -1,0 +1,113 @@
+"""The agents of a worker, with the settings that people have saved for the task queue of each run.
+
+Settings never keep a run from starting. If they are absent, invalid, slow or unreachable, the configuration of the
+worker counts alone.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+
+from orga.activities.ports import Agents
+from orga.client.config.run_time import RunTimeRules
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import InvalidSettings
+from orga.client.runs.settings import RecordedSettings, read_settings
+from orga.workflows.types.settings import CurrentSettings, SettingProblem
+from orga.workflows.types.setup import PrepareRequest, Setup
+
+FRESH_S = 2.0
+"""Seconds for which a lookup counts. So many starts cost one request."""
+
+CHANGING_S = 10.0
+"""Seconds after a check in which nothing counts for longer than a moment, because the set is about to be saved."""
+
+LOOKUP_TIMEOUT = timedelta(seconds=1)
+
+_log = logging.getLogger(__name__)
+
+
+class SettingsLookup:
+    """Reads the settings of task queues. Runs that start together share one request."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._found: dict[str, tuple[float, asyncio.Task[RecordedSettings]]] = {}
+        """The last lookup of each queue, and the time until which it counts."""
+        self._changing: dict[str, float] = {}
+        """The time until which each queue is about to change."""
+
+    async def settings(self, queue: str) -> RecordedSettings:
+        now = time.monotonic()
+        until, task = self._found.get(queue, (0.0, None))
+        if task is None or (task.done() and (now > until or now < self._changing.get(queue, 0.0))):
+            task = asyncio.ensure_future(read_settings(self._client, queue, within=LOOKUP_TIMEOUT))
+            self._found[queue] = (now + FRESH_S, task)
+        return await asyncio.shield(task)
+
+    def expect_change(self, queue: str) -> None:
+        self._changing[queue] = time.monotonic() + CHANGING_S
+
+
+class RunTimeAgents:
+    """The agents of a configuration, changed by the settings of the run's queue."""
+
+    def __init__(
+        self, own: Agents, rules: RunTimeRules, build: Callable[[OrgaConfig], Agents], lookup: SettingsLookup
+    ) -> None:
+        """Keep the parts.
+
+        Args:
+            own: The agents of the configuration alone.
+            rules: Checks the settings.
+            build: Returns the agents of a changed configuration.
+            lookup: Reads the settings.
+        """
+        self._own = own
+        self._rules = rules
+        self._build = build
+        self._lookup = lookup
+        self._built: tuple[Mapping[str, Any], Agents | None] = ({}, own)
+        """The last set, and its agents. None if it is invalid."""
+
+    async def setup(self, request: PrepareRequest, *, is_goal: bool = False) -> Setup:
+        """Return the setup of a run. It names the version of the settings, if there are any."""
+        current = await self._current_settings()
+        agents = None if current is None else self._agents_with(current)
+        if current is None or agents is None:
+            return await self._own.setup(request, is_goal=is_goal)
+        return (await agents.setup(request, is_goal=is_goal)).with_settings_version(current.version)
+
+    def check(self, queue: str, values: Mapping[str, Any]) -> tuple[SettingProblem, ...]:
+        """Return the problems of a set that somebody wants to save for a queue."""
+        self._lookup.expect_change(queue)
+        return self._rules.problems(values)
+
+    async def _current_settings(self) -> CurrentSettings | None:
+        if not activity.in_activity():
+            return None
+        found = await self._lookup.settings(activity.info().task_queue)
+        if found.state in {"broken", "unreachable"}:
+            _log.warning("settings at run time: %s; the worker's configuration counts alone", found.detail)
+        return found.current
+
+    def _agents_with(self, current: CurrentSettings) -> Agents | None:
+        values, agents = self._built
+        if values != current.values:
+            try:
+                agents = self._build(self._rules.effective(current.values))
+            except (InvalidSettings, ValueError) as error:
+                _log.warning(
+                    "settings at run time: version %s is invalid (%s); the worker's configuration counts alone",
+                    current.version,
+                    error,
+                )
+                agents = None
+            self._built = (current.values, agents)
+        return agents

@@ -1,0 +1,254 @@
+"""Settings at run time: saved in a workflow, used by runs that start later, and never in the way of a start."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
+
+from orga.activities.ports import ModelRequest
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import InvalidSettings, NoAnswer, StaleSettings
+from orga.client.runs.settings import read_settings, save_settings, settings_versions
+from orga.client.server.pollers import may_be_polled
+from orga.testing import ScriptedModel, answers, calls
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import SETTINGS_WORKFLOW
+from orga.workflows.types.settings import SETTINGS_MEMO, SettingsState, settings_id
+from tests.support.hold import wait_until
+from tests.support.runs.loop import Ran, histories_of
+from tests.support.runs.questions import send_update
+from tests.support.runs.settings import Desk, a_desk
+
+PLANNING = "Be brief: {{ goal }} by\n{{ skills }}\nas {{ answer_form }}"
+OWN, NEW = "Say what you know.", "Say it in verse."
+CONFIG = OrgaConfig.model_validate({"agents": {"default": {"instructions": OWN, "tools": ["list_files"]}}})
+INSTRUCTIONS, MAX = "agents.default.instructions", "agents.default.config.max_iterations"
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel([answers("done")], repeats=True)
+
+
+@pytest.fixture
+async def desk(client: Client, model: ScriptedModel, tmp_path: Path) -> AsyncGenerator[Desk]:
+    async with a_desk(client, model, tmp_path, CONFIG) as desk:
+        yield desk
+
+
+def prepared(ran: Ran) -> dict[str, Any]:
+    """Return the data of `Prepared`."""
+    return next(entry.data for entry in ran.journal if entry.event == "Prepared")
+
+
+def told(request: ModelRequest) -> bool:
+    """Return whether the model got the new instructions."""
+    return NEW in "\n".join(request.system)
+
+
+async def test_later_runs_use_a_saved_set_and_running_ones_keep_theirs(client: Client, tmp_path: Path) -> None:
+    is_asked, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def after_the_save(request: ModelRequest) -> Reply:
+        is_asked.set()
+        await may_go_on.wait()
+        return calls("list_files")
+
+    model = ScriptedModel([after_the_save, answers("done")], repeats=True)
+    async with a_desk(client, model, tmp_path, CONFIG) as desk:
+        early = await desk.loop.start("early")
+        await is_asked.wait()
+        assert await desk.save({INSTRUCTIONS: NEW, MAX: 7}) == 1
+        late = await desk.loop.run("late")
+        may_go_on.set()
+        first = await desk.loop.ended(early)
+        assert await desk.save({}, by="bob") == 2
+        reset = await desk.loop.run("reset")
+        versions = await settings_versions(client, desk.queue)
+        await desk.check_history()
+
+    by_task = {request.messages[0].text.split()[-1]: told(request) for request in model.seen}
+    assert by_task == {"early": False, "late": True, "reset": False}
+    assert (prepared(late)["settings_version"], prepared(late)["config"]["max_iterations"]) == (1, 7)
+    assert "settings_version" not in prepared(first)
+    assert (prepared(reset)["settings_version"], prepared(reset)["config"]["max_iterations"]) == (2, 25)
+    assert [(each.version, each.by, len(each.changed)) for each in versions] == [(1, "ann", 2), (2, "bob", 2)]
+
+
+async def test_a_run_without_settings_has_the_same_history_as_before(desk: Desk) -> None:
+    ran = await desk.loop.run()
+
+    assert b"settings" not in b"".join(event.SerializeToString() for event in ran.history.events)
+    assert (await desk.read()).state == "absent"
+
+
+async def test_goals_get_saved_templates_tiers_and_deliveries(client: Client, tmp_path: Path) -> None:
+    config = {"goals": {"deliveries": {"file": {"kind": "file", "path": "{goal_id}.md"}}}}
+    model = ScriptedModel([Reply.of("no plan")], repeats=True)
+    async with a_desk(client, model, tmp_path, OrgaConfig.model_validate(config)) as desk:
+        values = {"goals.prompts.planning": PLANNING, "models.tiers.heavy": ["openai:big"], "goals.tiers.plan": "heavy"}
+        await desk.save({**values, "goals.deliveries.file.default": True})
+        handle = await client.start_workflow(
+            "GoalWorkflow", {"goal": "x"}, id=f"goal-{desk.queue}", task_queue=desk.queue
+        )
+        await handle.result()
+        history = (await histories_of(client, handle.id))[0].to_json()
+
+    assert model.seen[0].model == "openai:big"
+    assert "Be brief: x by" in model.seen[0].messages[-1].text
+    assert (tmp_path / f"goal-{desk.queue}.md").exists(), history
+
+
+BAD: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"agents.default.tools": ["run_command"]}, "agents.default.tools: cannot be set at run time"),
+    ({"models.tiers.local": ["openai:big"]}, "models.tiers.local: cannot be set at run time"),
+    ({"goals.prompts.planning": "{{ gaol }}"}, "goals.prompts.planning: line 1: there is no placeholder 'gaol'"),
+    ({MAX: 0}, "agents.default.config.max_iterations: 0 should be greater"),
+    ({"agents.default.model": "tier:heavyy"}, "agents.default: model: there is no tier 'heavyy'"),
+)
+
+
+async def test_a_bad_set_changes_nothing_and_each_bad_key_is_named(desk: Desk) -> None:
+    await desk.save({INSTRUCTIONS: NEW})
+    for values, problem in BAD:
+        with pytest.raises(InvalidSettings) as refused:
+            await desk.save({INSTRUCTIONS: "other", **values})
+        assert str(refused.value).startswith(problem), str(refused.value)
+    with pytest.raises(InvalidSettings) as refused:
+        await desk.save({key: value for values, _ in BAD[2:4] for key, value in values.items()})
+    assert {each.where for each in refused.value.problems} == {*BAD[2][0], *BAD[3][0]}
+
+    assert dict((await desk.read()).values) == {INSTRUCTIONS: NEW}
+    await desk.check_history()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        None,
+        "text",
+        [],
+        {"version": 0},
+        {"version": -1, "values": {}, "by": "a"},
+        {"version": 0, "values": [], "by": ""},
+    ],
+    ids=str,
+)
+async def test_an_argument_of_another_shape_is_refused(desk: Desk, argument: Any) -> None:
+    await desk.save({INSTRUCTIONS: NEW})
+
+    handle = desk.loop.client.get_workflow_handle(settings_id(desk.queue))
+    with pytest.raises(WorkflowUpdateFailedError):
+        await send_update(handle, "save", argument)
+
+    assert (await desk.read()).version == 1
+
+
+async def test_a_set_that_was_made_from_an_older_version_is_refused(desk: Desk) -> None:
+    await desk.save({INSTRUCTIONS: NEW}, version=0)
+
+    with pytest.raises(StaleSettings, match="made from version 0, and the current one is 1, saved by ann"):
+        await desk.save({INSTRUCTIONS: "mine"}, by="bob", version=0)
+
+    together = await asyncio.gather(
+        *(desk.save({INSTRUCTIONS: by}, by=by, version=1) for by in "abc"), return_exceptions=True
+    )
+    assert sorted(type(each).__name__ for each in together) == ["StaleSettings", "StaleSettings", "int"]
+    assert (await desk.read()).version == 2
+
+
+async def test_versions_survive_continue_as_new(desk: Desk) -> None:
+    full = SettingsState(full_events=20)
+    await desk.loop.client.start_workflow(SETTINGS_WORKFLOW, full, id=settings_id(desk.queue), task_queue=desk.queue)
+    for number in range(1, 6):
+        assert await desk.save({MAX: number}) == number
+
+    versions = await settings_versions(desk.loop.client, desk.queue)
+    assert [each.values for each in versions] == [{MAX: n} for n in range(1, 6)]
+    assert await desk.check_history() > 1
+    assert prepared(await desk.loop.run())["config"]["max_iterations"] == 5
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.02], ids=["during its check", "around its end"])
+async def test_a_kill_amid_a_save_leaves_the_old_set_or_the_new_one(
+    client: Client, model: ScriptedModel, tmp_path: Path, delay_s: float
+) -> None:
+    queue = f"test-{uuid.uuid4()}"
+    workflow_id = settings_id(queue)
+    await client.start_workflow(SETTINGS_WORKFLOW, id=workflow_id, task_queue=queue, task_timeout=timedelta(seconds=1))
+    async with killed_worker(client, queue, delay_s) as process:
+        saving = asyncio.ensure_future(
+            save_settings(client, {INSTRUCTIONS: NEW}, version=0, by="ann", task_queue=queue)
+        )
+        assert await asyncio.to_thread(process.wait, 30) == -signal.SIGKILL
+    async with a_desk(client, model, tmp_path, CONFIG, queue=queue) as desk:
+        with suppress(NoAnswer):
+            await saving
+        found = await desk.read()
+        assert (found.version, dict(found.values)) in [(0, {}), (1, {INSTRUCTIONS: NEW})]
+        assert await desk.save({INSTRUCTIONS: "other"}) == found.version + 1
+        assert [each.version for each in await settings_versions(client, queue)] == [*range(1, found.version + 2)]
+        assert prepared(await desk.loop.run())["settings_version"] == found.version + 1
+
+
+@asynccontextmanager
+async def killed_worker(client: Client, queue: str, delay_s: float) -> AsyncGenerator[subprocess.Popen[bytes]]:
+    """Run a worker process that kills itself so many seconds after the check of a set has begun."""
+    address = client.service_client.config.target_host
+    command = [sys.executable, "-m", "tests.support.crash.settings", address, queue, str(delay_s)]
+    process = subprocess.Popen(command)
+    try:
+        await wait_until(lambda: may_be_polled(client, queue))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+WIDER = {"agents.default.tools": ["run_command"], INSTRUCTIONS: NEW}
+FORGED: dict[str, tuple[str, Any]] = {
+    "a workflow of another type": ("AgentWorkflow", None),
+    "a memo that is no set": (SETTINGS_WORKFLOW, "x" * 1_000),
+    "a version that is no number": (SETTINGS_WORKFLOW, {"version": "new", "values": {INSTRUCTIONS: NEW}}),
+    "a set that widens powers": (SETTINGS_WORKFLOW, {"version": 3, "values": WIDER}),
+    "a set that no save would take": (SETTINGS_WORKFLOW, {"version": 3, "values": {INSTRUCTIONS: NEW, MAX: 0}}),
+    "a set that is too large": (SETTINGS_WORKFLOW, {"version": 3, "values": {INSTRUCTIONS: "x" * 300_000}}),
+}
+"""What anybody with access to the server can start under the id of the settings: a workflow type and its memo."""
+
+
+@pytest.mark.parametrize("forged", FORGED)
+async def test_settings_that_cannot_be_used_stop_no_start(client: Client, desk: Desk, forged: str) -> None:
+    kind, memo = FORGED[forged]
+    given = {} if memo is None else {SETTINGS_MEMO: memo}
+    # on a queue without workers, so that it stays as it is
+    await client.start_workflow(kind, "x", id=settings_id(desk.queue), task_queue="nobody", memo=given)
+
+    ran = await desk.loop.run()
+
+    assert ran.result.termination.reason == "completed"
+    assert "settings_version" not in prepared(ran)
+    assert NEW not in ran.history.to_json()
+
+
+async def test_settings_of_a_terminated_workflow_count_no_more(desk: Desk) -> None:
+    await desk.save({INSTRUCTIONS: NEW})
+    await desk.loop.client.get_workflow_handle(settings_id(desk.queue)).terminate("gone")
+
+    assert (await desk.read()).state == "absent"
+    assert await desk.save({INSTRUCTIONS: "again"}) == 1
+
+
+async def test_nothing_is_saved_without_a_worker(client: Client) -> None:
+    with pytest.raises(NoAnswer, match="no worker answered"):
+        await save_settings(client, {}, version=0, by="ann", task_queue="nobody-there")
+    assert (await read_settings(client, "nobody-there")).state == "absent"

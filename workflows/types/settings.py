@@ -1,0 +1,95 @@
+"""Settings of a task queue that people change at run time: the whole set in each version, and who saved it when."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import Field
+
+from orga.workflows.types.input import Name
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
+
+SETTINGS_MEMO = "orga_settings"
+"""The memo key of the current set. A worker reads it by describing the workflow, so no other worker has to answer."""
+
+_ID_PREFIX = "orga-settings:"
+
+MAX_KEYS = 300
+"""Keys of one set. An update with many more lists, objects and commas would not be read."""
+
+MAX_SET_BYTES = 200_000
+"""Bytes of JSON of one set. The history holds it twice for each version: in the update, and in the memo."""
+
+MAX_VERSIONS = 50
+MAX_VERSIONS_BYTES = 800_000
+"""Bytes of JSON of all versions that are kept. They are one payload when the workflow continues as new."""
+
+Values = dict[Annotated[str, Field(min_length=1, max_length=300)], Any]
+"""JSON values by key, such as `agents.default.config.max_iterations`."""
+
+
+def settings_id(task_queue: str) -> str:
+    """Return the id of the workflow that holds a queue's settings."""
+    return f"{_ID_PREFIX}{task_queue}"
+
+
+class SettingsChange(CheckedInput):
+    """The argument of the update `save`."""
+
+    version: int = Field(ge=0)
+    """The version that the set was made from. 0 if there is none."""
+    values: Values
+    """The whole set. A key that is left out has the value of the worker's configuration."""
+    by: Name
+    """Who saves it."""
+
+
+class CurrentSettings(Record):
+    """The memo of the workflow."""
+
+    version: int = Field(ge=1)
+    values: Values
+
+
+class SettingsVersion(CurrentSettings):
+    """One version. It is kept so that people can return to it."""
+
+    by: str
+    at: datetime
+    changed: tuple[str, ...]
+    """The keys whose values differ from the version before."""
+
+
+FULL_EVENTS = 500
+FULL_BYTES = 2_000_000
+
+
+class SettingsState(Record):
+    """What the workflow holds."""
+
+    versions: tuple[SettingsVersion, ...] = ()
+    """The last versions, oldest first."""
+    full_events: int = Field(default=FULL_EVENTS, ge=20, le=FULL_EVENTS)
+    full_bytes: int = Field(default=FULL_BYTES, ge=100_000, le=FULL_BYTES)
+    """The history's length after which the workflow continues as new. Its history has them, so that it replays after
+    they have changed here.
+    """
+
+    @property
+    def version(self) -> int:
+        return self.versions[-1].version if self.versions else 0
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return self.versions[-1].values if self.versions else {}
+
+    def with_versions(self, versions: tuple[SettingsVersion, ...]) -> Self:
+        return replace_fields(self, {"versions": versions})
+
+
+class SettingProblem(Record):
+    """A reason why a set cannot be saved."""
+
+    where: str
+    """The key."""
+    detail: str
+    """What is wrong, and what to do."""
