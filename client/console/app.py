@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.console import actions, markdown, rows, runs, waits
+from orga.client.console import actions, markdown, rows, runs, start, waits
 from orga.client.console.doors import DoorKeeper
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
@@ -72,5 +72,6 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *waits.ROUTES,
     *markdown.ROUTES,
     *actions.ROUTES,
+    *start.ROUTES,
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

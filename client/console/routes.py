@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast
 from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -27,6 +27,11 @@ from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
 from orga.workflows.types.record import CheckedInput, InvalidInput, validation_problems
 
+if TYPE_CHECKING:
+    from orga.workflows.types.goals.input import GoalInput
+    from orga.workflows.types.input import AgentInput
+    from orga.workflows.types.sessions.input import SessionInput
+
 API = "/api/v1"
 
 M = TypeVar("M", bound=BaseModel)
@@ -43,6 +48,9 @@ class Console:
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """The first events of runs, by workflow id and run id."""
+
+    check: Callable[["AgentInput | GoalInput | SessionInput"], None] = lambda _given: None
+    """Raises InvalidInput for the input of a run that no worker of this console's configuration could carry out."""
 
     @property
     def client(self) -> Client:
@@ -115,6 +123,8 @@ class ApiRoute(Generic[M]):
     status: int = 200
     more_statuses: Sequence[int] = ()
     """Statuses besides `status` and those that every route may have."""
+    is_start: bool = False
+    """True if it starts runs, which the doors limit."""
     is_write: bool = True
     """False for a POST that only computes. A GET never writes."""
     by_kind: Mapping[str, type[M]] | None = None

@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.console.problems import Problem
 from orga.client.console.routes import ApiRoute, Call, Console
+from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.runs.listing import AT_ONCE, MAX_QUERIED_RUNS, WAIT_S, RunToQuery, StatusQueries, read_task
@@ -371,7 +372,7 @@ async def _list(call: Call[RunList]) -> dict[str, Any]:
 def list_schema(item: type[Record], **more: Any) -> dict[str, Any]:
     """Return the JSON Schema of a list with `items` and `next`."""
     properties = {
-        "items": {"type": "array", "items": item.model_json_schema(mode="serialization")},
+        "items": {"type": "array", "items": json_schema(item, "serialization")},
         "next": {"type": ["string", "null"]},
         **more,
     }

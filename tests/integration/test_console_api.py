@@ -1,5 +1,6 @@
 """The console's interface on a real server, with a real worker: what it shows of runs, and what it does to them."""
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
@@ -206,3 +207,53 @@ async def test_a_bad_action_is_refused_by_its_key(client: Client, body: Any, whe
         answer = await console.post(f"/runs/{run.id}/actions", body)
         assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, where)
         await run.terminate()
+
+
+async def test_a_request_to_start_counts_once_under_its_key(client: Client) -> None:
+    async with a_loop(client, [answers("seen")], setup=FACTS) as loop, a_console(client, loop.task_queue) as console:
+        body = {"kind": "agent", "input": {"task": "look", "config": {"max_iterations": 3}}}
+        key = {"Idempotency-Key": str(uuid4())}
+        first = await console.post("/runs", body, headers=key)
+        assert (first.status_code, first.json()["kind"]) == (201, "agent")
+        assert first.headers["location"] == f"/api/v1/runs/{first.json()['id']}"
+        assert (await console.post("/runs", body, headers=key)).json() == first.json()
+        other = await console.post("/runs", {"kind": "agent", "input": {"task": "else"}}, headers=key)
+        assert other.status_code == 409
+        both = await asyncio.gather(*(console.post("/runs", body, headers={"Idempotency-Key": "k"}) for _ in range(3)))
+        assert len({answer.json()["id"] for answer in both}) == 1
+
+        shown = await console.get(f"/runs/{first.json()['id']}")
+        assert (shown["task"], shown["started_by"]) == ("look", OWNER)
+        goal = await console.post("/runs", {"kind": "session", "input": {"agent": "default"}, "id": f"s-{uuid4()}"})
+        assert goal.status_code == 201
+        again = await console.post("/runs", {"kind": "session", "input": {}, "id": goal.json()["id"]})
+        assert again.status_code == 409
+        await client.get_workflow_handle(goal.json()["id"]).terminate()
+
+
+BAD_STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "an unknown kind": ({"kind": "job", "input": {}}, ["kind"]),
+    "no input": ({"kind": "agent"}, ["input"]),
+    "no task": ({"kind": "agent", "input": {}}, ["task"]),
+    "two bad keys": (
+        {"kind": "goal", "input": {"goal": "a", "modle": "b", "config": {"max_iterations": 0}}},
+        ["config.max_iterations", "modle"],
+    ),
+    "a task that is no text": ({"kind": "agent", "input": {"task": 5}}, ["task"]),
+}
+
+
+@pytest.mark.parametrize(("body", "where"), BAD_STARTS.values(), ids=BAD_STARTS)
+async def test_a_bad_start_is_refused_by_its_keys(client: Client, body: Any, where: list[str]) -> None:
+    async with a_console(client) as console:
+        answer = await console.post("/runs", body)
+        assert answer.status_code == 422
+        assert sorted(error["where"] for error in answer.json()["errors"]) == where
+
+
+async def test_the_schema_of_an_input_has_descriptions_and_defaults(client: Client) -> None:
+    async with a_console(client) as console:
+        schema = await console.get("/schema/goal")
+        limit = schema["$defs"]["GoalConfig"]["properties"]["max_iterations"]
+        assert (limit["default"], limit["description"]) == (15, "Rounds of steps that were executed.")
+        assert (await console.http.get("/api/v1/schema/job")).status_code == 404

@@ -1,0 +1,59 @@
+"""JSON Schemas of our models, with the docstrings of their fields as descriptions."""
+
+import ast
+import inspect
+from functools import lru_cache
+from itertools import pairwise
+from textwrap import dedent
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+
+@lru_cache(maxsize=512)
+def field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring of each field, on one line. Fields without one are left out."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if not issubclass(kind, BaseModel) or kind is BaseModel:
+            continue
+        try:
+            [defined] = ast.parse(dedent(inspect.getsource(kind))).body
+        except (OSError, SyntaxError, TypeError, ValueError):  # a model without source, such as one made at run time
+            continue
+        body = defined.body if isinstance(defined, ast.ClassDef) else []
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (said := _text_of(text)):
+                found[field.target.id] = said
+    return found
+
+
+def _text_of(statement: ast.stmt) -> str:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return " ".join(value.value.split()) if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+class _WithFieldTexts(GenerateJsonSchema):
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        for name, text in field_texts(schema["cls"]).items():
+            field = schema["cls"].model_fields.get(name)
+            shown = found.get("properties", {}).get((field.alias if field else None) or name)
+            if shown is not None:
+                shown.setdefault("description", text)
+        return found
+
+
+def json_schema(
+    model: type[BaseModel],
+    mode: Literal["validation", "serialization"] = "validation",
+    references: str = "#/$defs/{model}",
+) -> dict[str, Any]:
+    """Return the JSON Schema of a model. Input models refuse unknown keys, as the interface does."""
+    schema = model.model_json_schema(mode=mode, schema_generator=_WithFieldTexts, ref_template=references)
+    for each in (schema, *schema.get("$defs", {}).values()):
+        if mode == "validation" and each.get("type") == "object" and "properties" in each:
+            each.setdefault("additionalProperties", False)
+    return schema

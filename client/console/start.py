@@ -1,0 +1,191 @@
+"""Starts runs, and describes what they take: `POST /runs` and `GET /schema/{kind}`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
+
+from pydantic import BaseModel, Field
+from pydantic_core import from_json
+from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from orga.client.console.doors import Visitor
+from orga.client.console.problems import Problem
+from orga.client.console.routes import API, ApiRoute, Call, NoParameters, invalid, invalid_input, json_response
+from orga.client.console.rows import Kind
+from orga.client.console.schemas import json_schema
+from orga.client.errors import OrgaError
+from orga.client.history.chain import read_start
+from orga.client.history.values import RunValues, decode_payloads
+from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle, run_id_of, start_run
+from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.json_text import as_object
+from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW, TENANT
+from orga.workflows.types.record import CheckedInput, InvalidInput, Record
+from orga.workflows.types.sessions.input import SessionInput, parse_session
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+MAX_KEY_CHARS = 200
+
+Input = AgentInput | GoalInput | SessionInput
+
+
+class StartKind(NamedTuple):
+    """How a kind of run is started."""
+
+    workflow: str
+    model: type[BaseModel]
+    parse: Callable[[Any], Input]
+
+
+def _summary(given: Input) -> str:
+    if isinstance(given, SessionInput):
+        return f"session with {given.agent}"
+    return given.goal if isinstance(given, GoalInput) else given.task
+
+
+START_KINDS: Mapping[str, StartKind] = {
+    "agent": StartKind(AGENT_WORKFLOW, AgentInput, parse_input),
+    "goal": StartKind(GOAL_WORKFLOW, GoalInput, parse_goal),
+    "session": StartKind(SESSION_WORKFLOW, SessionInput, parse_session),
+}
+
+
+class Start(CheckedInput):
+    """A run to start."""
+
+    kind: Kind
+    input: dict[str, Any]
+    """The input of the run. `GET /schema/{kind}` describes it."""
+    id: str | None = Field(default=None, min_length=1, max_length=1_000)
+    """The run's id. Default: a new one."""
+
+
+class Started(Record):
+    """The run that was started."""
+
+    id: str
+    kind: Kind
+
+
+async def _start(call: Call[Start]) -> Any:
+    given, visitor, client = call.given, call.visitor, call.client
+    kind, key = START_KINDS[given.kind], _idempotency_key(call)
+    checked = _checked(call, kind)
+    wire = checked.model_dump(mode="json", exclude_unset=True)
+    if key and given.id is None:
+        run_id = f"{given.kind}-{uuid5(NAMESPACE_URL, f'orga:{visitor.name}:{key}')}"
+    else:
+        run_id = run_id_of(given.id, given.kind)
+    if key and await _is_started(client, run_id, visitor, kind.workflow, wire):
+        return _started(run_id, given.kind)
+    is_limited = visitor.tenants is not None
+    attributes = [SearchAttributePair(TENANT, checked.tenant)] if is_limited and checked.tenant else []
+    summary, queue = _summary(checked), call.console.connection.task_queue
+    try:
+        await start_run(
+            client,
+            kind.workflow,
+            checked,
+            summary,
+            run_id,
+            task_queue=queue,
+            again=False,
+            attributes=TypedSearchAttributes(attributes),
+            started_by=visitor.name,
+        )
+    except InvalidInput as error:
+        raise invalid_input(error) from None
+    except OrgaError as error:
+        if type(error) is not OrgaError:
+            raise
+        if key and await _is_started(client, run_id, visitor, kind.workflow, wire):  # the same request came twice
+            return _started(run_id, given.kind)
+        text = str(error) if visitor.tenants is None else "id: is taken. Choose another"
+        raise Problem(409, text) from None
+    return _started(run_id, given.kind)
+
+
+def _started(run_id: str, kind: Kind) -> Any:
+    location = {"Location": f"{API}/runs/{quote(run_id, safe='')}"}
+    return json_response(Started(id=run_id, kind=kind), 201, **location)
+
+
+def _idempotency_key(call: Call[Start]) -> str:
+    key = call.request.headers.get(IDEMPOTENCY_KEY, "")
+    if len(key) > MAX_KEY_CHARS:
+        raise invalid([f"{IDEMPOTENCY_KEY}: must not be longer than {MAX_KEY_CHARS} characters"])
+    return key
+
+
+def _checked(call: Call[Start], kind: StartKind) -> Input:
+    """Return the input, within the visitor's tenants. A problem names each bad key in the contract's words."""
+    tenants, given = call.visitor.tenants, dict(call.given.input)
+    if tenants is not None:
+        if given.get("tenant") is None and len(tenants) == 1:
+            given["tenant"] = next(iter(tenants))
+        if given.get("tenant") not in tenants:
+            raise invalid([f"tenant: must be one of {', '.join(sorted(tenants)) or 'none'}"])
+    try:
+        checked = kind.parse(given)
+        call.console.check(checked)
+    except InvalidInput as error:
+        raise invalid_input(error) from None
+    return checked
+
+
+async def _is_started(client: Client, run_id: str, visitor: Visitor, workflow: str, wire: Mapping[str, Any]) -> bool:
+    """Return whether the same person has started the run with the same input.
+
+    Raises:
+        Problem: It was started otherwise.
+    """
+    try:
+        described = await AgentHandle(client, run_id).describe()
+    except OrgaError:
+        return False
+    first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
+    begun = await read_start(client, run_id, first)
+    own = RunValues(client.data_converter, client.namespace, run_id).own_converter
+    payloads = await decode_payloads(own, begun.input.payloads)
+    given = as_object(from_json(payloads[0].data)) if payloads else {}
+    started_by = await described.memo_value(STARTED_BY_MEMO, "")
+    if (described.workflow_type, given, started_by) == (workflow, dict(wire), visitor.name):
+        return True
+    raise Problem(409, f"{IDEMPOTENCY_KEY}: was used for another run. Take a new key for another request")
+
+
+async def _schema(call: Call[NoParameters]) -> dict[str, Any]:
+    kind = START_KINDS.get(call.path("kind"))
+    if kind is None:
+        raise Problem(404, f"there is no such kind of run. There are {', '.join(START_KINDS)}")
+    return json_schema(kind.model)
+
+
+ROUTES = (
+    ApiRoute(
+        "POST",
+        "/runs",
+        "operator",
+        _start,
+        Start,
+        "Start an agent run, a goal or a session.",
+        Started,
+        status=201,
+        more_statuses=(409,),
+        is_start=True,
+        headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run."},
+    ),
+    ApiRoute(
+        "GET",
+        "/schema/{kind}",
+        "viewer",
+        _schema,
+        NoParameters,
+        "Return the JSON Schema of the input of a kind of run.",
+        {"type": "object"},
+        more_statuses=(404,),
+    ),
+)
