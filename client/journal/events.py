@@ -89,9 +89,9 @@ RunEvent = JournalEntry | LiveActivity
 
 async def run_events(client: Client, workflow_id: str, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
     """Yield what happens in a run until it ends, as `AgentHandle.events` describes it."""
-    start = _parse_position(after)
-    async with _shared_watcher(client, workflow_id) as watcher:
-        reader = _JournalReader(watcher, start)
+    start = parse_position(after)
+    async with shared_watcher(client, workflow_id) as watcher:
+        reader = JournalReader(watcher, start)
         while True:
             changed, is_over = watcher.changed, watcher.is_over
             async for event in reader.new_events():
@@ -102,7 +102,7 @@ async def run_events(client: Client, workflow_id: str, after: int | str | None =
             await changed.wait()
 
 
-class _Position(NamedTuple):
+class Position(NamedTuple):
     """The last entry that a reader has seen."""
 
     sequence: int = -1
@@ -113,11 +113,11 @@ class _Position(NamedTuple):
 _AFTER = re.compile(r"(-1|\d{1,15})(?:-([0-9a-f]+))?")
 
 
-def _parse_position(after: int | str | None) -> _Position:
+def parse_position(after: int | str | None) -> Position:
     if after is None or after == "":
-        return _Position()
+        return Position()
     if found := _AFTER.fullmatch(str(after)):
-        return _Position(int(found[1]), found[2] or "")
+        return Position(int(found[1]), found[2] or "")
     problem = "is neither the sequence nor the cursor of a journal entry. Pass entry.sequence or entry.cursor"
     raise InvalidInput(f"after: {after!r} {problem}")
 
@@ -126,13 +126,13 @@ _Key = tuple[str, str]
 """A run, and the id of one of its activities."""
 
 
-class _JournalReader:
+class JournalReader:
     """The position of one reader in the journal of a watcher."""
 
-    def __init__(self, watcher: "_Watcher", start: _Position) -> None:
+    def __init__(self, watcher: "Watcher", start: Position) -> None:
         self._watcher = watcher
         self._next = start.sequence + 1
-        self._start: _Position | None = start
+        self._start: Position | None = start
         """None once it is known whether the journal still has this entry."""
         self._rewinds = len(watcher.rewinds)
         self._yielded: dict[_Key, LiveActivity] = {}
@@ -186,16 +186,16 @@ class _JournalReader:
             await asyncio.sleep(AGAIN_S)
 
 
-_WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str], "_Watcher"]] = WeakKeyDictionary()
+_WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str], "Watcher"]] = WeakKeyDictionary()
 
 
 @asynccontextmanager
-async def _shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["_Watcher"]:
+async def shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["Watcher"]:
     """Yield the watcher of a run. It reads while it has readers."""
     watchers, key = _WATCHERS.setdefault(client, {}), (asyncio.get_running_loop(), workflow_id)
     watcher = watchers.get(key)
     if watcher is None or watcher.is_over:
-        watcher = watchers[key] = _Watcher(client, workflow_id)
+        watcher = watchers[key] = Watcher(client, workflow_id)
     watcher.readers += 1
     try:
         yield watcher
@@ -235,7 +235,7 @@ _DELEGATE_ENDS: dict[EventType.ValueType, str] = {
 }
 
 
-class _Watcher:
+class Watcher:
     """Reads one run for all its readers."""
 
     def __init__(self, client: Client, workflow_id: str) -> None:
@@ -267,7 +267,7 @@ class _Watcher:
         self._delegates: set[str] = set()
         self._delegate_tasks: dict[str, asyncio.Task[None]] = {}
         """The tasks that follow the delegates."""
-        self._delegate_watchers: dict[str, _Watcher] = {}
+        self._delegate_watchers: dict[str, Watcher] = {}
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._poll_activities())]
 
     @property
@@ -275,7 +275,7 @@ class _Watcher:
         """The sequence of the first kept entry."""
         return self.total - len(self.kept)
 
-    def has_entry(self, start: _Position) -> bool:
+    def has_entry(self, start: Position) -> bool:
         """Return whether the journal, as far as it was read, has this entry."""
         if start.sequence >= self.total:
             return False
@@ -402,7 +402,7 @@ class _Watcher:
     async def _follow_delegate(self, workflow_id: str) -> None:
         """Show the activities of a delegate. The journal has its entries once it has ended."""
         with suppress(OrgaError):
-            async with _shared_watcher(self._client, workflow_id) as watcher:
+            async with shared_watcher(self._client, workflow_id) as watcher:
                 self._delegate_watchers[workflow_id] = watcher
                 try:
                     while not watcher.is_over:
