@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.console import actions, markdown, rows, runs, start, waits
+from orga.client.console import actions, events, markdown, rows, runs, start, waits
 from orga.client.console.doors import DoorKeeper
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
@@ -73,5 +73,6 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *markdown.ROUTES,
     *actions.ROUTES,
     *start.ROUTES,
+    *events.ROUTES,
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

@@ -172,9 +172,17 @@ class Snapshot(Row):
     """The position in the history up to which it holds, as a timeline has it."""
 
 
-async def read_snapshot(console: Console, described: WorkflowExecutionDescription) -> dict[str, Any]:
-    """Return the snapshot of a run as JSON values. `with_controls_for` adapts it to a visitor."""
-    facts = await _read_facts(console, described)
+async def read_snapshot(
+    console: Console, described: WorkflowExecutionDescription, view: RunView | None = None
+) -> dict[str, Any]:
+    """Return the snapshot of a run as JSON values. `with_controls_for` adapts it to a visitor.
+
+    Args:
+        console: Its client reads.
+        described: The run.
+        view: The run as its journal shows it now, if somebody follows it.
+    """
+    facts = await _read_facts(console, described, view)
     status, view, ended = facts.status, facts.view, facts.result
     task = await task_of(console, described)
     row = await read_row(described, task, status, facts.failing)
@@ -240,7 +248,7 @@ class _Facts:
     setup: on.Prepared | None = None
 
 
-async def _read_facts(console: Console, described: WorkflowExecutionDescription) -> _Facts:
+async def _read_facts(console: Console, described: WorkflowExecutionDescription, view: RunView | None) -> _Facts:
     client, run = console.client, AgentHandle(console.client, described.id)
     facts = _Facts(await may_be_polled(client, described.task_queue))
     is_live = described.status == WorkflowExecutionStatus.RUNNING
@@ -255,7 +263,7 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription)
         facts.result = kind_of(ended).result.model_validate(ended)
     facts.started, facts.setup = await _read_beginning(console, described)
     if facts.status is None and facts.result is None:
-        facts.view = await _view(console, described)
+        facts.view = view or await _view(console, described)
     return facts
 
 

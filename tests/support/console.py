@@ -11,6 +11,7 @@ from temporalio.client import Client
 from orga.client.connect import Connection
 from orga.client.console.app import console_app
 from orga.client.console.doors import COOKIE, CSRF_HEADER, Doors
+from orga.client.console.events import hub_of
 from orga.client.console.routes import API, Console
 from orga.client.console.serving import bound_socket, served
 from orga.client.server.endpoint import Endpoint
@@ -50,8 +51,10 @@ async def a_console(client: Client, task_queue: str = "orga", **doors: Any) -> A
     console = Console(connection, Doors(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors))
     base = f"http://127.0.0.1:{port}"
     headers = {CSRF_HEADER: "1"}
+    app = console_app(console)
     async with (
-        served(console_app(console), at),
+        served(app, at),
         httpx.AsyncClient(base_url=base, headers=headers, cookies={COOKIE: console.doors.token}, timeout=30) as http,
     ):
         yield Served(console, base, http)
+    await hub_of(app, console).close()

@@ -1,0 +1,292 @@
+"""What the streams of the console carry: one feed for each topic, however many viewers it has.
+
+| topic | source | position of a viewer |
+|---|---|---|
+| `run:ID` | the watcher of the run's journal | the cursor of the last entry |
+| `runs` | visibility, every second | a revision |
+| `inbox` | visibility and the waiting runs, every second | a revision |
+| none | the health of the Temporal server | none |
+
+A feed keeps encoded events. A viewer keeps only its mark in each feed and takes from there at its own pace, so a slow
+one costs no memory and delays nobody. Only journal entries are kept one by one. Of everything else a viewer gets the
+newest value. `run_feed.py` has the feed of a run.
+"""
+
+import asyncio
+import secrets
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from pydantic_core import to_json
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from orga.client.console.doors import Visitor
+from orga.client.errors import OrgaError
+
+POLL_S = 1.0
+"""Seconds between two looks at visibility."""
+
+HEALTH_S, HEALTH_TIMEOUT = 1.0, timedelta(seconds=5)
+"""Seconds between two looks at the server, and the time that it has to answer."""
+
+MAX_GONE = 1_000
+"""Ids of rows that are gone, kept for viewers that come back."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Frame(NamedTuple):
+    """One event for a viewer, and the viewer's position in the topic after it."""
+
+    event: str
+    data: bytes
+    position: str = ""
+
+
+def resync(topic: str, position: str = "") -> Frame:
+    """Return the event after which a viewer reads the snapshot again."""
+    return Frame("resync", encoded({"topics": [topic]}), position)
+
+
+def encoded(value: Any) -> bytes:
+    return to_json(value, inf_nan_mode="null", fallback=str)
+
+
+@dataclass
+class Mark:
+    """A viewer's place in one feed. Only the feed reads it."""
+
+    visitor: Visitor
+    next: int = 0
+    """The number of the next entry, or of the latest change of a list that the viewer has."""
+    cursor: str = ""
+    """The cursor that the viewer came with, until its place is found."""
+    gives_up_at: float | None = None
+    """When the feed gives up finding the cursor."""
+    state: bytes = b""
+    """The latest state that the viewer has."""
+    live: int = 0
+    """The revision of the latest calls in flight that the viewer has."""
+    is_returning: bool = False
+    """True until a viewer that came with a position has what it missed."""
+    execution: int = 0
+    """The execution of the run that the viewer was let in for."""
+    is_over: bool = False
+    """True if the feed has nothing more for this viewer, unless it is let in again."""
+    is_missing: bool = False
+    """True if there is no such run."""
+
+
+class Feed(ABC):
+    """What all viewers of a topic see."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.viewers: set[asyncio.Event] = set()
+        """One event for each viewer, set when there is news."""
+
+    @abstractmethod
+    def mark(self, visitor: Visitor, position: str) -> Mark:
+        """Return the mark of a viewer that comes with a position, or with ""."""
+
+    @abstractmethod
+    def frames(self, mark: Mark) -> Iterator[Frame]:
+        """Yield what is new for a viewer, at most one batch, and move its mark."""
+
+    @abstractmethod
+    async def follow(self, sleep: Sleep) -> None:
+        """Read the source until cancelled."""
+
+    def notify(self) -> None:
+        for viewer in self.viewers:
+            viewer.set()
+
+
+class Value:
+    """The newest value of a kind, with its revision."""
+
+    def __init__(self) -> None:
+        self.data: bytes = b""
+        self.revision = 0
+
+    def set(self, value: Any) -> bool:
+        """Take the value, and return whether it differs from the last one."""
+        data = encoded(value)
+        if data == self.data:
+            return False
+        self.data, self.revision = data, self.revision + 1
+        return True
+
+
+class ServerFeed(Feed):
+    """Whether the Temporal server answers. Every stream has it."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__("")
+        self._client = client
+        self._event = "online"
+        self._value = Value()
+
+    def mark(self, visitor: Visitor, position: str) -> Mark:
+        return Mark(visitor)
+
+    def frames(self, mark: Mark) -> Iterator[Frame]:
+        if mark.next != self._value.revision:
+            is_news = mark.next or self._event == "offline"
+            mark.next = self._value.revision
+            if is_news:
+                yield Frame(self._event, self._value.data)
+
+    async def follow(self, sleep: Sleep) -> None:
+        while True:
+            self.show(is_there=await self._is_there())
+            await sleep(HEALTH_S)
+
+    async def _is_there(self) -> bool:
+        try:
+            return await self._client.service_client.check_health(timeout=HEALTH_TIMEOUT)
+        except RPCError:
+            return False
+
+    def show(self, *, is_there: bool) -> None:
+        """Note whether the server answers."""
+        event = "online" if is_there else "offline"
+        if event != self._event or not self._value.revision:
+            self._event = event
+            self._value.set({"since": datetime.now(UTC)})
+            self.notify()
+
+
+class PolledFeed(Feed):
+    """A list that is read again and again while somebody watches."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self._epoch = secrets.token_hex(4)
+        """A position of another epoch, as from before a restart, means nothing here."""
+        self.changes = 0
+        """The number of the latest change. 0 until the list was read."""
+
+    @property
+    def position(self) -> str:
+        return f"{self._epoch}.{self.changes}"
+
+    def mark(self, visitor: Visitor, position: str) -> Mark:
+        epoch, _, change = position.partition(".")
+        is_known = epoch == self._epoch and change.isdecimal()
+        return Mark(visitor, int(change) if is_known else 0, is_returning=bool(position) and not is_known)
+
+    async def follow(self, sleep: Sleep) -> None:
+        while True:
+            try:
+                has_changed = await self.poll()
+            except (RPCError, OrgaError):  # the server is away, or lists no runs
+                has_changed = False
+            if has_changed:
+                self.notify()
+            await sleep(POLL_S)
+
+    @abstractmethod
+    async def poll(self) -> bool:
+        """Read the list, and return whether it has changed."""
+
+
+class _Row(NamedTuple):
+    """A row, with the number of its latest change."""
+
+    started: datetime
+    data: bytes
+    change: int
+
+
+class Row(Protocol):
+    """What the feed needs to know of a row."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def started(self) -> datetime: ...
+
+
+RowsRead = Callable[[], Awaitable[tuple[Sequence[Row], Any, bool]]]
+"""Returns the rows, the counts, and whether there are older runs that it leaves out."""
+
+InboxRead = Callable[[], Awaitable[Sequence[Any]]]
+
+
+class RunsFeed(PolledFeed):
+    """The newest runs among those that some viewers may see."""
+
+    def __init__(self, topic: str, read: RowsRead) -> None:
+        super().__init__(topic)
+        self._read = read
+        self._rows: dict[str, _Row] = {}
+        self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
+        self._counts = Value()
+        self._frames: dict[int, bytes] = {}
+        """The changes after each change that a viewer may have, made once for all viewers."""
+
+    async def poll(self) -> bool:
+        rows, counts, has_older = await self._read()
+        number, known = self.changes + 1, self._rows
+        self._rows = {}
+        for row in rows:
+            before, data = known.get(row.id), encoded(row)
+            change = before.change if before and before.data == data else number
+            self._rows[row.id] = _Row(row.started, data, change)
+        oldest = min((row.started for row in self._rows.values()), default=None)
+        gone = [
+            id
+            for id, row in known.items()
+            if id not in self._rows and not (has_older and oldest and row.started < oldest)
+        ]
+        is_changed = bool(gone) or any(row.change == number for row in self._rows.values())
+        if not (self._counts.set(counts) or is_changed or not self.changes):
+            return False
+        self.changes = number
+        self._gone.extend((number, id) for id in gone)
+        self._frames.clear()
+        return True
+
+    def frames(self, mark: Mark) -> Iterator[Frame]:
+        if not self.changes:
+            return
+        is_late = len(self._gone) == MAX_GONE and 0 < mark.next < self._gone[0][0]
+        if mark.is_returning or is_late:
+            mark.is_returning, mark.next = False, 0
+            yield resync(self.topic, self.position)
+        if mark.next != self.changes:
+            if mark.next not in self._frames:
+                self._frames[mark.next] = self._changes_after(mark.next)
+            data, mark.next = self._frames[mark.next], self.changes
+            yield Frame("list", data, self.position)
+
+    def _changes_after(self, number: int) -> bytes:
+        rows = b",".join(row.data for row in self._rows.values() if row.change > number)
+        gone = [id for change, id in self._gone if number and change > number and id not in self._rows]
+        return b'{"rows":[%b],"gone":%b,"counts":%b}' % (rows, encoded(gone), self._counts.data)
+
+
+class InboxFeed(PolledFeed):
+    """Everything that waits for a person, in the runs that some viewers may see."""
+
+    def __init__(self, topic: str, read: InboxRead) -> None:
+        super().__init__(topic)
+        self._read = read
+        self._value = Value()
+
+    async def poll(self) -> bool:
+        has_changed = self._value.set({"items": await self._read()})
+        self.changes = self._value.revision
+        return has_changed
+
+    def frames(self, mark: Mark) -> Iterator[Frame]:
+        if self.changes and mark.next != self.changes:
+            mark.next = self.changes
+            yield Frame("inbox", self._value.data, self.position)

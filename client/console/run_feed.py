@@ -1,0 +1,362 @@
+"""The feed of one run: its journal entry by entry, its state, and what its calls in flight have written."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from orga.client.console.doors import Role, Visitor
+from orga.client.console.feeds import Feed, Frame, Mark, Sleep, Value, encoded, resync
+from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import JournalEvent
+from orga.client.journal.events import JournalReader, LiveActivity, Watcher, parse_position, shared_watcher
+from orga.client.journal.run_view import RunView
+from orga.client.journal.timeline import clipped_strings
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import JournalEntry
+
+AGAIN_S = 1.0
+"""Seconds until something that failed is tried again."""
+
+ENDED_LOOK_S = 5.0
+"""Seconds between two looks at an ended run, which a rewind may continue."""
+
+MAX_MISSED = 1_000
+"""Entries that a viewer may be behind."""
+
+MAX_BEHIND_BYTES = 1_000_000
+"""Bytes of entries that a connected viewer may be behind."""
+
+MAX_LOG_BYTES = 8_000_000
+"""Bytes of the entries of one run that are kept."""
+
+BATCH_BYTES = 64_000
+"""Bytes of entries that a viewer takes at once."""
+
+STATE_S = 0.2
+"""Seconds between two looks at the state of a run while it changes."""
+
+UNKNOWN_CURSOR_S = 2.0
+"""Seconds to wait for an entry that a viewer has, but the watcher has not read yet."""
+
+FROM_NOW, NOWHERE = -2, -1
+"""Places of a viewer that begins with the next entry, and of one whose position means nothing here."""
+
+ACTION_STATES: Mapping[type[JournalEvent], str] = {
+    on.InterventionReceived: "received",
+    on.InterventionRefused: "refused",
+    on.InterventionApplied: "applied",
+}
+
+
+QUESTIONS = (on.ApprovalRequested, on.ApprovalResolved, on.QuestionAsked, on.QuestionAnswered)
+
+
+class NumberedRecord(Protocol):
+    """A record of the timeline."""
+
+    @property
+    def number(self) -> int: ...
+
+
+class RunSources(Protocol):
+    """What the feed of a run reads besides the journal."""
+
+    async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
+        """Return the data of the event `state` for a visitor with all rights, after the entries in the view."""
+        ...
+
+    def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the state with the controls that this visitor has."""
+        ...
+
+    def note_question(self) -> None:
+        """Note that a question was asked or decided, for the inbox."""
+        ...
+
+    def record(self, run_id: str, entry: JournalEntry) -> NumberedRecord | None:
+        """Return the timeline's record that shows an entry, as it is now, if it is known."""
+        ...
+
+
+class LoggedEntry(NamedTuple):
+    entry: JournalEntry
+    data: bytes
+    """The entry as JSON."""
+    action: bytes
+    """The data of the event `action` that it stands for, or nothing."""
+
+
+class RunFeed(Feed):
+    def __init__(
+        self,
+        topic: str,
+        client: Client,
+        sources: RunSources,
+        now: Callable[[], float],
+    ) -> None:
+        """Create the feed of `run:ID`.
+
+        Args:
+            topic: `run:` and the id of the run.
+            client: From `connect`.
+            sources: Has the state and the records.
+            now: The clock, in seconds.
+        """
+        super().__init__(topic)
+        self.run_id = topic.removeprefix("run:")
+        self._client, self._sources, self._now = client, sources, now
+        self._view = RunView()
+        self._log: deque[LoggedEntry] = deque()
+        self._log_bytes = 0
+        self._total = 0
+        """The number after that of the last entry. Numbers before the log belong to entries that are gone."""
+        self._state: dict[str, Any] | None = None
+        self._states: dict[tuple[Role, ...], bytes] = {}
+        """The state as JSON, for each set of roles: they decide about controls."""
+        self._is_changed = asyncio.Event()
+        """Set if the state has to be read again."""
+        self._has_news = False
+        self._live = Value()
+        self._records: dict[int, NumberedRecord | None] = {}
+        """Records by the sequence of an entry, until something changes."""
+        self._execution = 0
+        self._is_ready = False
+        """True once everything is read that existed when the reading began."""
+        self._is_missing = False
+
+    @property
+    def position(self) -> str:
+        return self._log[-1].entry.cursor if self._log else ""
+
+    @property
+    def _first(self) -> int:
+        return self._total - len(self._log)
+
+    def mark(self, visitor: Visitor, position: str) -> Mark:
+        try:
+            parse_position(position)
+        except InvalidInput:
+            return Mark(visitor, NOWHERE, execution=self._execution)
+        return Mark(visitor, FROM_NOW, position, is_returning=bool(position), execution=self._execution)
+
+    def frames(self, mark: Mark) -> Iterator[Frame]:
+        if self._is_missing or mark.execution != self._execution:
+            mark.is_over, mark.is_missing = True, self._is_missing
+            yield resync(self.topic)
+        elif self._is_ready and self._is_placed(mark):
+            if mark.next < self._first or self._is_too_far(mark):
+                mark.next, mark.is_returning = self._total, False
+                yield resync(self.topic, self.position)
+            yield from self._entries(mark)
+            if mark.next == self._total:
+                mark.is_returning = False
+                yield from self._values(mark)
+
+    def _is_placed(self, mark: Mark) -> bool:
+        """Find the place of a new viewer. Return False while the watcher may not have read its entry yet."""
+        if mark.cursor:
+            position = parse_position(mark.cursor)
+            if position.sequence > (self._log[-1].entry.sequence if self._log else -1):
+                if mark.gives_up_at is None:
+                    mark.gives_up_at = self._now() + UNKNOWN_CURSOR_S
+                    asyncio.get_running_loop().call_later(UNKNOWN_CURSOR_S, self.notify)
+                if self._now() < mark.gives_up_at:
+                    return False
+            mark.next, mark.cursor = self._place_after(position.sequence, position.hash), ""
+        elif mark.next == FROM_NOW:
+            mark.next = self._total
+        return True
+
+    def _place_after(self, sequence: int, digest: str) -> int:
+        if not self._log:
+            return NOWHERE
+        place = sequence - self._log[0].entry.sequence
+        if place == -1 and sequence == -1:
+            return self._first
+        is_there = 0 <= place < len(self._log) and self._log[place].entry.hash.startswith(digest)
+        return self._first + place + 1 if is_there else NOWHERE
+
+    def _is_too_far(self, mark: Mark) -> bool:
+        """Return whether a connected viewer is too far behind. One that comes back gets all that the log has."""
+        if mark.is_returning or self._total - mark.next <= 1:
+            return False
+        behind = (self._log[number - self._first] for number in range(mark.next, self._total))
+        return sum(len(logged.data) for logged in behind) > MAX_BEHIND_BYTES
+
+    def _entries(self, mark: Mark) -> Iterator[Frame]:
+        room = BATCH_BYTES
+        while mark.next < self._total and room > 0:
+            place = mark.next - self._first
+            logged, later = self._log[place], self._log[place + 1] if place + 1 < len(self._log) else None
+            entry = logged.entry
+            record, following = self._record(entry), later and self._record(later.entry)
+            if record and following and record.number == following.number:
+                record = None  # of the entries that a record shows, only the last one carries it
+            data = b'{"run":%b,"entry":%b,"record":%b}' % (encoded(self.run_id), logged.data, encoded(record))
+            mark.next += 1
+            room -= len(data)
+            yield Frame("entry", data, entry.cursor)
+            if logged.action:
+                yield Frame("action", logged.action, entry.cursor)
+
+    def _record(self, entry: JournalEntry) -> NumberedRecord | None:
+        if entry.sequence not in self._records:
+            self._records[entry.sequence] = self._sources.record(self.run_id, entry)
+        return self._records[entry.sequence]
+
+    def _values(self, mark: Mark) -> Iterator[Frame]:
+        if (state := self._state_for(mark.visitor)) != mark.state:
+            mark.state = state
+            yield Frame("state", state, self.position)
+        if mark.live != self._live.revision:
+            mark.live = self._live.revision
+            yield Frame("live", self._live.data, self.position)
+
+    def _state_for(self, visitor: Visitor) -> bytes:
+        if self._state is None:
+            return b""
+        if visitor.roles not in self._states:
+            self._states[visitor.roles] = encoded(self._sources.state_for(visitor, self._state))
+        return self._states[visitor.roles]
+
+    async def follow(self, sleep: Sleep) -> None:
+        states = asyncio.create_task(self._read_states(sleep))
+        try:
+            await self._follow_executions(sleep)
+        finally:
+            states.cancel()
+
+    async def _read_states(self, sleep: Sleep) -> None:
+        """Read the state after each change, but not more often than viewers need it."""
+        while True:
+            await self._is_changed.wait()
+            self._is_changed.clear()
+            try:
+                state = await self._sources.state(self.run_id, self._view)
+            except (RPCError, OrgaError):  # the server is away
+                self._is_changed.set()
+                await sleep(AGAIN_S)
+                continue
+            if state != self._state:
+                self._state = state
+                self._states.clear()
+                self.notify()
+            await sleep(STATE_S)
+
+    async def _follow_executions(self, sleep: Sleep) -> None:
+        while True:
+            try:
+                async with shared_watcher(self._client, self.run_id) as watcher:
+                    await self._follow_execution(watcher)
+                    await self._wait_for_rewind(sleep)
+            except (RunNotFound, NotAnAgent):
+                self._is_missing = True
+                self.notify()
+                return
+            except (RPCError, OrgaError):  # the server is away, or cannot read the run now
+                await sleep(AGAIN_S)
+
+    async def _follow_execution(self, watcher: Watcher) -> None:
+        reader = JournalReader(watcher, parse_position(self.position))
+        while True:
+            changed, is_over = watcher.changed, watcher.is_over
+            is_rewound = False
+            async for event in reader.new_events():
+                if isinstance(event, JournalEntry) and not (is_rewound := self._is_before_end(event)):
+                    self.take(event)
+                if is_rewound:
+                    break
+            if is_rewound:
+                self.forget()
+                reader = JournalReader(watcher, parse_position(""))
+                continue
+            self.take_live(list(watcher.live_activities().values()))
+            if is_over or watcher.is_at_end:
+                self.publish()
+            if is_over:
+                watcher.raise_fault()
+                return
+            await changed.wait()
+
+    def _is_before_end(self, entry: JournalEntry) -> bool:
+        return bool(self._log) and entry.sequence <= self._log[-1].entry.sequence
+
+    async def _wait_for_rewind(self, sleep: Sleep) -> None:
+        """Wait until the ended run is live again, under its id."""
+        handle = self._client.get_workflow_handle(self.run_id)
+        ended = (await handle.describe()).run_id
+        while (await handle.describe()).run_id == ended:
+            await sleep(ENDED_LOOK_S)
+        self._execution += 1
+        self.notify()
+
+    def forget(self) -> None:
+        """Begin the journal again, because the run was rewound. All viewers get a `resync`."""
+        self._view = RunView()
+        self._log.clear()
+        self._records.clear()
+        self._log_bytes = 0
+        self._total += 1
+        self._is_ready = False
+
+    def take(self, entry: JournalEntry) -> None:
+        """Add the next entry of the journal."""
+        event = self._view.take(entry).event
+        logged = LoggedEntry(entry, encoded(entry_json(entry)), self._action(entry, event))
+        self._log.append(logged)
+        self._total += 1
+        self._log_bytes += len(logged.data)
+        # one entry more than a viewer may miss, so that its own place is known
+        while len(self._log) > MAX_MISSED + 1 or self._log_bytes > MAX_LOG_BYTES:
+            oldest: LoggedEntry = self._log.popleft()
+            self._log_bytes -= len(oldest.data)
+        self._has_news = True
+        if self._is_ready and isinstance(event, QUESTIONS):
+            self._sources.note_question()
+
+    def take_live(self, activities: Sequence[LiveActivity]) -> None:
+        shown = [activity.model_dump(mode="json", exclude={"is_over"}) for activity in activities]
+        self._live.set({"run": self.run_id, "activities": shown})
+
+    def publish(self) -> None:
+        """Show viewers what was taken."""
+        if self._has_news:
+            self._has_news = False
+            self._is_changed.set()
+        self._records.clear()
+        self._is_ready = True
+        self.notify()
+
+    def _action(self, entry: JournalEntry, event: JournalEvent) -> bytes:
+        state, data = ACTION_STATES.get(type(event)), entry.data
+        if state is None or entry.run or not data.get("id"):
+            return b""
+        action = {
+            "run": self.run_id,
+            "id": data["id"],
+            "kind": data.get("kind"),
+            "by": data.get("by"),
+            "state": "refused" if data.get("refused") else state,
+            "phase": data.get("phase"),
+            "iteration": data.get("iteration", entry.iteration),
+            "detail": data.get("reason") or data.get("refused"),
+        }
+        return encoded(action)
+
+
+def entry_json(entry: JournalEntry) -> dict[str, Any]:
+    """Return an entry as the interface shows it. Long texts in its data are cut."""
+    return {
+        "sequence": entry.sequence,
+        "event": entry.event,
+        "at": entry.timestamp,
+        "iteration": entry.iteration,
+        "data": clipped_strings(entry.data),
+        "cursor": entry.cursor,
+        "run": entry.run or None,
+    }

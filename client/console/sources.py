@@ -1,0 +1,124 @@
+"""What the feeds of the console read: rows, the inbox, and the state of a run, each in the words of the interface."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+
+from orga.client.console.doors import Visitor
+from orga.client.console.hub import Tenants
+from orga.client.console.routes import Console, visible_run
+from orga.client.console.rows import Row, RunList, read_rows, run_condition, run_counts
+from orga.client.console.runs import read_snapshot, with_controls_for
+from orga.client.console.waits import Wait, read_inbox
+from orga.client.journal.run_view import RunView
+from orga.client.journal.timeline import IterationRecord
+from orga.client.journal.timelines import timelines_of
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.inbox import WAITING_RUNS
+from orga.client.runs.newest import newest_runs, replaced_run_ids
+from orga.workflows.types.status import JournalEntry
+
+WINDOW = 100
+"""The newest runs, which are watched together with all live ones up to `MAX_LIVE`."""
+
+MAX_LIVE = 200
+
+FULL_LOOK = 5
+"""Looks after which everything is read again, because visibility does not show every change of a live run."""
+
+STATE_KEYS = ("phase", "paused", "iteration", "budgets", "waits", "plan", "controls", "state", "result")
+
+
+class ConsoleSources:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.questions = 0
+        """Rises whenever a run that is followed asks a question or has one decided."""
+
+    @property
+    def client(self) -> Client:
+        return self._console.client
+
+    def rows(self, tenants: Tenants) -> "RowReader":
+        return RowReader(self._console, tenants)
+
+    def waits(self, tenants: Tenants) -> "InboxReader":
+        return InboxReader(self, self._console, tenants)
+
+    def note_question(self) -> None:
+        self.questions += 1
+
+    async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
+        snapshot = await read_snapshot(self._console, await AgentHandle(self.client, run_id).describe(), view)
+        return {"run": run_id, **{key: snapshot[key] for key in STATE_KEYS}}
+
+    def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
+        return with_controls_for(visitor, state, read_only=self._console.doors.read_only)
+
+    def record(self, run_id: str, entry: JournalEntry) -> IterationRecord | None:
+        return timelines_of(self.client).live_record(run_id, entry)
+
+    async def check_visible(self, visitor: Visitor, run_id: str) -> None:
+        await visible_run(self.client, visitor, run_id)
+
+
+class RowReader:
+    """Reads the rows of the list. A row is read again only if visibility shows a change, and every fifth time."""
+
+    def __init__(self, console: Console, tenants: Tenants) -> None:
+        self._console = console
+        self._condition = run_condition(RunList(), tenants)
+        self._known: dict[str, tuple[str, Row]] = {}
+        """The rows by workflow id, with what visibility showed of the run."""
+        self._counts: dict[str, int] = {}
+        self._looks = 0
+
+    async def __call__(self) -> tuple[Sequence[Row], Any, bool]:
+        """Return the rows, the counts, and whether there are older runs."""
+        client, is_full = self._console.client, self._looks % FULL_LOOK == 0
+        self._looks += 1
+        newest = await newest_runs(client, self._condition, WINDOW + 1)
+        runs = {run.id: run for run in newest[:WINDOW]}
+        if has_older := len(newest) > WINDOW:
+            live = await newest_runs(client, self._condition, MAX_LIVE, with_ended=False)
+            runs |= {run.id: run for run in live}
+        shown = {id: _shown(run) for id, run in runs.items()}
+        changed = [
+            run
+            for id, run in runs.items()
+            if self._known.get(id, ("", None))[0] != shown[id]
+            or (is_full and run.status == WorkflowExecutionStatus.RUNNING)
+        ]
+        if changed or self._known.keys() - runs.keys() or is_full:
+            self._counts = await run_counts(client, self._condition)
+        left = await replaced_run_ids(client, changed)
+        rows = await read_rows(self._console, [run for run in changed if run.run_id not in left])
+        known = self._known | {row.id: (shown[row.id], row) for row in rows}
+        self._known = {id: known[id] for id in runs if id in known}
+        return [row for _, row in self._known.values()], self._counts, has_older
+
+
+def _shown(run: WorkflowExecution) -> str:
+    """Return what visibility shows of a run and may change."""
+    attributes = run.raw_info.search_attributes.SerializeToString(deterministic=True)
+    return repr((run.run_id, run.status, attributes))
+
+
+class InboxReader:
+    """Reads the inbox. The runs are asked only if visibility shows a change, after a decision, and every fifth time."""
+
+    def __init__(self, sources: ConsoleSources, console: Console, tenants: Tenants) -> None:
+        self._sources, self._console, self._tenants = sources, console, tenants
+        self._shown: object = None
+        self._waits: Sequence[Wait] = ()
+        self._looks = 0
+
+    async def __call__(self) -> Sequence[Wait]:
+        client = self._console.client
+        waiting = sorted([_shown(run) async for run in client.list_workflows(WAITING_RUNS)])
+        shown = (waiting, self._sources.questions, self._looks // FULL_LOOK)
+        self._looks += 1
+        if shown != self._shown:
+            self._waits, self._shown = await read_inbox(self._console, self._tenants), shown
+        return self._waits
