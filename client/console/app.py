@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.console import actions, events, markdown, rows, runs, start, waits
+from orga.client.console import actions, events, history, markdown, model_view, rows, runs, start, waits
 from orga.client.console.doors import DoorKeeper
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
@@ -70,6 +70,8 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *rows.ROUTES,
     *runs.ROUTES,
     *waits.ROUTES,
+    *history.ROUTES,
+    *model_view.ROUTES,
     *markdown.ROUTES,
     *actions.ROUTES,
     *start.ROUTES,

@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast
 from urllib.parse import unquote
 
@@ -44,6 +45,8 @@ class Console:
     connection: Connection
     doors: Doors
     """Who may enter, and who may do what."""
+    signing_key_file: Path | None = None
+    """The private key that signs exported journals."""
     tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])

@@ -38,9 +38,13 @@ class JournalFile:
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
     """Write the whole file or nothing, readable only for its owner. Raise UnwritableJournal if that is impossible."""
     try:
-        write_atomically(path, b"".join(line + b"\n" for line in _lines(entries, head)))
+        write_atomically(path, journal_content(entries, head))
     except OSError as error:
         raise UnwritableJournal(f"{path} cannot be written: {error.strerror}") from None
+
+
+def journal_content(entries: Sequence[JournalEntry], head: SealedHead) -> bytes:
+    return b"".join(line + b"\n" for line in _lines(entries, head))
 
 
 def read_journal_file(path: Path) -> JournalFile:

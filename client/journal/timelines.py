@@ -7,7 +7,7 @@ run, if somebody follows it.
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from time import monotonic
@@ -187,6 +187,14 @@ class Timelines:
         items = await self._records(chain, lowest, highest) if lowest <= highest else []
         cursor = f"{chain.last.run_id}:{chain.length}"
         return TimelinePage(items=tuple(items), total=total, first=first, cursor=cursor)
+
+    async def records(self, workflow_id: str) -> AsyncGenerator[IterationRecord]:
+        """Yield all records of a run, oldest first. It raises the errors of `page`."""
+        chain = await self._chain(workflow_id)
+        total = await self._total(chain, is_read=True)
+        for lowest in range(chain.heads[0].base, total + 1, MAX_PAGE):
+            for record in await self._records(chain, lowest, min(lowest + MAX_PAGE - 1, total)):
+                yield record
 
     async def record(self, workflow_id: str, iteration: int) -> IterationRecord:
         """Return one iteration, with each text up to 64 kB. Raise NoRecord if there is none."""

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -42,13 +43,15 @@ class Served:
 
 
 @asynccontextmanager
-async def a_console(client: Client, task_queue: str = "orga", **doors: Any) -> AsyncGenerator[Served]:
+async def a_console(
+    client: Client, task_queue: str = "orga", *, signing_key_file: Path | None = None, **doors: Any
+) -> AsyncGenerator[Served]:
     """Serve a console for the runs of a server. `doors` are further fields of `Doors`."""
     at = bound_socket("127.0.0.1", 0)
     port = at.getsockname()[1]
     endpoint = Endpoint("127.0.0.1:7233")
     connection = Connection(client, endpoint, NO_PLACE, task_queue, task_queue)
-    console = Console(connection, Doors(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors))
+    console = Console(connection, Doors(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors), signing_key_file)
     base = f"http://127.0.0.1:{port}"
     headers = {CSRF_HEADER: "1"}
     app = console_app(console)

@@ -41,13 +41,19 @@ def keygen(
 
 def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
     """Return the private key that signs exports. Raise UsageError without one, or KeyProblem if it cannot be used."""
-    named = os.environ.get(KEY_FILE_VARIABLE) or config.signing_key_file
-    if not named:
+    path = signing_key_file(config)
+    if path is None:
         raise UsageError(
             f"--sign: no key is configured. Set {KEY_FILE_VARIABLE} or [audit] signing_key_file. "
             "Create a key with: orga audit keygen"
         )
-    return private_key(user_path(named))
+    return private_key(path)
+
+
+def signing_key_file(config: AuditConfig) -> Path | None:
+    """Return the file of the private key, or None if no key is configured."""
+    named = os.environ.get(KEY_FILE_VARIABLE) or config.signing_key_file
+    return user_path(named) if named else None
 
 
 def trusted_keys(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]:

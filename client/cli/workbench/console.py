@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orga.client.cli.inspect.keys import signing_key_file
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.session import cli_context
@@ -34,7 +35,7 @@ async def _serve(port: int, config: Path | None) -> int:
 
     async with cli_context(config) as here:
         doors = Doors(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), getpass.getuser())
-        app = console_app(Console(here.connection, doors))
+        app = console_app(Console(here.connection, doors, signing_key_file(here.loaded.config.audit)))
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", access_log=False))
         write_result(f"http://127.0.0.1:{port}/?token={doors.token}")
         write_note("Ctrl-C ends the console; runs go on")

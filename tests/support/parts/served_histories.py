@@ -23,9 +23,9 @@ class HistoryClient(Client):
         """The segments that were read to their end, in order."""
         for index, segment in enumerate(segments):
             events = [HistoryEvent.FromString(event.SerializeToString()) for event in segment.events]
-            events[0].workflow_execution_started_event_attributes.continued_execution_run_id = (
-                f"segment-{index - 1}" if index else ""
-            )
+            started = events[0].workflow_execution_started_event_attributes
+            if index or started.continued_execution_run_id:
+                started.continued_execution_run_id = f"segment-{index - 1}"
             self.segments[f"segment-{index}"] = events
         self.workflow_id = segments[0].workflow_id
 

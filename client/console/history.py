@@ -1,0 +1,332 @@
+"""Routes that read the history of a run: its timeline, texts, search, result and journal, and a comparison of two."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, Literal, NoReturn
+
+from pydantic import Field
+from starlette.responses import Response, StreamingResponse
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+
+from orga.client.console.problems import Problem
+from orga.client.console.routes import (
+    ApiRoute,
+    Call,
+    Console,
+    Flag,
+    NoParameters,
+    invalid,
+    invalid_input,
+    visible_run,
+)
+from orga.client.console.rows import Row, read_row, task_of
+from orga.client.journal.file import journal_content
+from orga.client.journal.head import KeyProblem, private_key, sealed_head
+from orga.client.journal.reading import read_journal
+from orga.client.journal.timeline import IterationRecord, TimelineText
+from orga.client.journal.timelines import FoundTexts, NoRecord, NoText, TimelinePage, Timelines, timelines_of
+from orga.client.runs.ids import kind_of
+from orga.workflows.decisions.journal.entries import canonical_line
+from orga.workflows.types.record import CheckedInput, InvalidInput, Record
+from orga.workflows.types.status import AgentResult, JournalEntry
+
+MAX_ITERATION = 10**9
+
+MAX_COMPARED = 100
+"""Rows of one answer of `/compare`."""
+
+
+class Window(CheckedInput):
+    """The part of a timeline to return. Without a position, it is the newest."""
+
+    around: int | None = Field(default=None, ge=0, le=MAX_ITERATION)
+    before: int | None = Field(default=None, ge=0, le=MAX_ITERATION)
+    after: int | None = Field(default=None, ge=0, le=MAX_ITERATION)
+    limit: int = Field(default=50, ge=1, le=100)
+
+
+class TextQuery(CheckedInput):
+    download: Flag = False
+    """Answer with an attachment."""
+
+
+class SearchQuery(CheckedInput):
+    text: str = Field(min_length=1, max_length=1_000)
+    next: str | None = Field(default=None, max_length=100)
+
+
+class JournalQuery(CheckedInput):
+    signed: Flag = False
+    """End with the head of the journal, signed by the console's key."""
+
+
+class CompareQuery(CheckedInput):
+    a: str = Field(min_length=1, max_length=1_000)
+    b: str = Field(min_length=1, max_length=1_000)
+    next: str | None = Field(default=None, pattern=r"^\d{1,9}$")
+    """The last iteration of the rows before. By default the rows follow the common beginning."""
+    limit: int = Field(default=50, ge=1, le=MAX_COMPARED)
+
+
+async def _timeline(call: Call[Window]) -> TimelinePage:
+    given = call.given
+    try:
+        return await timelines_of(call.client).page(
+            call.run_id, around=given.around, before=given.before, after=given.after, limit=given.limit
+        )
+    except InvalidInput as error:
+        raise invalid_input(error) from None
+
+
+async def _iteration(call: Call[NoParameters]) -> IterationRecord:
+    number = call.path("number")
+    if not re.fullmatch(r"[0-9]{1,9}", number):
+        raise invalid([f"number: {number[:50]!r} is not the number of an iteration. Give one from 0"])
+    try:
+        return await timelines_of(call.client).record(call.run_id, int(number))
+    except NoRecord as error:
+        raise Problem(404, str(error)) from None
+
+
+async def _text(call: Call[TextQuery]) -> Response:
+    reference = call.path("reference")
+    try:
+        text = await timelines_of(call.client).text(call.run_id, reference)
+    except NoText as error:
+        raise Problem(404, str(error)) from None
+    headers = {"X-Content-Type-Options": "nosniff"}
+    if call.given.download:
+        headers["Content-Disposition"] = f'attachment; filename="{reference}.txt"'  # a found reference is plain ASCII
+    return Response(text.encode("utf-8", "replace"), media_type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _search(call: Call[SearchQuery]) -> FoundTexts:
+    try:
+        return await timelines_of(call.client).search(call.run_id, call.given.text, next=call.given.next)
+    except InvalidInput as error:
+        raise invalid_input(error) from None
+
+
+async def _result(call: Call[NoParameters]) -> dict[str, Any]:
+    ended = await read_result(call.console, call.described)
+    if ended is None:
+        is_live = call.described.status == WorkflowExecutionStatus.RUNNING
+        reason = "is running, and has no result yet" if is_live else "ended without a result. Its timeline shows how"
+        raise Problem(404, f"result: run {call.run_id!r} {reason}")
+    return ended.model_dump(mode="json")
+
+
+async def read_result(console: Console, described: WorkflowExecutionDescription) -> AgentResult | None:
+    """Return the result of a run, or None if it has none."""
+    if described.status != WorkflowExecutionStatus.COMPLETED:
+        return None
+    handle = console.client.get_workflow_handle(described.id, run_id=described.run_id)
+    ended = await handle.result(follow_runs=False)
+    return kind_of(ended).result.model_validate(ended)
+
+
+async def _journal(call: Call[JournalQuery]) -> Response:
+    media_type = "application/x-ndjson"
+    if call.given.signed:
+        entries = [entry async for entry in read_journal(call.client, call.run_id)]
+        return Response(_signed_content(call, entries), media_type=media_type)
+    entries = read_journal(call.client, call.run_id)
+    first = await anext(entries, None)  # an error of the first entry has a status of its own
+    return StreamingResponse(_lines(first, entries), media_type=media_type)
+
+
+async def _lines(first: JournalEntry | None, entries: AsyncGenerator[JournalEntry]) -> AsyncGenerator[bytes]:
+    async with aclosing(entries):
+        if first is not None:
+            yield canonical_line(first) + b"\n"
+        async for entry in entries:
+            yield canonical_line(entry) + b"\n"
+
+
+def _signed_content(call: Call[JournalQuery], entries: Sequence[JournalEntry]) -> bytes:
+    path = call.console.signing_key_file
+    if path is None:
+        _refuse_to_sign("no key is configured. Set [audit] signing_key_file where the console starts")
+    try:
+        key = private_key(path)
+    except KeyProblem:  # its text names the file
+        _refuse_to_sign("its key cannot be used. `orga journal --export --sign` shows why")
+    return journal_content(entries, sealed_head(call.run_id, entries, key, datetime.now(UTC)))
+
+
+def _refuse_to_sign(why: str) -> NoReturn:
+    raise Problem(409, f"signed: this console cannot sign: {why}")
+
+
+class ComparedRun(Row):
+    """One of the two runs."""
+
+    result: dict[str, Any] | None
+
+
+class ComparedIteration(Record):
+    """The same iteration in both runs."""
+
+    number: int
+    a: IterationRecord | None
+    b: IterationRecord | None
+    differs: tuple[Literal["reply", "thinking", "calls", "verdicts", "results", "scores", "model", "cost", "time"], ...]
+
+
+class Comparison(Record):
+    a: ComparedRun
+    b: ComparedRun
+    common: int
+    """The last iteration of the common beginning: the one that a fork was made after, or the last that is equal."""
+    rows: tuple[ComparedIteration, ...]
+    next: str | None
+
+
+async def _compare(call: Call[CompareQuery]) -> Comparison:
+    given = call.given
+    described = [await visible_run(call.client, call.visitor, run_id) for run_id in (given.a, given.b)]
+    a, b = [await _compared_run(call.console, run) for run in described]
+    found = timelines_of(call.client)
+    common = await _common_iterations(found, a.id, b.id)
+    after = common if given.next is None else int(given.next)
+    left, right = await _after(found, a.id, after, given.limit), await _after(found, b.id, after, given.limit)
+    numbers = sorted({*left, *right})[: given.limit]
+    rows = [compared(number, left.get(number), right.get(number)) for number in numbers]
+    is_more = len(numbers) == given.limit
+    return Comparison(a=a, b=b, common=common, rows=tuple(rows), next=str(numbers[-1]) if is_more else None)
+
+
+async def _compared_run(console: Console, described: WorkflowExecutionDescription) -> ComparedRun:
+    row, ended = await read_row(described, await task_of(console, described)), await read_result(console, described)
+    return ComparedRun(**row.model_dump(), result=ended.model_dump(mode="json") if ended else None)
+
+
+async def _after(timelines: Timelines, run_id: str, after: int, limit: int) -> dict[int, IterationRecord]:
+    page = await timelines.page(run_id, after=after, limit=limit)
+    return {record.number: record for record in page.items if record.number > 0}
+
+
+async def _common_iterations(timelines: Timelines, a: str, b: str) -> int:
+    """Return the last iteration of the common beginning, 0 if the first one differs already."""
+    first = max([(await timelines.page(run_id, limit=1)).first for run_id in (a, b)])
+    if first > 0:  # one is a fork of the other, or of the same run
+        return first
+    common = 0
+    while True:
+        left, right = [await _after(timelines, run_id, common, MAX_COMPARED) for run_id in (a, b)]
+        for number in range(common + 1, common + MAX_COMPARED + 1):
+            if number not in left or number not in right or _differences(left[number], right[number]) - _MEASURED:
+                return common
+            common = number
+
+
+_MEASURED = {"cost", "time"}
+"""What differs between two runs that do the same."""
+
+
+def compared(number: int, a: IterationRecord | None, b: IterationRecord | None) -> ComparedIteration:
+    """Return a row with the parts in which two iterations differ. One that only one run has differs in none."""
+    differs = [part for part in _PARTS if a and b and part in _differences(a, b)]
+    return ComparedIteration.model_validate({"number": number, "a": a, "b": b, "differs": differs})
+
+
+def _differences(a: IterationRecord, b: IterationRecord) -> set[str]:
+    return {part for part, of in _PARTS.items() if of(a) != of(b)}
+
+
+def _text_key(text: TimelineText | None) -> tuple[str, int] | None:
+    return (text.head, text.size) if text else None
+
+
+def _seconds(record: IterationRecord) -> float | None:
+    if record.started is None or record.ended is None:
+        return None
+    return round((record.ended - record.started).total_seconds(), 1)
+
+
+_PARTS: dict[str, Callable[[IterationRecord], object]] = {
+    "reply": lambda record: _text_key(record.reply),
+    "thinking": lambda record: _text_key(record.thinking),
+    "calls": lambda record: [(call.tool, _text_key(call.arguments)) for call in record.calls],
+    "verdicts": lambda record: [(call.verdict, call.policies, call.approver) for call in record.calls],
+    "results": lambda record: [(call.state, _text_key(call.result), call.failure) for call in record.calls],
+    "scores": lambda record: record.scores,
+    "model": lambda record: record.model,
+    "cost": lambda record: record.usage.cost_usd,
+    "time": _seconds,
+}
+"""What two iterations are compared in."""
+
+
+ROUTES = (
+    ApiRoute(
+        "GET",
+        "/runs/{id}/timeline",
+        "viewer",
+        _timeline,
+        Window,
+        "Return successive iterations, each with the beginnings of its texts.",
+        TimelinePage,
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/iterations/{number}",
+        "viewer",
+        _iteration,
+        NoParameters,
+        "Return one iteration with its texts, each up to 64 kB.",
+        IterationRecord,
+        more_statuses=(404, 422),
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/texts/{reference}",
+        "viewer",
+        _text,
+        TextQuery,
+        "Return one whole text of the timeline.",
+        media_type="text/plain",
+        more_statuses=(404,),
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/search",
+        "viewer",
+        _search,
+        SearchQuery,
+        "Find a text in all texts of a run, newest first.",
+        FoundTexts,
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/result",
+        "viewer",
+        _result,
+        NoParameters,
+        "Return the result of a run that has ended.",
+        {"type": "object"},
+        more_statuses=(404,),
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/journal",
+        "viewer",
+        _journal,
+        JournalQuery,
+        "Return the journal so far, one JSON object on each line.",
+        media_type="application/x-ndjson",
+        more_statuses=(409,),
+    ),
+    ApiRoute(
+        "GET",
+        "/compare",
+        "viewer",
+        _compare,
+        CompareQuery,
+        "Compare two runs, iteration by iteration after their common beginning.",
+        Comparison,
+        more_statuses=(404,),
+    ),
+)

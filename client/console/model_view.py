@@ -1,0 +1,346 @@
+"""Routes about what the model of a run sees and plans: the conversation, working memory, and versions of the plan."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pydantic import Field, ValidationError
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.rows import list_schema
+from orga.client.errors import OrgaError
+from orga.client.history.chain import history_error, run_chain
+from orga.client.history.events import happenings
+from orga.client.journal.event_types import DecisionMade, PlanAdjusted, PlanMade, StepOverridden, read_event
+from orga.client.journal.run_view import Plan
+from orga.client.journal.timeline import IterationRecord, TimelineEvent
+from orga.client.journal.timelines import Timelines, timelines_of
+from orga.workflows.decisions.goals.replies import UnusableReply, parsed_memory, reply_object
+from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.types.context import DigestMismatch, ReasonRequest
+from orga.workflows.types.messages import Message, Ranges, Reply
+from orga.workflows.types.names import PROMPT_ACTIVITIES
+from orga.workflows.types.parts import ToolCall
+from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.status import Happening, JournalEntry
+
+MAX_PAGE_BYTES = 2_000_000
+"""UTF-8 of the texts of one page of the conversation, unless one text is longer."""
+
+
+class ConversationQuery(CheckedInput):
+    offset: int = Field(default=0, ge=0, le=10**9)
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class SeenMessage(Record):
+    """A message as the model sees it."""
+
+    role: str
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    tool: str | None = None
+    at: datetime | None = None
+    """When the model was first sent it. None for messages of earlier segments."""
+
+
+class LeftOut(Record):
+    """Messages that the model is no longer sent."""
+
+    at: datetime
+    from_: int | None = Field(default=None, serialization_alias="from")
+    """The iteration of the first one. None if it is not recorded."""
+    to: int | None = None
+    """The iteration of the last one."""
+    how: str
+    """`sliding_window`, `observation_masking`, `anchored_summary`, `refused_content` or `continue_as_new`."""
+    why: str
+
+
+class Conversation(Record):
+    items: tuple[SeenMessage, ...]
+    total: int
+    left_out: tuple[LeftOut, ...]
+
+
+_REASONS = {
+    "sliding_window": "The conversation exceeded its token budget. The oldest messages are left out.",
+    "observation_masking": "The conversation exceeded its token budget. The texts of old results are left out.",
+    "anchored_summary": "The conversation exceeded its token budget. A summary replaces the oldest messages.",
+    "refused_content": "The model's provider refused them.",
+    "continue_as_new": "A new segment began, and what it can carry is limited.",
+}
+
+
+class _Seen(NamedTuple):
+    message: Message
+    iteration: int
+    """The iteration that it came from, or the last one of the earlier segments."""
+    at: datetime | None
+
+
+class _ConversationFold:
+    """Follows the conversation of a segment, and what is left out of it."""
+
+    def __init__(self) -> None:
+        self.seen: list[_Seen] = []
+        self.ranges: dict[int, tuple[int, int]] = {}
+        """The first and the last iteration of the messages that an iteration left out."""
+        self._fold = ContextFold()
+        self._base: list[_Seen] = []
+        self._replied: _Seen | None = None
+
+    @property
+    def messages(self) -> list[_Seen]:
+        """The instructions, the messages of the latest model call, and its reply."""
+        instructions = self._fold.setup.instructions if self._fold.setup else ""
+        head = [_Seen(Message.of("system", instructions), 0, None)] if instructions else []
+        return [*head, *self.seen, *([self._replied] if self._replied else [])]
+
+    def feed(self, happening: Happening) -> None:
+        before = self._fold.iteration
+        self._fold.feed(happening)
+        if happening.name in PROMPT_ACTIVITIES and happening.kind == "scheduled":
+            self._on_model_call(happening, before)
+        elif happening.name in PROMPT_ACTIVITIES and happening.kind == "finished":
+            reply = Reply.model_validate(happening.value)
+            self._replied = _Seen(reply.message(), self._fold.iteration, happening.at)
+        elif len(self._fold.messages) != len(self.seen):  # a state was carried over
+            self.seen = [_Seen(message, self._fold.iteration, None) for message in self._fold.messages]
+
+    def _on_model_call(self, happening: Happening, before: int) -> None:
+        request = ReasonRequest.model_validate(happening.value)
+        if request.iteration != before:
+            self._base = self.seen
+        context, messages = request.context, self._fold.messages
+        base = [each for each in self._base if not (context.forget and each.message.knowledge)]
+        gone = [base[index].iteration for index in _indexes(context.drop or context.mask) if index < len(base)]
+        if gone:
+            self.ranges[request.iteration] = (min(gone), max(gone))
+        kept = [each for index, each in enumerate(base) if index not in set(_indexes(context.drop))]
+        if context.summary is not None and context.drop:
+            kept.insert(context.drop[0][0], _Seen(messages[context.drop[0][0]], request.iteration, happening.at))
+        news = [news.reply or int((news.result or "").partition(".")[0] or before) for news in context.news]
+        origins = [(each.iteration, each.at) for each in kept] + [(number, happening.at) for number in news]
+        if self._replied and context.news and context.news[0].reply is not None:
+            origins[len(kept)] = (self._replied.iteration, self._replied.at)
+        self.seen = [
+            _Seen(message, *(origins[index] if index < len(origins) else (before, None)))
+            for index, message in enumerate(messages)
+        ]
+        self._replied = None
+
+
+def _indexes(ranges: Ranges) -> Iterator[int]:
+    for start, stop in ranges:
+        yield from range(start, stop)
+
+
+async def _conversation(call: Call[ConversationQuery]) -> dict[str, Any]:
+    fold, given = await _read_conversation(call.client, call.run_id), call.given
+    left_out = [
+        _left_out(event, fold.ranges.get(record.number))
+        async for record in timelines_of(call.client).records(call.run_id)
+        for event in record.events
+        if event.event == "ContextCompacted"
+    ]
+    items, room = list[SeenMessage](), MAX_PAGE_BYTES
+    messages = fold.messages
+    for each in messages[given.offset : given.offset + given.limit]:
+        items.append(_shown(each))
+        room -= len(items[-1].text.encode("utf-8", "replace"))
+        if room < 0:
+            break
+    found = Conversation(items=tuple(items), total=len(messages), left_out=tuple(left_out))
+    return found.model_dump(mode="json", by_alias=True)
+
+
+async def _read_conversation(client: Client, workflow_id: str) -> _ConversationFold:
+    chain = await run_chain(client, workflow_id)
+    fold = _ConversationFold()
+    try:
+        async for happening in happenings(client, workflow_id, chain.run_ids[-1]):
+            fold.feed(happening)
+    except RPCError as error:
+        raise history_error(workflow_id, error) from error
+    except (DigestMismatch, ValidationError) as error:
+        raise OrgaError(f"the history of {workflow_id!r} is inconsistent; `orga verify` shows where") from error
+    return fold
+
+
+def _shown(seen: _Seen) -> SeenMessage:
+    message = seen.message.with_placeholders()
+    return SeenMessage(
+        role=message.role,
+        text=message.text,
+        calls=message.calls,
+        call_id=message.call_id,
+        tool=message.tool,
+        at=seen.at,
+    )
+
+
+def _left_out(event: TimelineEvent, iterations: tuple[int, int] | None) -> LeftOut:
+    how = str(event.data.get("strategy") or "")
+    first, last = iterations or (None, None)
+    why = "A summary was made and not used." if event.data.get("unused") else _REASONS.get(how, "")
+    return LeftOut(at=event.at, from_=first, to=last, how=how, why=why)
+
+
+class PlannedStep(Record):
+    id: str
+    skill: str = ""
+    goal: str = ""
+    depends_on: tuple[str, ...] = ()
+    status: str = "open"
+
+
+class PlanVersion(Record):
+    version: int
+    at: datetime
+    iteration: int
+    by: str
+    """`model`, `person`, `rule` or `pipeline`."""
+    steps: tuple[PlannedStep, ...]
+    added: tuple[str, ...]
+    """Ids of steps that the version before lacks."""
+    dropped: tuple[str, ...]
+    changed: tuple[str, ...]
+    reason: str
+
+
+async def _plans(call: Call[NoParameters]) -> dict[str, Any]:
+    versions, plan, reason = list[PlanVersion](), Plan(), ""
+    async for record in timelines_of(call.client).records(call.run_id):
+        for event in record.events:
+            before, read = _steps(plan), read_event(_entry(event, record))
+            plan.take(read, record.number)
+            if isinstance(read, DecisionMade):
+                reason = read.reason
+            elif isinstance(read, (PlanMade, PlanAdjusted, StepOverridden)):
+                version = PlanVersion(
+                    version=len(versions) + 1,
+                    at=event.at,
+                    iteration=record.number,
+                    by=_author(read),
+                    reason=reason,
+                    **_changes(before, _steps(plan)),
+                )
+                versions.append(version)
+                reason = ""
+    return {"items": [version.model_dump(mode="json") for version in versions], "next": None}
+
+
+def _author(change: PlanMade | PlanAdjusted | StepOverridden) -> str:
+    if isinstance(change, StepOverridden):
+        return "person"
+    return (change.by if isinstance(change, PlanAdjusted) else "pipeline" if change.pipeline else "") or "model"
+
+
+def _steps(plan: Plan) -> dict[str, PlannedStep]:
+    found = (plan.as_status() or {}).get("steps", [])
+    return {str(step.get("id")): PlannedStep.model_validate(step) for step in found}
+
+
+def _entry(event: TimelineEvent, record: IterationRecord) -> JournalEntry:
+    return JournalEntry(
+        sequence=0, timestamp=event.at, agent="", iteration=record.number, event=event.event, data=event.data
+    )
+
+
+def _changes(before: dict[str, PlannedStep], after: dict[str, PlannedStep]) -> dict[str, Any]:
+    return {
+        "steps": tuple(after.values()),
+        "added": tuple(step for step in after if step not in before),
+        "dropped": tuple(step for step in before if step not in after),
+        "changed": tuple(step for step in after if step in before and _form(before[step]) != _form(after[step])),
+    }
+
+
+def _form(step: PlannedStep) -> tuple[str, str, tuple[str, ...]]:
+    return step.skill, step.goal, step.depends_on
+
+
+class MemoryVersion(Record):
+    at: datetime
+    iteration: int
+    memory: str
+    added: tuple[str, ...]
+    """Sentences that the memory before lacks."""
+    removed: tuple[str, ...]
+
+
+_KEEPING_EVENTS = {
+    "goal_plan": "PlanMade",
+    "goal_evaluate": "StepEvaluated",
+    "goal_decide": "DecisionMade",
+    "goal_compress": "MemoryCompressed",
+}
+"""The prompts whose reply can hold a memory, and the event that shows that the goal took the reply."""
+
+
+async def _memory(call: Call[NoParameters]) -> dict[str, Any]:
+    timelines, versions, memory = timelines_of(call.client), list[MemoryVersion](), ""
+    async for record in timelines.records(call.run_id):
+        after = await _memory_after(timelines, call.run_id, record, memory)
+        if after != memory and record.started is not None:
+            old, new = _sentences(memory), _sentences(after)
+            added = tuple(each for each in new if each not in old)
+            removed = tuple(each for each in old if each not in new)
+            at = record.ended or record.started
+            versions.append(MemoryVersion(at=at, iteration=record.number, memory=after, added=added, removed=removed))
+        memory = after
+    return {"items": [version.model_dump(mode="json") for version in versions], "next": None}
+
+
+async def _memory_after(timelines: Timelines, run_id: str, record: IterationRecord, before: str) -> str:
+    """Return the memory of a goal after an iteration. A reply that the goal did not use changes nothing."""
+    event = next((each for each in record.events if each.event == _KEEPING_EVENTS.get(record.prompt or "")), None)
+    if event is None or record.reply is None or event.data.get("taken") is False:
+        return before
+    reply = record.reply
+    if reply.reference is not None:
+        reply = (await timelines.record(run_id, record.number)).reply or reply
+    try:
+        return parsed_memory(reply_object(Reply.of(reply.head), record.prompt or ""), before)
+    except UnusableReply:
+        return before
+
+
+def _sentences(text: str) -> Sequence[str]:
+    return [each.strip() for each in re.split(r"(?<=[.;!?])\s+|\n+", text) if each.strip()]
+
+
+ROUTES = (
+    ApiRoute(
+        "GET",
+        "/runs/{id}/conversation",
+        "viewer",
+        _conversation,
+        ConversationQuery,
+        "Return the messages as the model sees them, and what was left out.",
+        Conversation,
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/plans",
+        "viewer",
+        _plans,
+        NoParameters,
+        "Return every version of a goal's plan, with its changes.",
+        list_schema(PlanVersion),
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/memory",
+        "viewer",
+        _memory,
+        NoParameters,
+        "Return every version of a goal's working memory, with its changes.",
+        list_schema(MemoryVersion),
+    ),
+)
