@@ -6,7 +6,7 @@ it: tools, commands, MCP servers, policies, keys, addresses, and the models of t
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, Self, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,6 +22,7 @@ from orga.workflows.types.goals.requests import PROMPT_NAMES
 from orga.workflows.types.input import MAX_TASK_BYTES
 from orga.workflows.types.limits import LIMITS
 from orga.workflows.types.names import GoalPromptName
+from orga.workflows.types.providers import model_name_problem
 from orga.workflows.types.record import InvalidInput, bounds_problem, replace_fields
 from orga.workflows.types.settings import SettingProblem
 from orga.workflows.types.text import printable_text, similar_name_hint
@@ -58,6 +59,12 @@ def value_at(config: OrgaConfig, path: Path) -> Any:
     for name in path:
         value = cast("dict[str, Any]", value)[name] if isinstance(value, dict) else getattr(value, name)
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+
+def require_model_name(name: str) -> None:
+    """Raise ValueError for a model of no known provider."""
+    if problem := model_name_problem(name):
+        raise ValueError(problem)
 
 
 def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
@@ -150,6 +157,13 @@ class RunTimeRules:
     check_model: Callable[[str], None]
     """Raises ValueError for a model that cannot be called."""
     is_priced: Callable[[str], bool]
+
+    @classmethod
+    def for_display(cls, config: OrgaConfig, env: Mapping[str, str]) -> Self:
+        """Return the rules of a process that runs no agents. It may lack the workers' keys, so it checks names only."""
+        from orga.activities.adapters.models.settings import default_model
+
+        return cls(config, default_model(env), require_model_name, lambda model: True)
 
     def effective(self, values: Values) -> OrgaConfig:
         """Return the configuration with the values. Raise InvalidSettings, which names each bad key."""

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.console import actions, events, history, markdown, model_view, rows, runs, start, waits
+from orga.client.console import actions, events, history, markdown, model_view, rows, runs, settings, start, waits
 from orga.client.console.doors import DoorKeeper
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
@@ -76,5 +76,6 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *actions.ROUTES,
     *start.ROUTES,
     *events.ROUTES,
+    *settings.ROUTES,
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 
+from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
 from orga.client.console.doors import Doors, Role, Visitor, visitor_of
 from orga.client.console.problems import Problem
@@ -51,7 +52,8 @@ class Console:
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """The first events of runs, by workflow id and run id."""
-
+    config_file: Path = NO_FILE
+    """The configuration that it was started with."""
     check: Callable[["AgentInput | GoalInput | SessionInput"], None] = lambda _given: None
     """Raises InvalidInput for the input of a run that no worker of this console's configuration could carry out."""
 
@@ -110,7 +112,7 @@ Answer = Response | BaseModel | Mapping[str, Any]
 class ApiRoute(Generic[M]):
     """One route of the interface."""
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     """Below `/api/v1`, such as `/runs/{id}/timeline`."""
     role: Role

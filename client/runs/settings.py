@@ -151,5 +151,6 @@ async def settings_versions(client: Client, task_queue: str | None = None) -> tu
     queue = task_queue or queue_and_memo(client)[0]
     if (await read_settings(client, queue)).state in {"absent", "unreachable"}:
         return ()
-    state = await Exchange(client, settings_id(queue)).query("versions")
-    return SettingsState.model_validate(state).versions
+    exchange = Exchange(client, settings_id(queue))
+    await exchange.require_worker()
+    return SettingsState.model_validate(await exchange.query("versions")).versions

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import ModelRequest
 from orga.client.config.sections import OrgaConfig
+from orga.client.console.doors import Doors, Visitor
 from orga.client.errors import InvalidSettings, NoAnswer, StaleSettings
 from orga.client.runs.settings import read_settings, save_settings, settings_versions
 from orga.client.server.pollers import may_be_polled
@@ -23,6 +25,7 @@ from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import SETTINGS_WORKFLOW
 from orga.workflows.types.settings import SETTINGS_MEMO, SettingsState, settings_id
+from tests.support.console import OWNER, a_console
 from tests.support.hold import wait_until
 from tests.support.runs.loop import Ran, histories_of
 from tests.support.runs.questions import send_update
@@ -252,3 +255,53 @@ async def test_nothing_is_saved_without_a_worker(client: Client) -> None:
     with pytest.raises(NoAnswer, match="no worker answered"):
         await save_settings(client, {}, version=0, by="ann", task_queue="nobody-there")
     assert (await read_settings(client, "nobody-there")).state == "absent"
+
+
+async def test_the_console_shows_and_saves_settings(client: Client, desk: Desk) -> None:
+    async with a_console(client, desk.queue) as console:
+        empty = await console.get("/settings")
+        saved = await console.put("/settings", {"version": 0, "values": {MAX: 9, "goals.prompts.planning": PLANNING}})
+        shown = await console.get("/settings")
+        stale = await console.put("/settings", {"version": 0, "values": {}})
+        bad = await console.put("/settings", {"version": 1, "values": {MAX: 0, "policy.engine": "allow"}})
+        unknown = await console.put("/settings", {"version": 1, "values": {}, "by": "somebody else"})
+        reset = (await console.put("/settings", {"version": 1, "values": {}})).json()
+
+    assert (empty["state"], empty["version"], empty["versions"]) == ("absent", 0, [])
+    assert (saved.status_code, saved.json()) == (200, shown)
+    items = {item["key"]: item for item in shown["items"]}
+    assert (items[MAX]["value"], items[MAX]["file_value"], items[MAX]["source"]) == (9, 25, "run time")
+    assert items[MAX]["range"] == {"minimum": 1, "maximum": 1_000_000}
+    assert items["goals.prompts.planning"]["template_variables"][1]["name"] == "skills"
+    assert all(item["description"] and item["source"] in {"default", "run time"} for item in items.values())
+    assert [(each["version"], each["by"], each["changed"]) for each in shown["versions"]] == [
+        (1, OWNER, [MAX, "goals.prompts.planning"])
+    ]
+    assert (stale.status_code, bad.status_code, unknown.status_code) == (409, 422, 422)
+    assert {each["where"] for each in bad.json()["errors"]} == {"policy.engine"}
+    assert (reset["version"], [each["version"] for each in reset["versions"]]) == (2, [1, 2])
+    assert {item["source"] for item in reset["items"]} == {"default"}
+
+
+async def test_not_everybody_may_save(client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_console(client, desk.queue, read_only=True) as console:
+        looked_at = await console.put("/settings", {"version": 0, "values": {MAX: 9}})
+    visitor = Visitor(OWNER, ("viewer", "operator", "approver"))
+    monkeypatch.setattr(Doors, "visitor", Mock(return_value=visitor))
+    async with a_console(client, desk.queue) as console:
+        approver = await console.put("/settings", {"version": 0, "values": {MAX: 9}})
+
+    assert (looked_at.status_code, "this console is read-only" in looked_at.text) == (403, True)
+    assert (approver.status_code, "this needs the role admin" in approver.text) == (403, True)
+    assert (await desk.read()).state == "absent"
+
+
+async def test_the_console_shows_settings_that_are_broken(client: Client, desk: Desk) -> None:
+    memo = {SETTINGS_MEMO: {"version": 3, "values": WIDER}}
+    await client.start_workflow(SETTINGS_WORKFLOW, id=settings_id(desk.queue), task_queue="nobody", memo=memo)
+    async with a_console(client, desk.queue) as console:
+        shown = await console.get("/settings")
+
+    assert shown["state"] == "broken"
+    assert "agents.default.tools: cannot be set at run time" in shown["detail"]
+    assert {item["source"] for item in shown["items"]} == {"default"}

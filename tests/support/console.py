@@ -41,6 +41,9 @@ class Served:
     async def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
         return await self.http.post(f"{API}{path}", json=body, **options)
 
+    async def put(self, path: str, body: Any) -> httpx.Response:
+        return await self.http.put(f"{API}{path}", json=body)
+
 
 @asynccontextmanager
 async def a_console(

@@ -11,6 +11,7 @@ from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import write_note, write_result
+from orga.client.config.file import NO_FILE
 
 DEFAULT_PORT = 8642
 
@@ -35,7 +36,8 @@ async def _serve(port: int, config: Path | None) -> int:
 
     async with cli_context(config) as here:
         doors = Doors(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), getpass.getuser())
-        app = console_app(Console(here.connection, doors, signing_key_file(here.loaded.config.audit)))
+        key = signing_key_file(here.loaded.config.audit)
+        app = console_app(Console(here.connection, doors, key, config_file=here.loaded.path or NO_FILE))
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", access_log=False))
         write_result(f"http://127.0.0.1:{port}/?token={doors.token}")
         write_note("Ctrl-C ends the console; runs go on")

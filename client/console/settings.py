@@ -1,0 +1,101 @@
+"""Settings at run time: `GET /settings` shows each key, its source and all versions, `PUT /settings` saves a set."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from orga.client.config.file import ConfigSources, config_sources
+from orga.client.config.run_time import RunTimeRules
+from orga.client.config.setting_items import SettingItem, setting_items
+from orga.client.console.problems import Problem
+from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.errors import InvalidSettings, OrgaError
+from orga.client.runs.settings import SettingsCondition, read_settings, save_settings, settings_versions
+from orga.workflows.decisions.settings import problems_text
+from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.settings import SettingsVersion
+
+
+class SettingsView(Record):
+    version: int
+    """The version to save the next set from. 0 if there is none."""
+    state: SettingsCondition
+    """In every state but `ready`, the workers' configuration counts alone."""
+    detail: str
+    """What is wrong, and what to do."""
+    items: tuple[SettingItem, ...]
+    versions: tuple[SettingsVersion, ...]
+    """Oldest first."""
+
+
+class SettingsToSave(CheckedInput):
+    """A whole set. Keys that are left out are reset."""
+
+    version: int = Field(ge=0)
+    """The version that it was made from."""
+    values: dict[str, Any]
+    """JSON values by key."""
+
+
+def sources_of(call: Call[Any]) -> ConfigSources:
+    """Return the configuration in the console's folder, with the source of each key. Nothing of it is run."""
+    return config_sources(call.console.config_file, folder=Path.cwd(), env=os.environ)
+
+
+async def _settings(call: Call[Any]) -> SettingsView:
+    queue = call.console.connection.task_queue
+    found = await read_settings(call.client, queue)
+    sources = await asyncio.to_thread(sources_of, call)
+    rules = RunTimeRules.for_display(sources.config, os.environ)
+    state, detail, values = found.state, found.detail, found.values
+    if problems := rules.problems(values):
+        state, values = "broken", dict[str, Any]()
+        detail = f"version {found.version} does not fit the configuration: {problems_text(problems)}. Save another set"
+    versions: tuple[SettingsVersion, ...] = ()
+    try:
+        versions = await settings_versions(call.client, queue) if found.version else ()
+    except OrgaError as error:
+        detail = detail or f"earlier versions cannot be shown: {error}"
+    items = await asyncio.to_thread(setting_items, sources, rules.default_model, values)
+    return SettingsView(version=found.version, state=state, detail=detail, items=tuple(items), versions=versions)
+
+
+async def _show(call: Call[NoParameters]) -> SettingsView:
+    return await _settings(call)
+
+
+async def _save(call: Call[SettingsToSave]) -> SettingsView:
+    queue, by = call.console.connection.task_queue, call.visitor.name
+    try:
+        await save_settings(call.client, call.given.values, version=call.given.version, by=by, task_queue=queue)
+    except InvalidSettings as error:
+        errors: list[Mapping[str, str]] = [each.model_dump() for each in error.problems]
+        raise Problem(422, str(error), errors=errors) from None
+    return await _settings(call)
+
+
+ROUTES: tuple[ApiRoute[Any], ...] = (
+    ApiRoute(
+        "GET",
+        "/settings",
+        "viewer",
+        _show,
+        NoParameters,
+        "Return each key that can be set at run time, with its value, source and range, and all versions.",
+        SettingsView,
+    ),
+    ApiRoute(
+        "PUT",
+        "/settings",
+        "admin",
+        _save,
+        SettingsToSave,
+        "Save a whole set for runs that start later.",
+        SettingsView,
+        more_statuses=(409, 422, 503),
+    ),
+)
