@@ -1,6 +1,7 @@
 """The feed of one run: its journal entry by entry, its state, and what its calls in flight have written."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +19,8 @@ from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline import clipped_strings
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
+
+logger = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 """Seconds until something that failed is tried again."""
@@ -42,6 +45,9 @@ STATE_S = 0.2
 
 UNKNOWN_CURSOR_S = 2.0
 """Seconds to wait for an entry that a viewer has, but the watcher has not read yet."""
+
+RECENT_ACTIONS = 20
+"""Actions that a new viewer gets, for it may have sent one just before."""
 
 FROM_NOW, NOWHERE = -2, -1
 """Places of a viewer that begins with the next entry, and of one whose position means nothing here."""
@@ -149,6 +155,10 @@ class RunFeed(Feed):
             mark.is_over, mark.is_missing = True, self._is_missing
             yield resync(self.topic)
         elif self._is_ready and self._is_placed(mark):
+            if mark.next == FROM_NOW:
+                mark.next = self._total
+                actions = [logged.action for logged in self._log if logged.action]
+                yield from (Frame("action", action, self.position) for action in actions[-RECENT_ACTIONS:])
             if mark.next < self._first or self._is_too_far(mark):
                 mark.next, mark.is_returning = self._total, False
                 yield resync(self.topic, self.position)
@@ -168,8 +178,6 @@ class RunFeed(Feed):
                 if self._now() < mark.gives_up_at:
                     return False
             mark.next, mark.cursor = self._place_after(position.sequence, position.hash), ""
-        elif mark.next == FROM_NOW:
-            mark.next = self._total
         return True
 
     def _place_after(self, sequence: int, digest: str) -> int:
@@ -241,6 +249,9 @@ class RunFeed(Feed):
             except (RPCError, OrgaError):  # the server is away
                 self._is_changed.set()
                 await sleep(AGAIN_S)
+                continue
+            except Exception:
+                logger.exception("the state of %r cannot be shown", self.run_id)
                 continue
             if state != self._state:
                 self._state = state

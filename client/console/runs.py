@@ -3,6 +3,7 @@
 A live run's worker answers a query. Without a worker, and for a run that ended without a result, the journal is read.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from orga.client.journal.run_view import RunView, ViewedEntry
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.ids import kind_of
+from orga.client.runs.listing import WAIT_S
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.limits import LIMITS, Budgets
@@ -255,8 +257,9 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription,
     if is_live:
         facts.failing = await failing_task(client, described)
     if is_live and facts.has_worker and facts.failing is None:
-        with suppress(NoAnswer):
-            facts.status = await run.status()
+        with suppress(NoAnswer, TimeoutError):
+            async with asyncio.timeout(WAIT_S if view else None):
+                facts.status = await run.status()
     if described.status == WorkflowExecutionStatus.COMPLETED:
         handle = client.get_workflow_handle(described.id, run_id=described.run_id)
         ended = await handle.result(follow_runs=False)

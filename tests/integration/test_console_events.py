@@ -14,7 +14,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.console import hub
-from orga.client.console.doors import COOKIE
+from orga.client.console.doors import COOKIE, Doors, Visitor
 from orga.client.console.routes import API
 from orga.client.history.converter import data_converter
 from orga.client.server.search_attributes import register_missing
@@ -279,6 +279,33 @@ async def test_a_wrong_request_is_refused(client: Client, query: dict[str, str])
     async with a_console(client) as console:
         answer = await console.http.get(f"{API}/events", params=query)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+def visitor_of_tenant(tenant: str) -> Callable[[Doors, object], Visitor]:
+    return lambda doors, connection: Visitor(tenant, tenants=frozenset({tenant}))
+
+
+async def test_a_viewer_of_another_tenant_gets_nothing_of_a_run(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=FACTS) as loop:
+        run = await loop.start({"task": "pay", "tenant": "north"})
+        await wait_for_held_calls(run)
+        got: dict[str, Viewer] = {}
+        async with a_console(client, loop.task_queue) as console:
+            for tenant in ("north", "south"):
+                monkeypatch.setattr(Doors, "visitor", visitor_of_tenant(tenant))
+                async with viewing(console, "runs", "inbox", f"run:{run.id}") as got[tenant]:
+                    await got[tenant].until(lambda each: each.of("list") and each.of("inbox"))
+                    await got[tenant].until(lambda each: each.of("state") or each.of("resync"))
+        await run.terminate()
+
+    assert run.id in str(got["north"].of("list"))
+    assert run.id in str(got["north"].of("inbox"))
+    south = got["south"]
+    assert south.of("resync") == [{"topics": [f"run:{run.id}"]}]
+    assert run.id not in str([each.data for each in south.got if each.event != "resync"])
+    assert south.of("list")[0]["counts"]["all"] == 0
 
 
 async def test_an_unknown_run_gives_a_resync(client: Client) -> None:

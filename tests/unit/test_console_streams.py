@@ -18,7 +18,7 @@ from orga.client.console.doors import Visitor
 from orga.client.console.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
 from orga.client.console.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
 from orga.client.console.problems import Problem
-from orga.client.console.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, UNKNOWN_CURSOR_S, RunFeed
+from orga.client.console.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
 from orga.client.errors import RunNotFound, ServerLost
 from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView
@@ -261,6 +261,17 @@ async def test_an_intervention_with_an_id_is_an_action_too(
     assert [name for name, _ in events] == ["entry", "action", "entry"]
     common = {"run": "r", "id": "i1", "kind": "steer", "by": "ann", "iteration": 0}
     assert events[1][1] == common | expected
+
+
+async def test_a_new_viewer_gets_the_latest_actions_for_it_may_have_sent_one() -> None:
+    feed = a_feed(0)
+    for number in range(RECENT_ACTIONS + 5):
+        feed.take(entry(number, "InterventionReceived", id=f"i{number}", kind="steer"))
+    feed.publish()
+    events = shown(feed, feed.mark(OWNER, ""))
+    assert [(name, data["id"]) for name, data in events] == [
+        ("action", f"i{number}") for number in range(5, RECENT_ACTIONS + 5)
+    ]
 
 
 async def test_long_texts_of_an_entry_are_cut() -> None:
