@@ -1,19 +1,19 @@
 """Starts runs, and describes what they take: `POST /runs` and `GET /schema/{kind}`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import BaseModel, Field
 from pydantic_core import from_json
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
 from orga.client.console.routes import API, ApiRoute, Call, NoParameters, invalid, invalid_input, json_response
-from orga.client.console.rows import Kind
+from orga.client.console.rows import KINDS, Kind
 from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
@@ -146,15 +146,32 @@ async def _is_started(client: Client, run_id: str, visitor: Visitor, workflow: s
         described = await AgentHandle(client, run_id).describe()
     except OrgaError:
         return False
-    first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
-    begun = await read_start(client, run_id, first)
-    own = RunValues(client.data_converter, client.namespace, run_id).own_converter
-    payloads = await decode_payloads(own, begun.input.payloads)
-    given = as_object(from_json(payloads[0].data)) if payloads else {}
+    given = await _read_input(client, described)
     started_by = await described.memo_value(STARTED_BY_MEMO, "")
     if (described.workflow_type, given, started_by) == (workflow, dict(wire), visitor.name):
         return True
     raise Problem(409, f"{IDEMPOTENCY_KEY}: was used for another run. Take a new key for another request")
+
+
+async def _read_input(client: Client, described: WorkflowExecutionDescription) -> dict[str, Any]:
+    """Return the input as the run got it at its start, before it continued as new."""
+    first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
+    begun = await read_start(client, described.id, first)
+    own = RunValues(client.data_converter, client.namespace, described.id).own_converter
+    payloads = await decode_payloads(own, begun.input.payloads)
+    return as_object(from_json(payloads[0].data)) if payloads else {}
+
+
+class StartedInput(Record):
+    """What a run was started with."""
+
+    kind: Kind
+    input: dict[str, Any]
+
+
+async def _input(call: Call[NoParameters]) -> StartedInput:
+    kind = cast("Kind", KINDS[call.described.workflow_type])
+    return StartedInput(kind=kind, input=await _read_input(call.client, call.described))
 
 
 async def _schema(call: Call[NoParameters]) -> dict[str, Any]:
@@ -177,6 +194,15 @@ ROUTES = (
         more_statuses=(409,),
         is_start=True,
         headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run."},
+    ),
+    ApiRoute(
+        "GET",
+        "/runs/{id}/input",
+        "viewer",
+        _input,
+        NoParameters,
+        "Return the input that a run was started with, to start another one with it.",
+        StartedInput,
     ),
     ApiRoute(
         "GET",

@@ -45,10 +45,14 @@ export function waitList(waits, { showRun = false } = {}) {
 /** How a wait ended, as the run's last records have it. @param {any} wait */
 function noteOf(wait) {
   const note = signal("no longer waits: it was decided, or it has expired");
-  get(`/runs/${encodeURIComponent(wait.run)}/timeline?limit=5`).then(({ items }) => {
-    const call = items.flatMap((/** @type {any} */ record) => record.calls).findLast((/** @type {any} */ one) => one.approver && [one.id, one.call_id].some((id) => id && wait.id.includes(id)));
-    if (call) note.value = `${call.state === "denied" ? "denied" : "approved"} by ${call.approver} ${age(call.started ?? call.ended)}`;
-  }, () => {});
+  const look = async (/** @type {number} */ left) => {
+    const { items } = await get(`/runs/${encodeURIComponent(wait.run)}/timeline?limit=5`);
+    const calls = items.flatMap((/** @type {any} */ record) => record.calls);
+    const call = calls.findLast((/** @type {any} */ one) => one.id === wait.place && one.tool === wait.tool);
+    if (call?.approver) note.value = `${call.state === "denied" ? "denied" : "approved"} by ${call.approver} ${age(call.ended ?? call.started ?? new Date().toISOString())}`;
+    else if (left) setTimeout(() => look(left - 1).catch(() => {}), 700);
+  };
+  if (wait.kind === "approval") look(3).catch(() => {});
   return note;
 }
 
@@ -71,7 +75,7 @@ function card(wait, showRun) {
       one.queue && one.queue !== "default" ? h("span", { class: "tag" }, `queue ${one.queue}`) : null,
       h("span", { class: "end" }, one.asked ? ["asked ", time(one.asked)] : null, one.expires ? [" · expires ", time(one.expires)] : null)),
     h("div", { class: "body" }, () => body(JSON.parse(content.value), unfolded)),
-    () => over.value ? h("footer", {}, h("span", { role: "status" }, over.value)) : one.id ? h("footer", {}, controls(one, send, unfolded, busy), report(progress)) : null);
+    () => over.value ? h("footer", {}, () => (progress.value ? report(progress) : h("span", { role: "status" }, over.value))) : one.id ? h("footer", {}, controls(one, send, unfolded, busy), report(progress)) : null);
 }
 let cardsMade = 0;
 
