@@ -42,7 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "tests.support": (
         *("hold", "values", "parts", "knowledge", "programs", "web"),
-        *("model", "tools", "runs", "mcp", "scenarios", "crash", "console"),
+        *("model", "tools", "runs", "mcp", "scenarios", "crash", "console", "browser"),
     ),
 }
 """The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""
