@@ -26,9 +26,11 @@ from orga.workflows.types.record import InvalidInput
 
 def console_app(console: Console) -> Starlette:
     """Return the application. Whoever serves it closes `console.connection`."""
+    adapted = [route for adapter in console.adapters for route in adapter.routes]
+    around = [each for adapter in console.adapters for each in adapter.middleware]
     app = Starlette(
-        routes=[Mount(API, routes=[route.endpoint() for route in ROUTES], name="api"), *page_routes()],
-        middleware=[Middleware(QuotedPaths), Middleware(DoorKeeper, doors=console.doors)],
+        routes=[Mount(API, routes=[route.endpoint() for route in ROUTES], name="api"), *adapted, *page_routes()],
+        middleware=[Middleware(QuotedPaths), *around, Middleware(DoorKeeper, doors=console.doors)],
         exception_handlers=_HANDLERS,
     )
     app.state.console = console
@@ -59,7 +61,7 @@ async def _me(call: Call[NoParameters]) -> dict[str, Any]:
         "tenants": None if call.visitor.tenants is None else sorted(call.visitor.tenants),
         "read_only": call.console.doors.read_only,
         "kinds": ["agent", "goal", "session"],
-        "adapters": [],
+        "adapters": [adapter.name for adapter in call.console.adapters],
         "version": version("orga"),
         "ui_url": call.console.connection.endpoint.ui,
     }

@@ -51,7 +51,8 @@ class Doors:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
-        given = connection.cookies.get(COOKIE, "")
+        kind, _, bearer = connection.headers.get("authorization", "").partition(" ")
+        given = bearer if kind.lower() == "bearer" else connection.cookies.get(COOKIE, "")
         return Visitor(self.owner) if hmac.compare_digest(given.encode(), self.token.encode()) else None
 
     def require(self, visitor: Visitor, role: Role, *, is_write: bool) -> None:

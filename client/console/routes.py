@@ -14,9 +14,10 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import to_jsonable_python
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 
 from orga.client.config.file import NO_FILE
@@ -40,6 +41,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
+class Adapter:
+    """A protocol of other front ends, served by the console after its doors."""
+
+    name: Literal["agui", "mcp", "responses"]
+    routes: tuple[BaseRoute, ...]
+    middleware: tuple[Middleware, ...] = ()
+    """Middleware around the doors, such as one for the protocol's own form of errors."""
+
+
+@dataclass(frozen=True)
 class Console:
     """What all requests share."""
 
@@ -48,6 +59,7 @@ class Console:
     """Who may enter, and who may do what."""
     signing_key_file: Path | None = None
     """The private key that signs exported journals."""
+    adapters: tuple[Adapter, ...] = ()
     tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])

@@ -13,7 +13,7 @@ from orga.client.connect import Connection
 from orga.client.console.app import console_app
 from orga.client.console.doors import COOKIE, CSRF_HEADER, Doors
 from orga.client.console.events import hub_of
-from orga.client.console.routes import API, Console
+from orga.client.console.routes import API, Adapter, Console
 from orga.client.console.serving import bound_socket, served
 from orga.client.server.endpoint import Endpoint
 from orga.workflows.types.input import Workplace
@@ -47,14 +47,21 @@ class Served:
 
 @asynccontextmanager
 async def a_console(
-    client: Client, task_queue: str = "orga", *, signing_key_file: Path | None = None, **doors: Any
+    client: Client,
+    task_queue: str = "orga",
+    *,
+    signing_key_file: Path | None = None,
+    adapters: tuple[Adapter, ...] = (),
+    doors_kind: type[Doors] = Doors,
+    **doors: Any,
 ) -> AsyncGenerator[Served]:
-    """Serve a console for the runs of a server. `doors` are further fields of `Doors`."""
+    """Serve a console for the runs of a server. `doors` are further fields of its doors."""
     at = bound_socket("127.0.0.1", 0)
     port = at.getsockname()[1]
     endpoint = Endpoint("127.0.0.1:7233")
     connection = Connection(client, endpoint, NO_PLACE, task_queue, task_queue)
-    console = Console(connection, Doors(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors), signing_key_file)
+    own = doors_kind(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors)
+    console = Console(connection, own, signing_key_file, adapters)
     base = f"http://127.0.0.1:{port}"
     headers = {CSRF_HEADER: "1"}
     app = console_app(console)

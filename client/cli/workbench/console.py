@@ -33,11 +33,12 @@ async def _serve(port: int, config: Path | None) -> int:
     from orga.client.console.app import console_app
     from orga.client.console.doors import Doors
     from orga.client.console.routes import Console
+    from orga.client.frontends.mounted import mounted_adapters
 
     async with cli_context(config) as here:
         doors = Doors(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), getpass.getuser())
-        key = signing_key_file(here.loaded.config.audit)
-        app = console_app(Console(here.connection, doors, key, config_file=here.loaded.path or NO_FILE))
+        key, adapters = signing_key_file(here.loaded.config.audit), mounted_adapters(here.loaded.config)
+        app = console_app(Console(here.connection, doors, key, adapters, config_file=here.loaded.path or NO_FILE))
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", access_log=False))
         write_result(f"http://127.0.0.1:{port}/?token={doors.token}")
         write_note("Ctrl-C ends the console; runs go on")

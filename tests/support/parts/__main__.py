@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tests.support.parts.aimock import installed as aimock
 from tests.support.parts.bubblewrap import bubblewrap
-from tests.support.parts.front_ends import front_ends
+from tests.support.parts.front_ends import agui_package, front_ends
 from tests.support.parts.mcp_servers import node_program, python_program
 from tests.support.parts.opa import opa
 from tests.support.parts.system_packages import require
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "Chromium": lambda: require("chromium", "chromium"),
     "MCP servers of npm": lambda: node_program("mcp-server-everything"),
     "front ends of npm": front_ends,
+    "client of AG-UI": agui_package,
     "MCP servers of PyPI": lambda: python_program("mcp-server-time"),
 }
 

@@ -20,6 +20,12 @@ def front_ends() -> Path:
     return installed_folder("front-ends-node", lambda folder: with_npm(folder, *PACKAGES)) / "node_modules"
 
 
+@cache
+def agui_package() -> Path:
+    """Return the folder that has the client of AG-UI."""
+    return installed_folder("agui-node", lambda folder: with_npm(folder, "@ag-ui/client@1.0.0"))
+
+
 def front_end_path() -> str:
     """Return a PATH on which their programs are found."""
     return f"{front_ends() / '.bin'}{os.pathsep}{os.environ['PATH']}"

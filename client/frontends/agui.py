@@ -1,0 +1,221 @@
+"""AG-UI 1.0: `POST /agui/{agent}` runs an agent for CopilotKit, assistant-ui and other clients of the protocol.
+
+A thread is a session, and a run of the protocol is a turn or the rest of one. The client sends the messages it has, the
+journal has all, and the stream carries the difference. So a client that lost its connection repeats its request.
+
+What waits for a person ends a run of the protocol with an interrupt for each question. The next request decides it.
+"""
+
+import importlib.util
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from temporalio.service import RPCError
+
+from orga.client.console.doors import Visitor, visitor_of
+from orga.client.console.problems import Problem
+from orga.client.console.routes import Adapter, Console, console_of, json_body
+from orga.client.errors import OrgaError, RunEnded
+from orga.client.frontends.interrupts import decide, interrupt_of
+from orga.client.frontends.reach import open_waits
+from orga.client.frontends.threads import (
+    current_turn,
+    find_run,
+    known_turn,
+    own_id,
+    post_message,
+    read_past,
+    start_terms,
+    start_thread,
+)
+from orga.client.frontends.turns import (
+    Over,
+    Progress,
+    TurnFold,
+    Waiting,
+    turn_steps,
+)
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.goals import start_goal
+from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.json_text import as_object
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.text import clean_json
+from orga.workflows.types.usage import UsageTotals
+
+if TYPE_CHECKING:
+    from ag_ui.core import BaseEvent, RunAgentInput
+
+PING_S = 15
+SEND_TIMEOUT_S = 60.0
+"""Seconds until a client that reads nothing is left. Its run goes on."""
+
+
+def agui_adapter() -> Adapter:
+    return Adapter("agui", (Route("/agui/{agent}", _respond, methods=["POST"], name="agui"),))
+
+
+async def _respond(request: Request) -> Response:
+    visitor, console = visitor_of(request), console_of(request)
+    console.doors.require(visitor, "operator", is_write=True)
+    if importlib.util.find_spec("ag_ui") is None:
+        raise Problem(501, "AG-UI needs the package ag-ui-protocol. Install it with: pip install 'orga[agui]'")
+    given = _checked_input(clean_json(await json_body(request)))
+    run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, str(request.base_url))
+    return EventSourceResponse(run.stream(), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)
+
+
+def _checked_input(body: Any) -> "RunAgentInput":
+    from ag_ui.core import RunAgentInput
+    from pydantic import ValidationError
+
+    try:
+        return RunAgentInput.model_validate(body)
+    except ValidationError as error:
+        found = [{"where": ".".join(map(str, each["loc"])), "detail": each["msg"]} for each in error.errors()[:20]]
+        text = "; ".join(f"{each['where'] or 'body'}: {each['detail']}" for each in found)
+        raise Problem(422, text, errors=found) from None
+
+
+def _new_message(given: "RunAgentInput") -> tuple[str, str] | None:
+    """Return the id and text of the message that the client sends last. The ids of our own messages have a slash."""
+    message = next((each for each in reversed(given.messages) if each.role == "user"), None)
+    if message is None:
+        return None
+    content = [message.content] if isinstance(message.content, str) else [part.model_dump() for part in message.content]
+    parts = [part if isinstance(part, str) else part.get("text") for part in content]
+    if any(not isinstance(part, str) for part in parts):
+        raise Problem(422, f"messages: {message.id!r} has parts that are no text. Send only text")
+    context = [f"{each.description}: {each.value}" for each in given.context or ()]
+    text = "\n\n".join([*cast("list[str]", parts), *context])
+    return f"agui-{sha256(f'{message.id} {text}'.encode()).hexdigest()[:32]}", text
+
+
+@dataclass
+class _ProtocolRun:
+    console: Console
+    visitor: Visitor
+    agent: str
+    given: "RunAgentInput"
+    base: str
+
+    async def stream(self) -> AsyncGenerator[dict[str, str]]:
+        from ag_ui.core import RunErrorEvent, RunStartedEvent
+
+        ids: dict[str, Any] = {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
+        yield _data(RunStartedEvent(**ids, protocol_version="1.0"))
+        try:
+            async for event in self._events():
+                yield _data(event)
+        except (OrgaError, InvalidInput, Problem, RPCError) as error:
+            yield _data(RunErrorEvent(message=str(error), code=type(error).__name__))
+        except Exception:  # the stream has begun, so the console's handler of errors cannot answer
+            logging.getLogger(__name__).exception("a run of AG-UI failed")
+            yield _data(RunErrorEvent(message="the console has a defect; its log has the cause", code="Defect"))
+
+    async def _events(self) -> "AsyncGenerator[BaseEvent]":
+        run = await self._find()
+        past = await read_past(run) if run else []
+        seen = 0
+        from orga.client.frontends.agui_events import Shown
+
+        if self.given.resume and run is not None:
+            await decide(run, self.visitor, self.given.resume)
+            seen = 0 if any(each.id.startswith(f"{run.id}/") for each in self.given.messages) else _last_question(past)
+            turn = current_turn(past) if isinstance(run, SessionHandle) else None
+        else:
+            run, turn = await self._send(run, past)
+        shown = Shown(self.given, run.id if run else "", self.base)
+        if run is None or turn == 0:
+            yield shown.finished(Over("completed", "", "", UsageTotals()))
+            return
+        yield await self._state(run)
+        fold = TurnFold(run.id, turn)
+        for entry in past[:seen]:
+            for step in fold.take(entry):
+                list(shown.take(step))
+        for event in shown.open_subagents():
+            yield event
+        async for step in turn_steps(run, fold, past[seen:]):
+            if isinstance(step, Progress) and step.is_plan:
+                yield shown.plan(fold)
+            elif isinstance(step, Waiting | Over) or (isinstance(step, Progress) and step.entry not in past):
+                yield await self._state(run)
+            for event in shown.take(step):
+                yield event
+            if isinstance(step, Waiting):
+                return
+
+    async def _find(self) -> AgentHandle | None:
+        """Return the run of the thread. The thread may also be the id of a run that was started elsewhere."""
+        names = (self.given.thread_id, *(self._own_id(kind) for kind in ("session", "goal")))
+        for name in names:
+            if found := await find_run(self.console, self.visitor, name, self.agent):
+                return found
+        return None
+
+    def _own_id(self, kind: str) -> str:
+        return own_id(kind, "agui", self.visitor.name, self.agent, self.given.thread_id)
+
+    async def _send(self, run: AgentHandle | None, past: list[JournalEntry]) -> tuple[AgentHandle | None, int | None]:
+        """Send the message of the request, if there is one. Return the run, and the turn to show.
+
+        The turn is 0 if there is nothing to show, and None for a run that is no session.
+        """
+        if (message := _new_message(self.given)) is None:
+            return run, current_turn(past) if run is None or isinstance(run, SessionHandle) else None
+        message_id, text = message
+        wanted = as_object(self.given.forwarded_props)
+        if run is None and wanted.get("kind") == "goal":
+            terms = start_terms(self.visitor, wanted)
+            goal = {"goal": text, "agent": self.agent, **({"tenant": terms["tenant"]} if terms["tenant"] else {})}
+            where: dict[str, Any] = {
+                "workflow_id": self._own_id("goal"),
+                "task_queue": self.console.connection.task_queue,
+            }
+            attributes = terms["search_attributes"]
+            return await start_goal(self.console.client, goal, **where, search_attributes=attributes), None
+        run = run or await start_thread(self.console, self.visitor, self.agent, self._own_id("session"), wanted)
+        if not isinstance(run, SessionHandle):
+            if any(entry.event == "Terminated" and not entry.run for entry in past[-1:]):
+                raise RunEnded(run.id)
+            await run.steer(text, by=self.visitor.name, intervention_id=message_id)
+            return run, None
+        if (turn := known_turn(past, message_id)) is None:
+            waits = await open_waits(run) if current_turn(past) else []
+            if waits:
+                ids = ", ".join(interrupt_of(wait, run.id, self.base).id for wait in waits)
+                raise Problem(409, f"this thread waits for a person. Resume its interrupts first: {ids}")
+            turn = await post_message(run, text, message_id)
+        return run, turn
+
+    async def _state(self, run: AgentHandle) -> "BaseEvent":
+        from ag_ui.core import StateSnapshotEvent
+
+        state: dict[str, Any] = {"run": run.id, "url": f"{self.base}runs/{run.id}"}
+        try:
+            keys = {"phase", "iteration", "plan", "budgets", "usage"}
+            state |= (await run.status()).model_dump(mode="json", include=keys)
+        except OrgaError:  # without a worker, the journal goes on
+            pass
+        return StateSnapshotEvent(snapshot=state)
+
+
+def _data(event: "BaseEvent") -> dict[str, str]:
+    return {"data": event.model_dump_json(by_alias=True)}
+
+
+def _last_question(past: list[JournalEntry]) -> int:
+    """Return how many entries there are up to the last question, which a client without messages has seen."""
+    asked = {"ApprovalRequested", "QuestionAsked"}
+    found = (at for at, e in enumerate(past, 1) if e.event in asked or e.data.get("kind") == "delegate_held")
+    return max(found, default=0)

@@ -1,0 +1,194 @@
+"""The steps of a turn as events of AG-UI, for a client that may have some of its messages already."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ag_ui.core import (
+    ActivitySnapshotEvent,
+    BaseEvent,
+    MessagesSnapshotEvent,
+    ReasoningEndEvent,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    ReasoningStartEvent,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedEvent,
+    SubagentErrorEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    TokenUsage,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from pydantic_core import to_json
+
+from orga.client.frontends.interrupts import interrupt_of
+from orga.client.frontends.reach import OpenWait
+from orga.client.frontends.turns import CallEnded, CallMade, Delegated, Over, Step, Text, TurnFold, Waiting
+
+CANCELLED = {"interrupted", "aborted"}
+FAILED = {"error", "failed", "terminated"}
+
+
+@dataclass
+class Shown:
+    """What the client has, and the events that it lacks. All messages have ids that reading the turn again repeats."""
+
+    given: RunAgentInput
+    run_id: str
+    base: str
+    _open: set[str] = field(default_factory=set[str])
+    """Messages whose text streams."""
+    _subagents: dict[str, Delegated] = field(default_factory=dict[str, Delegated])
+    _answer: str = ""
+
+    @cached_property
+    def _messages(self) -> dict[str, dict[str, Any]]:
+        """The client's messages by id. Those of this run are added as they are sent."""
+        return {each.id: each.model_dump(by_alias=True) for each in self.given.messages}
+
+    def take(self, step: Step) -> Iterator[BaseEvent]:
+        match step:
+            case Text():
+                yield from self._text(step)
+            case CallMade():
+                yield from self._call(step)
+            case CallEnded():
+                yield from self._result(step)
+            case Delegated():
+                yield from self._delegation(step)
+            case Waiting():
+                yield from self._interrupted(step.waits)
+            case Over():
+                if step.output and step.output != self._answer:
+                    yield from self._text(Text("", -1, step.output, is_whole=True))
+                yield self.finished(step)
+            case _:
+                pass
+
+    def open_subagents(self) -> Iterator[BaseEvent]:
+        """Announce the delegates at work whose start the client has seen in an earlier run of the protocol."""
+        for started in self._subagents.values():
+            yield self._started(started)
+
+    def plan(self, fold: TurnFold) -> BaseEvent:
+        plan = fold.view.plan.as_status() or {}
+        return ActivitySnapshotEvent(message_id=f"{self.run_id}/plan", activity_type="plan", content=plan)
+
+    def finished(self, over: Over) -> BaseEvent:
+        ids = {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
+        usage = TokenUsage(input_tokens=over.usage.input_tokens, output_tokens=over.usage.output_tokens)
+        if over.reason in FAILED:
+            return RunErrorEvent(message=over.detail or over.reason, code=over.reason, usage=[usage])
+        outcome = {"type": "cancelled" if over.reason in CANCELLED else "success"}
+        result = {"output": over.output, "reason": over.reason, "detail": over.detail}
+        return RunFinishedEvent.model_validate({**ids, "result": result, "outcome": outcome, "usage": [usage]})
+
+    def _id(self, run: str, part: object) -> str:
+        return f"{run or self.run_id}/{part}"
+
+    def _text(self, step: Text) -> Iterator[BaseEvent]:
+        """Send what is new of a text. After a failed attempt, one that does not continue is replaced at its end."""
+        message_id = self._id(step.run, f"{step.iteration}{'/thinking' if step.is_thinking else ''}")
+        role = "reasoning" if step.is_thinking else "assistant"
+        message = self._messages.get(message_id) or {"id": message_id, "role": role, **_of(step.run)}
+        had = message.get("content") or ""
+        is_continued = step.text.startswith(had)
+        start, content, end = _REASONING if step.is_thinking else _TEXT
+        own: dict[str, Any] = {"message_id": message_id, **_of(step.run)}
+        if is_continued and len(step.text) > len(had):
+            self._messages[message_id] = message | {"content": step.text}
+            if message_id not in self._open:
+                self._open.add(message_id)
+                yield from (kind(**own) for kind in start)
+            yield content(**own, delta=step.text[len(had) :])
+        if step.is_whole and message_id in self._open:
+            self._open.remove(message_id)
+            yield from (kind(**own) for kind in end)
+        if step.is_whole and not is_continued and step.text:
+            self._messages[message_id] = message | {"content": step.text}
+            yield self._snapshot()
+        if step.is_answer and not step.run:
+            self._answer = step.text
+
+    def _call(self, step: CallMade) -> Iterator[BaseEvent]:
+        parent, call_id = self._id(step.run, step.iteration), self._id(step.run, step.place)
+        message = self._messages.setdefault(parent, {"id": parent, "role": "assistant", **_of(step.run)})
+        calls = [*(message.get("toolCalls") or ())]
+        if any(call["id"] == call_id for call in calls):
+            return
+        function = {"name": step.tool, "arguments": step.arguments}
+        message["toolCalls"] = [*calls, {"id": call_id, "type": "function", "function": function}]
+        own: dict[str, Any] = {"tool_call_id": call_id, **_of(step.run)}
+        yield ToolCallStartEvent(**own, tool_call_name=step.tool, parent_message_id=parent)
+        yield ToolCallArgsEvent(**own, delta=step.arguments)
+        yield ToolCallEndEvent(**own)
+
+    def _result(self, step: CallEnded) -> Iterator[BaseEvent]:
+        call_id = self._id(step.run, step.place)
+        if (message_id := f"{call_id}/result") not in self._messages:
+            content = {"id": message_id, "role": "tool", "toolCallId": call_id, "content": step.text}
+            self._messages[message_id] = content | _of(step.run)
+            own: dict[str, Any] = {"message_id": message_id, "tool_call_id": call_id, **_of(step.run)}
+            yield ToolCallResultEvent(**own, content=step.text, metadata={"orga": {"outcome": step.outcome}})
+
+    def _delegation(self, step: Delegated) -> Iterator[BaseEvent]:
+        if not step.reason:
+            self._subagents[step.child] = step
+            yield self._started(step)
+        elif self._subagents.pop(step.child, None):
+            if step.reason == "completed":
+                yield SubagentFinishedEvent(subagent_run_id=step.child)
+            else:
+                yield SubagentErrorEvent(subagent_run_id=step.child, message=step.reason)
+
+    def _started(self, step: Delegated) -> BaseEvent:
+        return SubagentStartedEvent(
+            subagent_run_id=step.child,
+            name=step.agent,
+            parent_tool_call_id=self._id(step.run, step.place),
+            parent_subagent_run_id=step.run or None,
+        )
+
+    def _interrupted(self, waits: list[OpenWait]) -> Iterator[BaseEvent]:
+        """End the run of the protocol with all that waits. Calls of delegates are not in the journal yet."""
+        for asked in waits:
+            for item in asked.calls if asked.run.id != self.run_id else ():
+                arguments = to_json(item.call.get("arguments") or {}, inf_nan_mode="strings").decode()
+                iteration = int(item.place.partition(".")[0] or 0)
+                yield from self._call(
+                    CallMade(asked.run.id, iteration, item.place, item.call.get("name", ""), arguments)
+                )
+        interrupts = [interrupt_of(asked, self.run_id, self.base) for asked in waits]
+        for child in self._subagents:
+            own = [each.id for each in interrupts if each.subagent_run_id == child]
+            outcome = {"type": "suspended", "interruptIds": own}
+            yield SubagentFinishedEvent.model_validate({"subagent_run_id": child, "outcome": outcome})
+        yield self._snapshot()
+        outcome = {"type": "interrupt", "interrupts": interrupts}
+        ids = {"thread_id": self.given.thread_id, "run_id": self.given.run_id}
+        yield RunFinishedEvent.model_validate({**ids, "outcome": outcome})
+
+    def _snapshot(self) -> BaseEvent:
+        return MessagesSnapshotEvent.model_validate({"messages": [*self._messages.values()]})
+
+
+_TEXT: Any = (TextMessageStartEvent,), TextMessageContentEvent, (TextMessageEndEvent,)
+_REASONING: Any = (
+    (ReasoningStartEvent, ReasoningMessageStartEvent),
+    ReasoningMessageContentEvent,
+    (ReasoningMessageEndEvent, ReasoningEndEvent),
+)
+
+
+def _of(run: str) -> dict[str, Any]:
+    return {"subagent_run_id": run} if run else {}

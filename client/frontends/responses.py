@@ -1,0 +1,293 @@
+"""OpenAI Responses: `/v1/responses` and `/v1/models`, for the `openai` SDK and chat pages that speak this protocol.
+
+A model is an agent, and a response is a turn of a session. Its id names both, so nothing is kept here. A stream can be
+read again from any `sequence_number`, because the numbers count what the journal repeats: events, and characters.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import unquote
+from uuid import uuid4
+
+from pydantic_core import to_json
+from sse_starlette import EventSourceResponse
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from temporalio.service import RPCError
+
+from orga.client.console.doors import Role, Visitor, visitor_of
+from orga.client.console.problems import MEDIA_TYPE, Problem
+from orga.client.console.routes import Adapter, Console, console_of, json_body
+from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
+from orga.client.frontends.agui import PING_S, SEND_TIMEOUT_S
+from orga.client.frontends.response_items import ResponseFold
+from orga.client.frontends.threads import find_run, own_id, post_message, read_past, start_thread
+from orga.client.frontends.turns import TurnFold, Waiting, turn_steps
+from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.json_text import as_object, as_objects, as_text
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
+from orga.workflows.types.text import clean_json
+
+AgentNames = Callable[[], Sequence[str]]
+
+_TOO_OLD = "previous_response_id: {} is not the newest response of its session. Send the id of the newest one"
+
+
+def responses_adapter(agents: AgentNames) -> Adapter:
+    """Return the adapter. `agents` returns the names to list as models."""
+
+    async def models(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_model(name) for name in agents()]})
+
+    async def model(request: Request) -> Response:
+        name = unquote(request.path_params["name"])
+        if name not in agents():
+            raise Problem(404, f"model: there is no agent {name!r}. GET /v1/models lists them")
+        return JSONResponse(_model(name))
+
+    routes = (
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name}", model, methods=["GET"]),
+        Route("/v1/responses", _create, methods=["POST"]),
+        Route("/v1/responses/{id}", _retrieve, methods=["GET"]),
+        Route("/v1/responses/{id}/cancel", _cancel, methods=["POST"]),
+    )
+    return Adapter("responses", routes, (Middleware(OpenAIErrors),))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "orga"}
+
+
+class OpenAIErrors:
+    """ASGI middleware that gives problems on `/v1` the form of OpenAI's errors."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+            await self._app(scope, receive, send)
+            return
+        begun: Message | None = None
+
+        async def send_translated(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = message
+                if (b"content-type", MEDIA_TYPE.encode()) in message["headers"]:
+                    return
+            elif begun is not None and (b"content-type", MEDIA_TYPE.encode()) in begun["headers"]:
+                await _error_response(json.loads(message["body"]), begun)(scope, receive, send)
+                return
+            await send(message)
+
+        await self._app(scope, receive, send_translated)
+
+
+_CODES = {
+    (401, ""): "invalid_api_key",
+    (404, "model"): "model_not_found",
+    (404, ""): "not_found",
+    (429, ""): "rate_limit_exceeded",
+}
+
+
+def _error_response(problem: dict[str, Any], begun: Message) -> Response:
+    status = 400 if problem["status"] == 422 else problem["status"]
+    where = next((each["where"] for each in problem.get("errors", ())), problem["detail"].partition(":")[0])
+    error = {
+        "message": problem["detail"],
+        "type": "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error",
+        "param": where if where.isidentifier() else None,
+        "code": _CODES.get((status, where)) or _CODES.get((status, "")),
+    }
+    kept = {name.decode(): value.decode() for name, value in begun["headers"] if name == b"retry-after"}
+    # the SDK would send a message again, under no id by which the second one could be recognised
+    return JSONResponse({"error": error}, status, headers=kept | {"x-should-retry": "false"})
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One request about a response, with the run behind it."""
+
+    session: SessionHandle
+    turn: int
+    visitor: Visitor
+    request: Request
+    body: dict[str, Any]
+
+    def fold(self, after: int = -1) -> ResponseFold:
+        previous = f"resp_{self.session.id}.{self.turn - 1}" if self.turn > 1 else None
+        inbox = f"{self.request.base_url}inbox"
+        return ResponseFold(f"resp_{self.session.id}.{self.turn}", previous, inbox, after, self.body)
+
+    async def response(self, *, is_awaited: bool) -> dict[str, Any]:
+        """Return the response: now, or when the turn is over or waits for a person."""
+        shown, fold, past = self.fold(), TurnFold(self.session.id, self.turn), await read_past(self.session)
+        async with aclosing(turn_steps(self.session, fold, past, follow=is_awaited)) as steps:
+            async for step in steps:
+                list(shown.take(step, fold))
+                if isinstance(step, Waiting):
+                    break
+        return shown.response(fold)
+
+    async def events(self, after: int) -> AsyncGenerator[dict[str, str]]:
+        shown, fold, past = self.fold(after), TurnFold(self.session.id, self.turn), await read_past(self.session)
+        try:
+            for event in shown.begin(fold):
+                yield _data(event)
+            asked: set[str] = set()
+            async for step in turn_steps(self.session, fold, past):
+                if isinstance(step, Waiting):
+                    ids = {wait.wait.wait_id for wait in step.waits}
+                    if ids == asked:  # nobody has decided it for a while, so the client asks again later
+                        return
+                    asked = ids
+                for event in shown.take(step, fold):
+                    yield _data(event)
+        except (OrgaError, RPCError) as error:
+            yield _data({"type": "error", "code": "server_error", "message": str(error), "param": None} | shown.number)
+
+
+def _data(event: dict[str, Any]) -> dict[str, str]:
+    return {"event": event["type"], "data": json.dumps(event)}
+
+
+def _admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
+    console, visitor = console_of(request), visitor_of(request)
+    console.doors.require(visitor, role, is_write=is_write)
+    return console, visitor
+
+
+async def _session_of(console: Console, visitor: Visitor, response_id: str) -> tuple[SessionHandle, int]:
+    name, _, turn = response_id.removeprefix("resp_").rpartition(".")
+    found = await find_run(console, visitor, name)
+    if not isinstance(found, SessionHandle) or not turn.isdecimal() or not 0 < int(turn[:9]) < 10**8:
+        raise Problem(404, f"there is no response {response_id[:200]!r}. Its id begins with resp_")
+    return found, int(turn)
+
+
+async def _create(request: Request) -> Response:
+    console, visitor = _admitted(request, "operator", is_write=True)
+    body = as_object(clean_json(await json_body(request)))
+    agent, previous = as_text(body.get("model")) or "default", as_text(body.get("previous_response_id"))
+    if body.get("tools"):
+        raise Problem(422, "tools: an agent has its own tools. Leave them out")
+    messages = _messages(body)
+    key = request.headers.get("idempotency-key")
+    message_id = own_id("response", visitor.name, key) if key else str(uuid4())
+    if previous:
+        session, turn = await _session_of(console, visitor, previous)
+        begun = [entry.data.get("turn") for entry in await read_past(session) if entry.event == "TurnStarted"]
+        if any(cast("int", each) > turn for each in begun) and not key:
+            raise Problem(409, _TOO_OLD.format(previous))
+        text = _checked_length("\n\n".join(text for role, text in messages if role != "assistant"))
+        turn = await post_message(session, text, message_id)
+    else:
+        schema = as_object(as_object(body.get("text")).get("format")).get("schema")
+        text = _checked_length(_transcript(messages))
+        session_id = own_id("session", "responses", visitor.name, key) if key else None
+        session = await find_run(console, visitor, session_id) if session_id else None
+        if not isinstance(session, SessionHandle):
+            wanted = as_object(body.get("metadata"))
+            session = await start_thread(console, visitor, agent, session_id, wanted, output_schema=schema or None)
+        try:
+            turn = await post_message(session, text, message_id)
+        except NotTakenYet:
+            raise
+        except InvalidInput as error:
+            raise _unknown_model(str(error)) or error from None
+        except (NoAnswer, Refused):  # nobody knows the session, so it would wait for ever
+            with suppress(OrgaError):
+                await session.close()
+            raise
+    asked = _Asked(session, turn, visitor, request, body)
+    if body.get("stream"):
+        return _streamed(asked, -1)
+    response = await asked.response(is_awaited=not body.get("background"))
+    if unknown := _unknown_model(as_text(as_object(response["error"]).get("message"))):
+        raise unknown
+    return JSONResponse(response)
+
+
+def _unknown_model(failure: str) -> Problem | None:
+    """Return the problem if a session could not begin because there is no such agent."""
+    _, is_so, names = failure.partition("agent: there is no agent ")
+    return Problem(404, f"model: there is no agent {names}") if is_so else None
+
+
+async def _retrieve(request: Request) -> Response:
+    console, visitor = _admitted(request, "viewer", is_write=False)
+    session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
+    asked, query = _Asked(session, turn, visitor, request, {}), request.query_params
+    if query.get("stream") in {"true", "1"}:
+        after = query.get("starting_after", "-1")
+        if not after.removeprefix("-").isdecimal():
+            raise Problem(422, "starting_after: must be the sequence_number of an event")
+        return _streamed(asked, int(after))
+    return JSONResponse(await asked.response(is_awaited=False))
+
+
+async def _cancel(request: Request) -> Response:
+    console, visitor = _admitted(request, "operator", is_write=True)
+    session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
+    asked = _Asked(session, turn, visitor, request, {})
+    with suppress(Refused):  # it is over already
+        await session.interrupt(f"cancelled by {visitor.name}", turn=turn)
+    return JSONResponse(await asked.response(is_awaited=True))
+
+
+def _streamed(asked: _Asked, after: int) -> Response:
+    return EventSourceResponse(asked.events(after), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)
+
+
+def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the roles and texts of the input. Items that are no messages come from earlier responses."""
+    given = body.get("input")
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    found = [(as_text(each.get("role")) or "user", _content(each)) for each in as_objects(given) if "content" in each]
+    if instructions := as_text(body.get("instructions")):
+        found.insert(0, ("system", instructions))
+    if not any(role == "user" and text.strip() for role, text in found):
+        raise Problem(422, "input: must have the text of a user")
+    return found
+
+
+def _content(item: dict[str, Any]) -> str:
+    content = item["content"]
+    if isinstance(content, str):
+        return content
+    texts = [part.get("text", part.get("refusal")) for part in as_objects(content)]
+    if any(not isinstance(text, str) for text in texts):
+        raise Problem(422, "input: has parts that are no text. Send only text")
+    return "\n".join(cast("list[str]", texts))
+
+
+def _checked_length(text: str) -> str:
+    if (size := len(to_json(text)) - 2) > MAX_MESSAGE_BYTES:
+        raise Problem(422, f"input: has {size:,} bytes, and a turn takes {MAX_MESSAGE_BYTES:,}. Put it into a file")
+    return text
+
+
+def _transcript(messages: list[tuple[str, str]]) -> str:
+    """Return the messages as one text. Chat pages send the whole conversation each time; the oldest part may be cut."""
+    *earlier, (_, last) = messages
+    if not earlier:
+        return last
+    room = MAX_MESSAGE_BYTES * 4 // 5 - len(json.dumps(last))
+    kept: list[str] = []
+    for role, text in reversed(earlier):
+        room -= len(json.dumps(text)) + len(role) + 10
+        if room < 0:
+            break
+        kept.insert(0, f"[{role}]\n{text}")
+    return "\n\n".join(["The conversation so far:", *kept, "The message to answer now:", last])

@@ -1,0 +1,98 @@
+"""Conversations of HTTP front ends: sessions, found and started for a visitor of the console."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from orga.client.console.doors import Visitor
+from orga.client.console.problems import Problem
+from orga.client.console.routes import Console, visible_run
+from orga.client.errors import NotAnAgent, RunEnded, RunNotFound
+from orga.client.journal.reading import read_journal
+from orga.client.journal.run_view import RunView
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.ids import MAX_ID_BYTES
+from orga.client.runs.sessions import SessionHandle, start_session
+from orga.workflows.types.json_text import as_object, as_text
+from orga.workflows.types.names import AGENT, SESSION_WORKFLOW, TENANT
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import JournalEntry
+
+
+def own_id(kind: str, *parts: str) -> str:
+    """Return the id of a run that a client names: nobody else can name it, or learn whether it exists."""
+    return f"{kind}-{sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
+
+
+async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str | None = None) -> AgentHandle | None:
+    """Return a run that exists for the visitor, or None. `agent` is the agent that it must have, if any."""
+    if not 0 < len(run_id.encode()) <= MAX_ID_BYTES:
+        return None
+    try:
+        found = await visible_run(console.client, visitor, run_id)
+    except (RunNotFound, NotAnAgent):
+        return None
+    if agent is not None and found.typed_search_attributes.get(AGENT) not in {agent, None}:
+        return None
+    handle = SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle
+    return handle(console.client, run_id)
+
+
+def start_terms(visitor: Visitor, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tenant of a new run, and the search attribute by which the visitor sees it at once.
+
+    Args:
+        visitor: Who starts it.
+        wanted: May have a `tenant`. It must, if the visitor has several.
+    """
+    tenant = as_text(wanted.get("tenant")) or None
+    if visitor.tenants is not None:
+        tenant = tenant or (next(iter(visitor.tenants)) if len(visitor.tenants) == 1 else None)
+        if tenant not in visitor.tenants:
+            raise Problem(422, f"tenant: must be one of {', '.join(sorted(visitor.tenants))}")
+    pairs = [SearchAttributePair(TENANT, tenant)] if tenant else []
+    return {"tenant": tenant, "search_attributes": TypedSearchAttributes(pairs)}
+
+
+async def start_thread(
+    console: Console, visitor: Visitor, agent: str, session_id: str | None, wanted: Mapping[str, Any], **more: Any
+) -> SessionHandle:
+    terms: dict[str, Any] = start_terms(visitor, wanted) | {"task_queue": console.connection.task_queue} | more
+    return await start_session(console.client, agent=agent, session_id=session_id, **terms)
+
+
+async def post_message(session: SessionHandle, text: str, message_id: str) -> int:
+    """Send a message and return its turn. If the session could not begin, raise InvalidInput with the reason."""
+    try:
+        return await session.post(text, message_id=message_id)
+    except RunEnded:
+        last = (await read_past(session))[-1]
+        if last.event == "Terminated" and last.data.get("reason") == "error":
+            raise InvalidInput(as_text(last.data.get("detail")).removeprefix("InvalidInput: ")) from None
+        raise
+
+
+async def read_past(run: AgentHandle) -> list[JournalEntry]:
+    return [entry async for entry in read_journal(run.client, run.id)]
+
+
+def current_turn(past: Sequence[JournalEntry]) -> int:
+    """Return the turn that is under way, or 0."""
+    view = RunView()
+    for entry in past:
+        view.take(entry)
+    return view.turn.number if view.turn and not view.turn.reason and not view.ending else 0
+
+
+def known_turn(past: Sequence[JournalEntry], message_id: str) -> int | None:
+    """Return the turn of a message that was sent before and whose turn has begun, or None."""
+    text = None
+    for entry in past:
+        sent = as_object(entry.data.get("text"))
+        if entry.event == "InterventionReceived" and sent.get("message_id") == message_id:
+            text = as_text(sent.get("text"))
+        elif entry.event == "TurnStarted" and text is not None and entry.data.get("message") == text:
+            return int(entry.data["turn"])
+    return None

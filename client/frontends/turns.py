@@ -1,0 +1,297 @@
+"""One turn of a session, or a whole run, as front ends show it: texts, calls, results, what waits, the end.
+
+The journal and the live activities become steps. Reading the same turn again gives the same steps, so a front end that
+lost its connection can continue: it skips what its client has.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+
+from pydantic_core import to_json
+
+from orga.client.errors import NoAnswer, OrgaError
+from orga.client.frontends.reach import OpenWait, open_waits
+from orga.client.journal import event_types as on
+from orga.client.journal.event_types import ANSWER_PROMPT
+from orga.client.journal.events import LiveActivity, RunEvent
+from orga.client.journal.run_view import RunView
+from orga.client.journal.timelines import timelines_of
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.usage import UsageTotals
+
+QUIET_S, AGAIN_S = 0.2, 30.0
+"""Seconds without news after which what waits is complete, because a run asks all its questions at once, and seconds
+until it is asked again what waits.
+"""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A reply, or the thinking before it, as far as it is known."""
+
+    run: str
+    """The delegated run that writes it, or "" for the run itself."""
+    iteration: int
+    text: str
+    is_thinking: bool = False
+    is_whole: bool = False
+    is_answer: bool = False
+
+
+@dataclass(frozen=True)
+class CallMade:
+    run: str
+    iteration: int
+    place: str
+    """Its iteration and its index in the reply, such as `7.0`: unique in its run."""
+    tool: str
+    arguments: str
+    """JSON."""
+
+
+@dataclass(frozen=True)
+class CallEnded:
+    run: str
+    iteration: int
+    place: str
+    outcome: str
+    """`ok`, `failed`, `cancelled`, `unfinished`, `not_run`, or `denied`."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Delegated:
+    run: str
+    """The run that delegates."""
+    place: str
+    child: str
+    agent: str
+    reason: str = ""
+    """The reason of the end; "" while it works."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An iteration of the run itself, or its plan, has changed."""
+
+    entry: JournalEntry
+    is_plan: bool
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """All that waits for a person now, after nothing else has happened for a moment."""
+
+    waits: list[OpenWait]
+
+
+@dataclass(frozen=True)
+class Over:
+    reason: str
+    detail: str
+    output: str
+    usage: UsageTotals
+
+
+Step = Text | CallMade | CallEnded | Delegated | Progress | Waiting | Over
+
+_PLAN_EVENTS = (on.PlanMade, on.PlanAdjusted, on.StepExecuted, on.StepEvaluated, on.StepOverridden)
+_TEXTS_FOR_PEOPLE = {"reason", ANSWER_PROMPT}
+"""The model calls whose text is for people."""
+
+
+@dataclass
+class _Stream:
+    """The text of one model call, as its live activity shows it: only its end, and possibly with gaps."""
+
+    attempt: int = 0
+    text: str = ""
+
+    def add(self, attempt: int, tail: str, length: int) -> bool:
+        """Add what is new, and return whether there is any. A gap stays until the journal has the whole text."""
+        if attempt != self.attempt:
+            self.attempt, self.text = attempt, ""
+        new = length - len(self.text)
+        if not 0 < new <= len(tail):
+            return False
+        self.text += tail[-new:]
+        return True
+
+
+@dataclass
+class TurnFold:
+    """Makes steps of entries and live activities. It takes all entries of the run from the first one on."""
+
+    run_id: str
+    turn: int | None
+    """The turn of a session. None means the whole run."""
+    view: RunView = field(default_factory=RunView)
+    is_over: bool = False
+    pause_s: float | None = None
+    """Seconds without news after which the run is asked what waits for a person. None: there can be nothing."""
+    _is_reached: bool = False
+    _streams: dict[tuple[str, int, bool], _Stream] = field(default_factory=dict[tuple[str, int, bool], _Stream])
+    _open: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    """By run: the places and call ids of the calls that have no outcome yet."""
+    _answer: str = ""
+
+    def take(self, entry: JournalEntry) -> Iterator[Step]:
+        viewed = self.view.take(entry)
+        event, run = viewed.event, entry.run
+        if self.turn is None or (isinstance(event, on.TurnStarted) and not run and event.turn == self.turn):
+            self._is_reached = True
+        if not self._is_reached or self.is_over:
+            return
+        match event:
+            case on.ReasoningComplete():
+                yield from self._take_reply(run, entry.iteration, event)
+            case on.ObservationsCollected():
+                yield from self._end_calls(run, entry.iteration, event.outcomes)
+            case on.DelegationStarted():
+                place = next((place for place, call in self._open.get(run, []) if call == event.call_id), "")
+                yield Delegated(run, place, event.workflow_id, event.agent)
+            case on.DelegationEnded():
+                yield Delegated(run, "", event.workflow_id, "", event.reason or "ended")
+            case on.ApprovalRequested() | on.QuestionAsked():
+                self.pause_s = QUIET_S
+            case on.InterventionReceived(kind="delegate_held"):
+                self.pause_s = QUIET_S
+            case on.TurnEnded() | on.Terminated() if not run:
+                yield from self._end(event, entry.iteration)
+            case _:
+                pass
+        is_plan = isinstance(event, _PLAN_EVENTS)
+        if not run and (is_plan or isinstance(event, on.ObservationsCollected)):
+            yield Progress(entry, is_plan)
+
+    def take_live(self, live: LiveActivity) -> Iterator[Text]:
+        """Return the new text and thinking of a model call. `reason` of iteration 7 has the activity id `7`."""
+        run = "" if live.run == self.run_id else live.run
+        if live.name not in _TEXTS_FOR_PEOPLE or not live.activity_id.isdecimal() or not self._is_reached:
+            return
+        iteration = int(live.activity_id)
+        if not run and iteration <= self.view.iteration:  # its reply is known already
+            return
+        tails = ((True, live.thinking, live.thinking_length), (False, live.text, live.text_length))
+        for is_thinking, tail, length in tails:
+            stream = self._streams.setdefault((run, iteration, is_thinking), _Stream())
+            if stream.add(live.attempt, tail, length):  # a whole text may lack the spaces at its end
+                yield Text(run, iteration, stream.text.rstrip(), is_thinking)
+
+    def _take_reply(self, run: str, iteration: int, event: on.ReasoningComplete) -> Iterator[Step]:
+        thinking = self._streams.pop((run, iteration, True), _Stream()).text
+        text = self._streams.pop((run, iteration, False), _Stream()).text
+        if not event.is_for_people and not event.calls:
+            return
+        yield Text(run, iteration, thinking, is_thinking=True, is_whole=True)
+        if not event.calls:
+            text = "\n".join(action.respond for action in event.actions if action.respond)
+            self._answer = self._answer if run else text
+        yield Text(run, iteration, text, is_whole=True, is_answer=not event.calls)
+        self._open[run] = [(f"{iteration}.{n}", call.call_id) for n, call in enumerate(event.calls)]
+        for n, call in enumerate(event.calls):
+            arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
+            yield CallMade(run, iteration, f"{iteration}.{n}", call.tool or "", arguments)
+
+    def _end_calls(self, run: str, iteration: int, outcomes: Iterable[on.RecordedCall]) -> Iterator[CallEnded]:
+        """End the calls of a reply. A call that has no outcome was denied."""
+        left = self._open.pop(run, [])
+        for outcome in outcomes:
+            found = next((each for each in left if each[1] == outcome.call_id), None)
+            if found is not None:
+                left.remove(found)
+                yield CallEnded(run, iteration, found[0], outcome.outcome, outcome.error or outcome.outcome)
+        for place, _ in left:
+            yield CallEnded(run, iteration, place, "denied", "denied")
+
+    def _end(self, event: on.TurnEnded | on.Terminated, iteration: int) -> Iterator[Step]:
+        self.is_over = True
+        for run in list(self._open):
+            for place, _ in self._open.pop(run):
+                yield CallEnded(run, iteration, place, "not_run", event.reason)
+        yield Over(event.reason, event.detail, self._answer, event.usage)
+
+
+async def turn_steps(
+    run: AgentHandle, fold: TurnFold, past: list[JournalEntry], *, follow: bool = True
+) -> AsyncGenerator[Step]:
+    """Yield the steps of a turn: first those of the past, then, to `follow` it, live ones until it is over.
+
+    `Waiting` comes when the run begins to wait for people, and again every `AGAIN_S`. Its consumer may leave.
+
+    Raises:
+        OrgaError: The run was rewound meanwhile, or cannot be read any more.
+    """
+    for entry in past:
+        for step in fold.take(entry):
+            yield await _completed(run, step)
+    if not follow and fold.pause_s is not None:
+        with suppress(NoAnswer):
+            if waits := await open_waits(run):
+                yield Waiting(waits)
+    if fold.is_over or not follow:
+        return
+    last = past[-1].sequence if past else -1
+    events = run.events(past[-1].cursor if past else None)
+    async with aclosing(_with_pauses(events, fold)) as news:
+        async for event in news:
+            if event is None:
+                with suppress(NoAnswer):  # a worker that comes back has the answer
+                    waits = await open_waits(run)
+                    fold.pause_s = AGAIN_S if waits else None
+                    if waits:
+                        yield Waiting(waits)
+                continue
+            if isinstance(event, JournalEntry) and event.sequence <= last:
+                raise OrgaError(f"run {run.id!r} was rewound meanwhile. Open it again")
+            last = event.sequence if isinstance(event, JournalEntry) else last
+            for step in fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event):
+                yield await _completed(run, step)
+            if fold.is_over:
+                return
+    yield Over("error", "the run has ended", "", UsageTotals())
+
+
+async def _with_pauses(events: AsyncGenerator[RunEvent], fold: TurnFold) -> AsyncGenerator[RunEvent | None]:
+    """Yield the events, and None after each pause in which the run may wait for people."""
+    upcoming: asyncio.Task[RunEvent] | None = None
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(anext(events))
+            await asyncio.wait({upcoming}, timeout=fold.pause_s)
+            if not upcoming.done():
+                yield None
+                continue
+            event, upcoming = upcoming.result(), None
+            yield event
+    except StopAsyncIteration:
+        return
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+            await asyncio.gather(upcoming, return_exceptions=True)
+        await events.aclose()
+
+
+async def _completed(run: AgentHandle, step: Step) -> Step:
+    """Return a step with texts that the journal lacks: of thinking, a reply with calls, a result, or an end."""
+    if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
+        with suppress(OrgaError):  # without a worker, the last reply is shown
+            latest = await run.turns()
+            return replace(step, output=latest[-1].output if latest else "")
+    if not isinstance(step, CallEnded) and not (isinstance(step, Text) and step.is_whole and not step.is_answer):
+        return step
+    with suppress(OrgaError):  # the server may no longer have the history of a delegate
+        record = await timelines_of(run.client).record(step.run or run.id, step.iteration)
+        if isinstance(step, CallEnded):
+            call = next((each for each in record.calls if each.id == step.place), None)
+            text = call and (call.result.head if call.result else call.failure or call.reason)
+            return replace(step, text=text or step.text)
+        whole = record.thinking if step.is_thinking else record.reply
+        if whole is not None and whole.head.startswith(step.text):
+            return replace(step, text=whole.head)
+    return step

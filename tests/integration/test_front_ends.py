@@ -1,0 +1,308 @@
+"""AG-UI and OpenAI Responses on a real server, driven by the clients that others publish."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, cast
+from uuid import uuid4
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from starlette.requests import HTTPConnection
+from temporalio.client import Client
+
+from orga.activities.ports import ModelRequest, ThinkingListener
+from orga.client.console.doors import ROLES, Doors, Visitor
+from orga.client.frontends.agui import agui_adapter
+from orga.client.frontends.responses import responses_adapter
+from orga.client.journal.reading import read_journal
+from orga.client.runs.sessions import SessionHandle
+from orga.client.server.search_attributes import register_missing
+from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.setup import Setup
+from tests.support.console import Served, a_console
+from tests.support.hold import Hold
+from tests.support.runs.approvals import Asks
+from tests.support.runs.delegates import agent, delegates
+from tests.support.runs.loop import a_loop
+from tests.support.web.agui import AguiClient, agui_client
+
+WORDS = "one two three four five six seven eight"
+
+
+class Model:
+    """Does what the last message says: `look`, `pay`, `pay twice`, `ask`, `delegate TASK`, `slow`, `hold`."""
+
+    def __init__(self) -> None:
+        self.hold = Hold()
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        last = request.messages[-1]
+        if last.role == "tool":
+            return answers("all done")
+        word, _, rest = last.text.partition(" ")
+        match word:
+            case "look":
+                return calls("look", reply_text="Let me see.")
+            case "pay":
+                return calls(*["pay"] * (2 if rest else 1), cents=5)
+            case "ask":
+                return calls("ask_user", question="Which one?", options=["red", "blue"])
+            case "delegate":
+                return delegates("helper", task=rest)
+            case "slow":
+                return await self._streamed(on_text)
+            case "hold":
+                on_text("It begins")
+                return await self.hold.then(answers("It begins well"))
+            case _:
+                return answers(f"You said: {last.text}")
+
+    async def _streamed(self, on_text: Callable[[str], None]) -> Reply:
+        if isinstance(on_text, ThinkingListener):
+            on_text.add_thinking("Counting.")
+        for word in WORDS.split(" "):
+            on_text(f"{word} ")
+            await asyncio.sleep(0.1)
+        return answers(WORDS)
+
+
+AGENTS = {
+    "default": agent("default", "helper", tools=("look", "pay", "ask_user")),
+    "helper": agent("helper", tools=("pay",)),
+}
+
+
+class Tenants(Doors):
+    """Doors for people of several tenants and roles: a bearer token is a name, and what the name may do."""
+
+    def visitor(self, connection: HTTPConnection) -> Visitor | None:
+        name, _, rest = connection.headers.get("authorization", "").removeprefix("Bearer ").partition("-")
+        role, _, tenant = rest.partition("-")
+        if role not in ROLES:
+            return super().visitor(connection)
+        roles = ROLES[: ROLES.index(cast("Any", role)) + 1]
+        return Visitor(name, roles, frozenset({tenant}) if tenant else None)
+
+
+class Stage(NamedTuple):
+    console: Served
+    model: Model
+    pay: FakeTool
+    sdks: dict[str, AsyncOpenAI]
+
+    def openai(self, token: str = "ann-approver") -> AsyncOpenAI:
+        if token not in self.sdks:
+            self.sdks[token] = AsyncOpenAI(base_url=f"{self.console.base}/v1", api_key=token, max_retries=0)
+        return self.sdks[token]
+
+    def agui(self, token: str = "ann-approver", thread: str = "") -> AbstractAsyncContextManager[AguiClient]:
+        return agui_client(f"{self.console.base}/agui/default", thread or str(uuid4()), token)
+
+
+@pytest.fixture(scope="module")
+async def stage(client: Client) -> AsyncGenerator[Stage]:
+    await register_missing(client)
+    model, pay, facts = Model(), FakeTool("pay", "paid"), Setup(agent="", model="", search_attributes=True)
+    adapters = agui_adapter(), responses_adapter(lambda: ["default", "helper"])
+    async with (
+        a_loop(client, model, FakeTool("look", "a lamp"), pay, engine=Asks(), setup=facts, agents=AGENTS) as loop,
+        a_console(client, loop.task_queue, adapters=adapters, doors_kind=Tenants) as console,
+    ):
+        stage = Stage(console, model, pay, {})
+        yield stage
+        for sdk in stage.sdks.values():
+            await sdk.close()
+
+
+async def test_a_thread_has_text_thinking_calls_and_results(stage: Stage) -> None:
+    async with stage.agui() as client:
+        said = await client.run(say="slow")
+        looked = await client.run(say="look")
+    text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+    assert (said.error, said.result["output"], said.types[-1]) == (None, WORDS, "RUN_FINISHED")
+    assert said.texts("reasoning") == ["Counting."]
+    assert sum(event["type"] == "TEXT_MESSAGE_CONTENT" for event in said.events) > 1
+    assert said.state["budgets"]["max_iterations"] == 25
+    called = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
+    assert looked.types == ["RUN_STARTED", *text, *called, *text, "RUN_FINISHED"]
+    assert looked.texts("tool") == ["a lamp"]
+    assert looked.texts("assistant") == [WORDS, "Let me see.", "all done"]
+
+
+async def test_what_waits_is_one_interrupt_for_each_question_and_resume_decides_it(stage: Stage) -> None:
+    before = len(stage.pay.calls)
+    async with stage.agui() as client:
+        held = await client.run(say="pay twice")
+        [interrupt] = held.interrupts
+        early = await client.run(say="meanwhile", run="early")
+        paid = await client.run(resume={"approved": True})
+        asked = await client.run(say="ask")
+        answered = await client.run(resume={"answer": "red"})
+        refused = await client.run(say="pay")
+        denied = await client.run(cancel=True)
+        run_id = denied.state["run"]
+    assert held.types[-2:] == ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    assert (interrupt["reason"], len(interrupt["metadata"]["orga"]["calls"])) == ("confirmation", 2)
+    assert interrupt["responseSchema"]["required"] == ["approved"]
+    assert interrupt["expiresAt"]
+    assert "pending interrupt" in (early.error or "")
+    assert (paid.types[1:3], paid.texts("tool")) == (["TOOL_CALL_RESULT", "TEXT_MESSAGE_START"], ["paid", "paid"])
+    assert asked.interrupts[0]["responseSchema"]["properties"]["answer"]["enum"] == ["red", "blue"]
+    assert (answered.interrupts, answered.result["output"]) == ([], "all done")
+    assert refused.interrupts[0]["toolCallId"] == refused.messages[-1]["toolCalls"][0]["id"]
+    assert denied.result["output"] == "all done"
+    assert len(stage.pay.calls) == before + 2
+    journal = [entry async for entry in read_journal(stage.console.console.client, run_id)]
+    assert {e.data["approver"] for e in journal if e.event == "ApprovalResolved" and "approver" in e.data} == {"ann"}
+
+
+async def test_a_delegate_is_a_subagent_and_its_held_call_an_interrupt(stage: Stage) -> None:
+    async with stage.agui() as client:
+        held = await client.run(say="delegate pay")
+        done = await client.run(resume={"approved": True})
+    child = held.interrupts[0]["subagentRunId"]
+    assert (held.types[-3:], done.error) == (["SUBAGENT_FINISHED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"], None)
+    assert done.result["output"] == "all done"
+    assert {m["content"] for m in done.messages if m.get("subagentRunId") == child and m.get("content")} >= {"paid"}
+
+
+async def test_a_lost_connection_loses_nothing_and_repeats_nothing(stage: Stage) -> None:
+    async with stage.agui() as client:
+        lost = await client.run(say="slow", run="run-1", lose="TEXT_MESSAGE_CONTENT")
+        again = await client.run(run="run-1")
+        turns = await SessionHandle(stage.console.console.client, again.state["run"]).turns()
+    assert lost.types[-1] != "RUN_FINISHED"
+    assert (again.texts("assistant"), again.result["output"]) == ([WORDS], WORDS)
+    assert [turn.output for turn in turns] == [WORDS]
+
+
+async def test_responses_are_the_turns_of_a_session(stage: Stage) -> None:
+    sdk = stage.openai()
+    assert [model.id async for model in sdk.models.list()] == ["default", "helper"]
+    first = await sdk.responses.create(model="default", input="hello")
+    second = await sdk.responses.create(model="default", input="look", previous_response_id=first.id)
+    assert (first.status, first.output_text, first.usage and first.usage.total_tokens) == (
+        "completed",
+        "You said: hello",
+        110,
+    )
+    assert ([item.type for item in second.output], second.output_text) == (["mcp_call", "message"], "all done")
+    assert (await sdk.responses.retrieve(second.id)).output == second.output
+    whole = await sdk.responses.create(
+        model="default",
+        instructions="Be kind.",
+        input=[
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"},
+        ],
+    )
+    assert "[system]\nBe kind." in whole.output_text
+    assert whole.output_text.endswith("c")
+
+
+async def test_a_stream_can_be_read_again_from_any_event(stage: Stage) -> None:
+    sdk = stage.openai()
+    begun = await sdk.responses.create(model="default", input="slow", background=True)
+    live = [event async for event in await sdk.responses.retrieve(begun.id, stream=True)]
+    numbers = [event.sequence_number for event in live]
+    assert begun.status == "in_progress"
+    assert numbers == sorted(set(numbers))
+    assert live[-1].type == "response.completed"
+    text = "".join(event.delta for event in live if event.type == "response.output_text.delta")
+    assert text == WORDS
+    for at, event in enumerate(live[:-1]):
+        after = await sdk.responses.retrieve(begun.id, stream=True, starting_after=event.sequence_number)
+        rest = [each async for each in after]
+        had = "".join(each.delta for each in live[: at + 1] if each.type == "response.output_text.delta")
+        assert had + "".join(each.delta for each in rest if each.type == "response.output_text.delta") == WORDS
+        kinds = [each.type for each in rest if each.type != "response.output_text.delta"]
+        assert kinds == [each.type for each in live[at + 1 :] if each.type != "response.output_text.delta"]
+
+
+async def test_what_waits_is_a_message_with_a_link_to_the_inbox(stage: Stage) -> None:
+    sdk = stage.openai()
+    held = await sdk.responses.create(model="default", input="pay")
+    assert (held.status, f"{stage.console.base}/inbox" in held.output_text) == ("in_progress", True)
+    assert [getattr(item, "status", None) for item in held.output] == ["in_progress", "in_progress"]
+    stream = await sdk.responses.retrieve(held.id, stream=True)
+    events, decided = list[Any](), False
+    async for event in stream:
+        events.append(event)
+        if not decided and event.type == "response.output_item.done":
+            decided = True
+            session = SessionHandle(stage.console.console.client, held.id.removeprefix("resp_").rpartition(".")[0])
+            [item] = (await session.status()).pending_approvals
+            await session.approve(item.approval_id, by="bob")
+    assert events[-1].response.output_text == "all done"
+    other = await sdk.responses.create(model="default", input="pay")
+    assert (await sdk.responses.cancel(other.id)).status == "cancelled"
+
+
+OTHERS: list[tuple[str, str, dict[str, Any], type[openai.APIStatusError]]] = [
+    ("a viewer starts", "eve-viewer", {"model": "default", "input": "x"}, openai.PermissionDeniedError),
+    ("nobody", "eve", {"model": "default", "input": "x"}, openai.AuthenticationError),
+    ("no such agent", "eve-operator", {"model": "nobody", "input": "x"}, openai.NotFoundError),
+    ("no text", "eve-operator", {"model": "default", "input": []}, openai.BadRequestError),
+    ("too long", "eve-operator", {"model": "default", "input": "x" * 60_000}, openai.BadRequestError),
+    ("tools", "eve-operator", {"input": "x", "tools": [{"type": "web_search"}]}, openai.BadRequestError),
+    ("a forged id", "eve-operator", {"input": "x", "previous_response_id": "resp_../x.1"}, openai.NotFoundError),
+]
+
+
+@pytest.mark.parametrize(("token", "given", "error"), [case[1:] for case in OTHERS], ids=[case[0] for case in OTHERS])
+async def test_a_refusal_has_the_form_of_openais_errors(
+    stage: Stage, token: str, given: dict[str, Any], error: type[openai.APIStatusError]
+) -> None:
+    with pytest.raises(error) as refused:
+        await stage.openai(token).responses.create(**given)
+    assert refused.value.body
+    assert {"message", "type", "param", "code"} == set(cast("dict[str, Any]", refused.value.body))
+
+
+async def test_sessions_of_another_tenant_do_not_exist(stage: Stage) -> None:
+    north, south = stage.openai("ann-approver-north"), stage.openai("eve-approver-south")
+    theirs = await north.responses.create(model="default", input="hello")
+    asked = (
+        south.responses.create(input="x", previous_response_id=theirs.id),
+        south.responses.retrieve(theirs.id),
+        south.responses.cancel(theirs.id),
+    )
+    for each in asked:
+        with pytest.raises(openai.NotFoundError):
+            await each
+    session = theirs.id.removeprefix("resp_").rpartition(".")[0]
+    async with (
+        stage.agui("eve-approver-south", session) as intruder,
+        stage.agui("ann-approver-north", session) as owner,
+    ):
+        other, own = await intruder.run(say="hi"), await owner.run(say="and now?")
+    assert (other.result["output"], other.state["run"] != session) == ("You said: hi", True)
+    assert own.state["run"] == session
+
+
+async def test_an_operator_cannot_approve(stage: Stage) -> None:
+    async with stage.agui("bob-operator") as client:
+        await client.run(say="pay")
+        refused = await client.run(resume={"approved": True})
+        denied = await client.run(say="x")
+    assert (refused.types, "needs the role approver" in refused.events[-1]["message"]) == (
+        ["RUN_STARTED", "RUN_ERROR"],
+        True,
+    )
+    assert denied.result is None
+
+
+async def test_a_run_goes_on_when_its_client_is_gone_and_others_are_not_delayed(stage: Stage) -> None:
+    sdk = stage.openai()
+    stream = await sdk.responses.create(model="default", input="hold", stream=True)
+    first = await anext(aiter(stream))
+    await stream.close()
+    many = await asyncio.gather(*(sdk.responses.create(model="default", input=f"n{n}") for n in range(20)))
+    assert [each.output_text for each in many] == [f"You said: n{n}" for n in range(20)]
+    stage.model.hold.go.set()
+    again = await sdk.responses.retrieve(cast("Any", first).response.id, stream=True)
+    assert [each async for each in again][-1].type == "response.completed"

@@ -1,0 +1,28 @@
+// A client of AG-UI by its makers' package: each line of standard input is a request, each line of output what came.
+// {"say": "hi"}, {"resume": {...payload}}, {"cancel": true}, {"again": true}, {"lose": "TEXT_MESSAGE_CONTENT"}
+import { createInterface } from "node:readline";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const [folder, url, threadId, token] = process.argv.slice(2);
+const entry = createRequire(`${folder}/package.json`).resolve("@ag-ui/client");
+const { HttpAgent } = await import(pathToFileURL(entry));
+const agent = new HttpAgent({ url, threadId, headers: { Authorization: `Bearer ${token}` } });
+let said = 0;
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { say, resume, cancel, lose, run } = JSON.parse(line);
+  if (say !== undefined) agent.addMessage({ id: `user-${++said}`, role: "user", content: say });
+  const given = { ...(run && { runId: run }) };
+  const decided = cancel ? { status: "cancelled" } : { status: "resolved", payload: resume };
+  if (resume || cancel) given.resume = agent.pendingInterrupts.map((each) => ({ interruptId: each.id, ...decided }));
+  const events = [];
+  const onEvent = ({ event }) => {
+    events.push(event);
+    if (event.type === lose) agent.abortRun();
+  };
+  const done = await agent.runAgent(given, { onEvent }).catch((error) => ({ error: String(error) }));
+  const { result, error } = done;
+  const { messages, pendingInterrupts, state } = agent;
+  console.log(JSON.stringify({ events, result, error, messages, state, interrupts: pendingInterrupts }));
+}
