@@ -208,7 +208,7 @@ async def shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["Wa
 
 
 def followed_timelines(client: Client, workflow_id: str, *, is_current: bool) -> Sequence[TimelineFold]:
-    """Return the timelines of a run's last two segments, if somebody follows the run in this event loop.
+    """Return the timelines of a run's last segments, if somebody follows the run in this event loop.
 
     Args:
         client: The client that follows it.
@@ -253,7 +253,7 @@ class Watcher:
         self.is_current = False
         """True if the history was read up to now, so that `_under_way` is complete."""
         self.timelines: list[TimelineFold] = []
-        """Those of the last two segments, which may share an iteration."""
+        """Those of the last segment, and of earlier ones that share an iteration with it."""
         self.is_over = False
         self.changed = asyncio.Event()
         """Set, and replaced by a new event, whenever there is news."""
@@ -375,10 +375,12 @@ class Watcher:
     def _continue_timeline(self, observed: ObservedEvent) -> None:
         if observed.event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             before = observed.event.workflow_execution_started_event_attributes.continued_execution_run_id
-            kept = [timeline for timeline in self.timelines if timeline.run_id == before]
-            self.timelines = [*kept, TimelineFold(observed.run_id)]
+            is_next = bool(self.timelines) and self.timelines[-1].run_id == before
+            self.timelines = [*(self.timelines if is_next else ()), TimelineFold(observed.run_id)]
         if observed.happening is not None and self.timelines:
-            self.timelines[-1].feed(observed.happening, observed.entries)
+            *earlier, last = self.timelines
+            last.feed(observed.happening, observed.entries)
+            self.timelines = [*(each for each in earlier if each.last >= last.base), last]
 
     def _end_all(self) -> None:
         """Show no activity as running, because the run has ended."""

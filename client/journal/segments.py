@@ -4,6 +4,7 @@ The files lie in a folder of the user's own and can be deleted at any time. None
 the payloads, because it would hold them in clear.
 """
 
+import asyncio
 import gzip
 import json
 import os
@@ -92,15 +93,10 @@ class SegmentCache:
             self._keep(key, found := _parsed(key, _own_bytes(_file_of(key))))
         return found
 
-    def add(self, key: SegmentKey, segment: ClosedSegment) -> None:
+    async def add(self, key: SegmentKey, segment: ClosedSegment) -> None:
         self._keep(key, segment)
         if self._is_clear:
-            with suppress(OSError):  # without a file the segment is read again
-                path = _file_of(key)
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if _is_own(path.parent.stat(follow_symlinks=False)):
-                    write_atomically(path, _file_content(key, segment))
-                    _delete_oldest(path.parent)
+            await asyncio.to_thread(_write_file, key, segment)
 
     def _keep(self, key: SegmentKey, segment: ClosedSegment) -> None:
         if (before := self._segments.pop(key, None)) is not None:
@@ -109,6 +105,16 @@ class SegmentCache:
         self._size += segment.size
         while self._size > MAX_MEMORY_BYTES:
             self._size -= self._segments.popitem(last=False)[1].size
+
+
+def _write_file(key: SegmentKey, segment: ClosedSegment) -> None:
+    """Write the file of a segment. Without one the segment is read again."""
+    path = _file_of(key)
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_own(path.parent.stat(follow_symlinks=False)):
+            write_atomically(path, _file_content(key, segment))
+            _delete_oldest(path.parent)
 
 
 def _file_of(key: SegmentKey) -> Path:

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, cast
 
+from pydantic import ConfigDict
 from pydantic_core import to_json
 
 from orga.client.journal import event_types as on
@@ -270,23 +271,10 @@ def json_text(value: Any) -> str:
     return to_json(value, inf_nan_mode="strings").decode()
 
 
-@dataclass
-class _Call:
-    id: str
-    call_id: str
-    tool: str
-    arguments: TimelineText
-    verdict: str | None = None
-    policies: tuple[str, ...] = ()
-    reason: str = ""
-    approver: str | None = None
-    attempts: int = 0
-    state: CallState = "proposed"
-    result: TimelineText | None = None
-    failure: str | None = None
-    started: datetime | None = None
-    ended: datetime | None = None
-    delegate: TimelineDelegate | None = None
+class _Call(TimelineCall):
+    """A call that changes while its events come."""
+
+    model_config = ConfigDict(frozen=False)
 
     def begin(self, at: datetime) -> None:
         self.started, self.state = self.started or at, "running"
@@ -307,16 +295,13 @@ class _Call:
 
 @dataclass
 class _Iteration:
+    """An iteration that changes while its events come."""
+
     number: int
-    turn: int | None
-    prompt: str | None = None
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    phase: str = "preparing"
     started: datetime | None = None
     ended: datetime | None = None
-    phase: str = "preparing"
-    model: str | None = None
-    usage: TimelineUsage = field(default_factory=TimelineUsage)
-    reply: TimelineText | None = None
-    thinking: TimelineText | None = None
     calls: list[_Call] = field(default_factory=list[_Call])
     events: list[TimelineEvent] = field(default_factory=list[TimelineEvent])
     scores: list[float] = field(default_factory=list[float])
@@ -325,12 +310,17 @@ class _Iteration:
         self.ended, self.phase = self.ended or at, "done"
 
     def as_record(self) -> IterationRecord:
-        lists = {
-            "calls": tuple(call.as_record() for call in self.calls),
-            "events": tuple(self.events),
-            "scores": tuple(self.scores),
-        }
-        return IterationRecord.model_construct(None, **(vars(self) | lists))
+        return IterationRecord.model_construct(
+            None,
+            number=self.number,
+            phase=self.phase,
+            started=self.started,
+            ended=self.ended,
+            calls=tuple(call.as_record() for call in self.calls),
+            events=tuple(self.events),
+            scores=tuple(self.scores),
+            **self.fields,
+        )
 
 
 _PLACE = re.compile(r"(\d{1,9}\.\d{1,9})((?:\.[a-pr-z]\d+)*)")
@@ -460,7 +450,7 @@ class TimelineFold:
         self._current, self._is_turn_pending = source.request.iteration, False
         iteration = self._iteration(self._current)
         iteration.started = iteration.started or happening.at
-        iteration.phase, iteration.prompt = "reasoning", happening.name
+        iteration.phase, iteration.fields["prompt"] = "reasoning", happening.name
         for index, news in enumerate(source.request.context.news):
             call = self._by_call_id.get(news.message.call_id or "") if news.message else None
             if call is not None and call.result is None:
@@ -468,14 +458,21 @@ class TimelineFold:
 
     def _take_reply(self, happening: Happening, source: TextSource) -> None:
         reply, iteration = source.reply, self._iteration(self._current)
-        usage, cost = reply.usage.model_dump(include={*TimelineUsage.model_fields}), reply.cost_usd
-        iteration.usage = TimelineUsage(**usage, cost_usd=cost)
-        iteration.model, iteration.phase = reply.model or self._model, "gating"
-        iteration.reply = self._text(happening, source, "reply") if reply.text else None
-        thinking = self._text(happening, source, "thinking")
-        iteration.thinking = thinking if thinking.size else None
+        usage, thinking = reply.usage.model_dump(), self._text(happening, source, "thinking")
+        iteration.phase = "gating"
+        iteration.fields |= {
+            "model": reply.model or self._model,
+            "usage": TimelineUsage.model_validate({**usage, "cost_usd": reply.cost_usd}),
+            "reply": self._text(happening, source, "reply") if reply.text else None,
+            "thinking": thinking if thinking.size else None,
+        }
         calls = [
-            _Call(f"{iteration.number}.{n}", call.call_id, call.name, self._text(happening, source, f"arguments-{n}"))
+            _Call(
+                id=f"{iteration.number}.{n}",
+                call_id=call.call_id,
+                tool=call.name,
+                arguments=self._text(happening, source, f"arguments-{n}"),
+            )
             for n, call in enumerate(reply.calls)
         ]
         self._calls |= {call.id: call for call in calls}
@@ -487,7 +484,8 @@ class TimelineFold:
         call = self._called_at(happening.key)
         if call is None:
             call_id = as_text(as_object(happening.value).get("call_id"))
-            call = _Call(happening.key, call_id, happening.name, self._text(happening, source, "input"))
+            given = self._text(happening, source, "input")
+            call = _Call(id=happening.key, call_id=call_id, tool=happening.name, arguments=given)
             call.take_verdict(*self._verdicts.pop(happening.key, (on.RecordedVerdict(), None)))
             self._calls[call.id] = call
             self._iteration(self._current).calls.append(call)
@@ -599,7 +597,7 @@ class TimelineFold:
             iteration.scores.append(float(event.score))
 
     def _on_turn_started(self, event: Any, iteration: _Iteration, at: datetime) -> None:
-        iteration.turn = event.turn
+        iteration.fields["turn"] = event.turn
 
     def _on_turn_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
         iteration.end(at)
@@ -613,7 +611,7 @@ class TimelineFold:
                     call.state = "cancelled" if call.state == "running" else "not_run"
 
     def _iteration(self, number: int) -> _Iteration:
-        return self._iterations.setdefault(number, _Iteration(number, self._turn))
+        return self._iterations.setdefault(number, _Iteration(number, {"turn": self._turn}))
 
     def _text(self, happening: Happening, source: TextSource, part: str) -> TimelineText:
         text = source.text(part)

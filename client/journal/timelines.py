@@ -250,7 +250,7 @@ class Timelines:
     def live_record(self, workflow_id: str, entry: JournalEntry) -> IterationRecord | None:
         """Return the record that shows an entry, as it is now, if the run is followed in this event loop.
 
-        Entries of delegated runs and of segments before the last two have none.
+        Entries of delegated runs and of earlier segments have none.
         """
         if entry.run:
             return None
@@ -349,7 +349,7 @@ class Timelines:
         fold = await self._fold(chain.workflow_id, head.run_id)
         if fold.is_closed:
             segment = ClosedSegment.of(fold.base, fold.records())
-            self._cache.add(self._key(chain, head), segment)
+            await self._cache.add(self._key(chain, head), segment)
             self._live.pop(head.run_id, None)
             return segment
         self._live[head.run_id] = chain.length, fold
