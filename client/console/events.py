@@ -11,9 +11,9 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from orga.client.console.hub import RUN, Hub, Stream
 from orga.client.console.routes import ApiRoute, Call, Console, invalid
-from orga.client.console.sources import ConsoleSources
+from orga.client.console.stream.hub import RUN, Hub, Stream
+from orga.client.console.stream.sources import ConsoleSources
 from orga.workflows.types.record import CheckedInput
 
 MAX_TOPICS = 100

@@ -13,9 +13,9 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.console import hub
 from orga.client.console.doors import COOKIE, Doors, Visitor
 from orga.client.console.routes import API
+from orga.client.console.stream import hub
 from orga.client.history.converter import data_converter
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls

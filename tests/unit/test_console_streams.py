@@ -15,10 +15,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
-from orga.client.console.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
-from orga.client.console.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
 from orga.client.console.problems import Problem
-from orga.client.console.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
+from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
+from orga.client.console.stream.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
+from orga.client.console.stream.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
 from orga.client.errors import RunNotFound, ServerLost
 from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView

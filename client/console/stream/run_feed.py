@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Role, Visitor
-from orga.client.console.feeds import Feed, Frame, Mark, Sleep, Value, encoded, resync
+from orga.client.console.stream.feeds import Feed, Frame, Mark, Sleep, Value, encoded, resync
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent

@@ -16,7 +16,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
-from orga.client.console.feeds import (
+from orga.client.console.problems import Problem
+from orga.client.console.stream.feeds import (
     Feed,
     Frame,
     InboxFeed,
@@ -28,8 +29,7 @@ from orga.client.console.feeds import (
     Sleep,
     resync,
 )
-from orga.client.console.problems import Problem
-from orga.client.console.run_feed import AGAIN_S, RunFeed, RunSources
+from orga.client.console.stream.run_feed import AGAIN_S, RunFeed, RunSources
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 
 logger = logging.getLogger(__name__)
