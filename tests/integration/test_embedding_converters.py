@@ -1,7 +1,7 @@
 """Values of an application go through a codec, a storage and a failure converter of its own: we read what it reads."""
 
 import uuid
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,9 @@ from temporalio.worker import Worker
 
 from orga import Agent, OrgaPlugin, start_agent, tool
 from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.journal import timeline
+from orga.client.journal.timeline import IterationRecord, texts_of
+from orga.client.journal.timelines import Timelines
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import ReplayDiffers, assert_called, journal_of, replay
@@ -149,7 +152,11 @@ async def asked_and_answered(server: Client, chat: ChatServer, converter: DataCo
 
 @pytest.mark.parametrize("converter", CONVERTERS)
 async def test_a_worker_that_lost_its_cache_reads_the_history_as_the_sdk_does(
-    client: Client, chat: ChatServer, converter: DataConverter
+    client: Client,
+    chat: ChatServer,
+    converter: DataConverter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = await asked_and_answered(client, chat, converter)
     journal = await journal_of(handle)
@@ -158,6 +165,17 @@ async def test_a_worker_that_lost_its_cache_reads_the_history_as_the_sdk_does(
     assert "P-7 is not on the scales" in failed["error"]
     assert (await verify(handle.client, handle.id)).ok
     assert await replay(handle) == 1
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path))
+    monkeypatch.setattr(timeline, "HEAD_CHARS", 3)
+    timelines = Timelines(handle.client)
+    page = await timelines.page(handle.id)
+    texts = [await timelines.text(handle.id, reference) for reference in references(page.items)]
+    assert {'{"parcel":"P-7"}', '{"question":"Which parcel?"}', "P-8, then"} <= set(texts)
+    assert not list(tmp_path.iterdir())
+
+
+def references(records: Sequence[IterationRecord]) -> Iterator[str]:
+    return (text.reference for record in records for text in texts_of(record) if text.reference)
 
 
 async def test_a_history_in_a_file_is_read_with_the_converter_that_is_given(
