@@ -29,6 +29,7 @@ from orga.client.journal.timeline import IterationRecord, TimelineText
 from orga.client.journal.timelines import FoundTexts, NoRecord, NoText, TimelinePage, Timelines, timelines_of
 from orga.client.runs.ids import kind_of
 from orga.workflows.decisions.journal.entries import canonical_line
+from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record
 from orga.workflows.types.status import AgentResult, JournalEntry
 
@@ -209,10 +210,16 @@ async def _after(timelines: Timelines, run_id: str, after: int, limit: int) -> d
 
 
 async def _common_iterations(timelines: Timelines, a: str, b: str) -> int:
-    """Return the last iteration of the common beginning, 0 if the first one differs already."""
-    first = max([(await timelines.page(run_id, limit=1)).first for run_id in (a, b)])
-    if first > 0:  # one is a fork of the other, or of the same run
-        return first
+    """Return the last iteration of the common beginning, 0 if there is none."""
+    (first_a, origin_a), (first_b, origin_b) = [await _beginning(timelines, run_id) for run_id in (a, b)]
+    if origin_a == b:
+        return first_a
+    if origin_b == a:
+        return first_b
+    if origin_a and origin_a == origin_b:
+        return min(first_a, first_b)
+    if first_a or first_b:
+        return 0
     common = 0
     while True:
         left, right = [await _after(timelines, run_id, common, MAX_COMPARED) for run_id in (a, b)]
@@ -220,6 +227,14 @@ async def _common_iterations(timelines: Timelines, a: str, b: str) -> int:
             if number not in left or number not in right or _differences(left[number], right[number]) - _MEASURED:
                 return common
             common = number
+
+
+async def _beginning(timelines: Timelines, run_id: str) -> tuple[int, str]:
+    """Return the number of a run's first record, and the run that it is a fork of, or ""."""
+    first = (await timelines.page(run_id, limit=1)).first
+    page = await timelines.page(run_id, around=first, limit=1)
+    events = [event for record in page.items for event in record.events if event.event == "Started"]
+    return first, next((as_text(as_object(event.data.get("forked_from")).get("workflow_id")) for event in events), "")
 
 
 _MEASURED = {"cost", "time"}

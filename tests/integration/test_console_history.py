@@ -99,6 +99,8 @@ async def test_a_fork_is_compared_from_where_it_left_its_origin(client: Client, 
     page = await console.get("/compare", a=ran.handle.id, b=again.handle.id, limit=1)
     assert [row["number"] for row in page["rows"]] == [2]
     rest = await console.get("/compare", a=ran.handle.id, b=again.handle.id, limit=1, next=page["next"])
+    same = await console.get("/compare", a=ran.handle.id, b=ran.handle.id)
+    assert (same["common"], same["rows"]) == (3, [])
     assert [row["number"] for row in rest["rows"]] == [3]
 
 
