@@ -16,6 +16,7 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import ModelRequest
+from orga.client.cli.workbench.doctor import settings_check
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.doors import Doors, Visitor
 from orga.client.errors import InvalidSettings, NoAnswer, StaleSettings
@@ -227,6 +228,22 @@ FORGED: dict[str, tuple[str, Any]] = {
     "a set that is too large": (SETTINGS_WORKFLOW, {"version": 3, "values": {INSTRUCTIONS: "x" * 300_000}}),
 }
 """What anybody with access to the server can start under the id of the settings: a workflow type and its memo."""
+
+
+async def test_doctor_says_whether_settings_count(client: Client, desk: Desk) -> None:
+    assert "nothing is set" in (await settings_check(client, desk.queue, CONFIG)).detail
+    await desk.save({INSTRUCTIONS: NEW, MAX: 9})
+    assert "version 1 of those at run time, with 2 keys" in (await settings_check(client, desk.queue, CONFIG)).detail
+    await client.start_workflow(
+        SETTINGS_WORKFLOW,
+        id=settings_id("forged"),
+        task_queue="nobody",
+        memo={SETTINGS_MEMO: {"version": 3, "values": WIDER}},
+    )
+    check = await settings_check(client, "forged", CONFIG)
+    assert (check.ok, check.warning) == (True, True)
+    assert "do not count" in check.detail
+    assert "agents.default.tools: cannot be set at run time" in check.detail
 
 
 @pytest.mark.parametrize("forged", FORGED)

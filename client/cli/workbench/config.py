@@ -1,5 +1,6 @@
 """`orga config`, `orga agents` and `orga models`: the effective configuration with the source of each value."""
 
+import asyncio
 import json as json_text
 import os
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ from orga.client.config.file import ConfigSources, config_sources, load_config
 from orga.client.config.known_input import RequestedNames, model_problem, models_of, require_agent
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
+from orga.client.errors import ConfigError, OrgaError
+from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.record import InvalidInput
 
@@ -49,16 +52,16 @@ def show(
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Show each key with its value and source: file and line, variable, or default. Secrets are hidden.
+    """Show each key with its value and source: file and line, variable, run time, or default. Secrets are hidden.
 
-    Nothing is started, and the configuration need not be trusted.
+    Nothing is started, and the configuration need not be trusted. Settings at run time are shown if the server runs.
 
     Example: orga config show models
 
     Example: orga config show --changed --json
     """
     sources = config_sources(config, folder=Path.cwd(), env=os.environ)
-    known = effective_values(sources, os.environ)
+    known = _with_run_time_values(effective_values(sources, os.environ), config)
     found = [each for each in known if key is None or each.key == key or each.key.startswith(f"{key}.")]
     if not found:
         raise UsageError(
@@ -232,6 +235,48 @@ def _show_models(rows: list[_ModelRow], *, as_json: bool) -> int:
     return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0
 
 
+def _with_run_time_values(known: "list[EffectiveValue]", config: Path | None) -> "list[EffectiveValue]":
+    """Return the values with those that people have saved for the task queue. Without a running server, none are known.
+
+    A server that an untrusted file names is not asked.
+    """
+    from orga.client.server.embedded import running_server
+    from orga.client.server.resolve import names_server
+
+    try:
+        held = load_config(config).config
+        if not names_server(held.temporal.address) and running_server() is None:
+            return known
+        values, origin = asyncio.run(_run_time_values(held))
+    except ConfigError:
+        return known
+    except (TimeoutError, OrgaError, ServerUnavailable):
+        write_note("settings at run time are not shown, because the server does not answer; see `orga doctor`")
+        return known
+    return [EffectiveValue(each.key, values[each.key], origin) if each.key in values else each for each in known]
+
+
+async def _run_time_values(config: OrgaConfig) -> tuple[Mapping[str, Any], str]:
+    """Return the values that count, and their origin."""
+    from orga.client.config.run_time import RunTimeRules
+    from orga.client.connect import connection
+    from orga.client.runs.settings import read_settings
+    from orga.workflows.decisions.settings import problems_text
+
+    async with asyncio.timeout(SERVER_S), connection(config, write_note) as connected:
+        found = await read_settings(connected.client, connected.task_queue)
+    problems = RunTimeRules.for_display(config, os.environ).problems(found.values)
+    if problem := found.detail or problems_text(problems):
+        write_note(f"settings at run time do not count: {on_one_line(problem, 500)}")
+        return {}, ""
+    return found.values, f"{RUN_TIME}, version {found.version}"
+
+
+SERVER_S = 3.0
+"""Seconds for a server that may not answer."""
+
+RUN_TIME = "run time"
+
 Key = tuple[str, ...]
 Environment = Mapping[str, str]
 
@@ -245,7 +290,7 @@ class EffectiveValue:
     value: Any
     """The value in its JSON form."""
     origin: str
-    """A variable, `FILE:LINE`, or `default` with its reason."""
+    """A variable, `FILE:LINE`, `run time` with its version, or `default` with its reason."""
 
     @property
     def is_default(self) -> bool:

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import count_text, hanging_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
+from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import Untrusted
 from orga.client.connect import Connection, connection
@@ -27,6 +29,7 @@ from orga.client.errors import ConfigError, OrgaError
 from orga.client.runs.agents import start_agent
 from orga.client.runs.failing_tasks import failing_tasks
 from orga.client.runs.listing import RunFilter
+from orga.client.runs.settings import read_settings
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import prepare_home
 from orga.client.server.pollers import (
@@ -48,9 +51,11 @@ from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.routing import Routing, make_current_command, no_workers_text, routing
 from orga.start import module_command
+from orga.workflows.decisions.settings import problems_text
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.names import KEYS
 from orga.workflows.types.record import Record
+from orga.workflows.types.settings import settings_id
 
 TIMEOUT_S = 60.0
 
@@ -217,6 +222,7 @@ async def _server_checks(here: CliContext, *, deep: bool) -> AsyncGenerator[Doct
     yield await _search_attribute_check(here)
     there = await poller_identities(here.client, here.task_queue)
     yield _poller_check(here, there)
+    yield await settings_check(here.client, here.task_queue, here.loaded.config)
     for check in await _routing_checks(here):
         yield check
     for check in blocked_loop_checks(there or []):
@@ -248,6 +254,22 @@ def _poller_check(here: CliContext, there: list[str] | None) -> DoctorCheck:
     return DoctorCheck(
         "worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
     )
+
+
+async def settings_check(client: Client, task_queue: str, config: OrgaConfig) -> DoctorCheck:
+    """Return whether runs get settings that people have saved at run time."""
+    found = await read_settings(client, task_queue)
+    detail = found.detail
+    if found.current and (problems := RunTimeRules.for_display(config, os.environ).problems(found.values)):
+        detail = f"version {found.version} does not fit the configuration: {problems_text(problems)}"
+    if detail:
+        detail = f"settings at run time do not count, runs start without them: {on_one_line(detail, 1_000)}"
+        remedy = f"save a set that fits, or: temporal workflow terminate --workflow-id {quote(settings_id(task_queue))}"
+        return DoctorCheck("settings", ok=True, detail=detail, remedy=remedy, warning=True)
+    if not found.current:
+        return DoctorCheck("settings", ok=True, detail="nothing is set at run time")
+    keys = count_text(len(found.values), "key")
+    return DoctorCheck("settings", ok=True, detail=f"version {found.version} of those at run time, with {keys}")
 
 
 async def _routing_checks(here: CliContext) -> list[DoctorCheck]:
