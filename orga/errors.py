@@ -2,6 +2,7 @@
 
 from orga.client.errors import (
     ConfigError,
+    InvalidSettings,
     NoAnswer,
     NotAnAgent,
     NotTakenYet,
@@ -15,6 +16,7 @@ from orga.client.errors import (
     ServerLost,
     SessionBusy,
     SessionClosed,
+    StaleSettings,
     TurnUnknown,
 )
 from orga.client.history.chain import NoSuchIteration
@@ -25,6 +27,7 @@ from orga.workflows.types.record import InvalidInput
 __all__ = [
     "ConfigError",
     "InvalidInput",
+    "InvalidSettings",
     "NoAnswer",
     "NoJournal",
     "NoSuchIteration",
@@ -41,5 +44,6 @@ __all__ = [
     "ServerUnavailable",
     "SessionBusy",
     "SessionClosed",
+    "StaleSettings",
     "TurnUnknown",
 ]

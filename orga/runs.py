@@ -38,7 +38,9 @@ from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.runs.listing import ListedRun, RunFilter, listed_runs, with_details
 from orga.client.runs.message_forms import anthropic_messages, openai_messages
 from orga.client.runs.sessions import SessionHandle
+from orga.client.runs.settings import RecordedSettings, read_settings, save_settings, settings_versions
 from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS, SESSION_WORKFLOW
+from orga.workflows.types.settings import SettingsVersion
 from orga.workflows.types.status import JournalEntry
 
 __all__ = [
@@ -50,6 +52,8 @@ __all__ = [
     "ListedRun",
     "NoRecord",
     "NoText",
+    "RecordedSettings",
+    "SettingsVersion",
     "TimelineCall",
     "TimelineDelegate",
     "TimelineEvent",
@@ -67,7 +71,10 @@ __all__ = [
     "journal_lines",
     "list",
     "openai_messages",
+    "read_settings",
     "rewind",
+    "save_settings",
+    "settings_versions",
     "timeline",
     "timelines_of",
     "verify",

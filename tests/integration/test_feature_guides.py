@@ -22,14 +22,46 @@ async def test_the_guide_of_structured_output(
     orga = an_orga(folder, tmp_path_factory.mktemp("home"))
     monkeypatch.setenv("ORGA_HOME", orga.env["ORGA_HOME"])
     monkeypatch.chdir(folder)
-    body = "".join(f"    {line}\n" for line in python_of("structured-output.md").splitlines())
-    namespace: dict[str, object] = {}
-    exec(f"async def example():\n{body}", namespace)
     with orga.started("worker") as worker:
         worker.line("polls task queue")
-        await namespace["example"]()  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
+        await run_example("structured-output.md")
     orga("server", "--stop")
     assert "max_attempts" in capsys.readouterr().out
+
+
+async def run_example(document: str) -> None:
+    """Run the first Python block of a guide, which awaits."""
+    body = "".join(f"    {line}\n" for line in python_of(document).splitlines())
+    namespace: dict[str, object] = {}
+    exec(f"async def example():\n{body}", namespace)
+    await namespace["example"]()  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues]
+
+
+async def test_the_guide_of_settings(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
+    orga = an_orga(folder, tmp_path_factory.mktemp("home"))
+    monkeypatch.setenv("ORGA_HOME", orga.env["ORGA_HOME"])
+    monkeypatch.chdir(folder)
+    guide = (ROOT / "docs" / "settings.md").read_text()
+    command = re.search(r"^```sh\norga (.*?)\n```\n\n```\n(.*?)\n```", guide, re.DOTALL | re.MULTILINE)
+    assert command
+    with orga.started("worker") as worker:
+        worker.line("polls task queue")
+        await run_example("settings.md")
+        shown = orga(*command[1].split())
+        checked = orga("doctor")
+        orga("run", "How are retries configured?", "--id", "r")
+        journal = orga("journal", "r", "--json")
+    orga("server", "--stop")
+
+    assert "saved version 1" in capsys.readouterr().out
+    assert (shown.out.strip(), shown.code) == (command[2], 0), shown.err
+    assert "settings: version 1 of those at run time, with 2 keys" in checked.out, checked.out
+    assert '"settings_version": 1' in journal.out
+    assert "run time" not in orga(*command[1].split()).out
 
 
 def test_the_guide_of_tool_profiles() -> None:
