@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import API, ApiRoute, Call, NoParameters, invalid, invalid_input, json_response
+from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters, invalid, invalid_input, json_response
 from orga.client.console.rows import KINDS, Kind
 from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
@@ -73,7 +73,7 @@ class Started(Record):
 async def _start(call: Call[Start]) -> Any:
     given, visitor, client = call.given, call.visitor, call.client
     kind, key = START_KINDS[given.kind], _idempotency_key(call)
-    checked = _checked(call, kind)
+    checked = checked_input(call.console, visitor, kind, given.input)
     wire = checked.model_dump(mode="json", exclude_unset=True)
     if key and given.id is None:
         run_id = f"{given.kind}-{uuid5(NAMESPACE_URL, f'orga:{visitor.name}:{key}')}"
@@ -81,21 +81,8 @@ async def _start(call: Call[Start]) -> Any:
         run_id = run_id_of(given.id, given.kind)
     if key and await _is_started(client, run_id, visitor, kind.workflow, wire):
         return _started(run_id, given.kind)
-    is_limited = visitor.tenants is not None
-    attributes = [SearchAttributePair(TENANT, checked.tenant)] if is_limited and checked.tenant else []
-    summary, queue = _summary(checked), call.console.connection.task_queue
     try:
-        await start_run(
-            client,
-            kind.workflow,
-            checked,
-            summary,
-            run_id,
-            task_queue=queue,
-            again=False,
-            attributes=TypedSearchAttributes(attributes),
-            started_by=visitor.name,
-        )
+        await begin_run(call.console, visitor, kind, checked, run_id)
     except InvalidInput as error:
         raise invalid_input(error) from None
     except OrgaError as error:
@@ -106,6 +93,23 @@ async def _start(call: Call[Start]) -> Any:
         text = str(error) if visitor.tenants is None else "id: is taken. Choose another"
         raise Problem(409, text) from None
     return _started(run_id, given.kind)
+
+
+async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked: Input, run_id: str) -> None:
+    """Start a run for a visitor, who sees it at once. Raise the errors of `start_agent`."""
+    is_limited = visitor.tenants is not None
+    attributes = [SearchAttributePair(TENANT, checked.tenant)] if is_limited and checked.tenant else []
+    await start_run(
+        console.client,
+        kind.workflow,
+        checked,
+        _summary(checked),
+        run_id,
+        task_queue=console.connection.task_queue,
+        again=False,
+        attributes=TypedSearchAttributes(attributes),
+        started_by=visitor.name,
+    )
 
 
 def _started(run_id: str, kind: Kind) -> Any:
@@ -120,9 +124,9 @@ def _idempotency_key(call: Call[Start]) -> str:
     return key
 
 
-def _checked(call: Call[Start], kind: StartKind) -> Input:
+def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: Mapping[str, Any]) -> Input:
     """Return the input, within the visitor's tenants. A problem names each bad key in the contract's words."""
-    tenants, given = call.visitor.tenants, dict(call.given.input)
+    tenants, given = visitor.tenants, dict(fields)
     if tenants is not None:
         if given.get("tenant") is None and len(tenants) == 1:
             given["tenant"] = next(iter(tenants))
@@ -130,7 +134,7 @@ def _checked(call: Call[Start], kind: StartKind) -> Input:
             raise invalid([f"tenant: must be one of {', '.join(sorted(tenants)) or 'none'}"])
     try:
         checked = kind.parse(given)
-        call.console.check(checked)
+        console.check(checked)
     except InvalidInput as error:
         raise invalid_input(error) from None
     return checked

@@ -33,7 +33,6 @@ from orga.client.frontends.threads import (
     own_id,
     post_message,
     read_past,
-    start_terms,
     start_thread,
 )
 from orga.client.frontends.turns import (
@@ -44,7 +43,6 @@ from orga.client.frontends.turns import (
     turn_steps,
 )
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.goals import start_goal
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.record import InvalidInput
@@ -174,17 +172,13 @@ class _ProtocolRun:
         if (message := _new_message(self.given)) is None:
             return run, current_turn(past) if run is None or isinstance(run, SessionHandle) else None
         message_id, text = message
-        wanted = as_object(self.given.forwarded_props)
-        if run is None and wanted.get("kind") == "goal":
-            terms = start_terms(self.visitor, wanted)
-            goal = {"goal": text, "agent": self.agent, **({"tenant": terms["tenant"]} if terms["tenant"] else {})}
-            where: dict[str, Any] = {
-                "workflow_id": self._own_id("goal"),
-                "task_queue": self.console.connection.task_queue,
-            }
-            attributes = terms["search_attributes"]
-            return await start_goal(self.console.client, goal, **where, search_attributes=attributes), None
-        run = run or await start_thread(self.console, self.visitor, self.agent, self._own_id("session"), wanted)
+        if run is None:
+            wanted = as_object(self.given.forwarded_props)
+            given = {"agent": self.agent} | {key: wanted[key] for key in ("tenant",) if key in wanted}
+            if wanted.get("kind") == "goal":
+                goal = given | {"goal": text}
+                return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
+            run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
         if not isinstance(run, SessionHandle):
             if any(entry.event == "Terminated" and not entry.run for entry in past[-1:]):
                 raise RunEnded(run.id)

@@ -10,8 +10,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote
-from uuid import uuid4
 
+import uuid_utils
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse
 from starlette.middleware import Middleware
@@ -31,7 +31,6 @@ from orga.client.frontends.threads import find_run, own_id, post_message, read_p
 from orga.client.frontends.turns import TurnFold, Waiting, turn_steps
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
-from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
 from orga.workflows.types.text import clean_json
 
@@ -101,10 +100,12 @@ _CODES = {
 
 
 def _error_response(problem: dict[str, Any], begun: Message) -> Response:
-    status = 400 if problem["status"] == 422 else problem["status"]
-    where = next((each["where"] for each in problem.get("errors", ())), problem["detail"].partition(":")[0])
+    status, detail = 400 if problem["status"] == 422 else problem["status"], problem["detail"]
+    if detail.startswith("agent: there is no"):
+        status, detail = 404, detail.replace("agent", "model", 1)
+    where = detail.partition(":")[0]
     error = {
-        "message": problem["detail"],
+        "message": detail,
         "type": "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error",
         "param": where if where.isidentifier() else None,
         "code": _CODES.get((status, where)) or _CODES.get((status, "")),
@@ -137,6 +138,8 @@ class _Asked:
                 list(shown.take(step, fold))
                 if isinstance(step, Waiting):
                     break
+        if fold.view.turn is None and fold.view.ending is not None:
+            raise Problem(422, fold.view.ending.detail.removeprefix("InvalidInput: "))
         return shown.response(fold)
 
     async def events(self, after: int) -> AsyncGenerator[dict[str, str]]:
@@ -183,7 +186,7 @@ async def _create(request: Request) -> Response:
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
     messages = _messages(body)
     key = request.headers.get("idempotency-key")
-    message_id = own_id("response", visitor.name, key) if key else str(uuid4())
+    message_id = own_id("response", visitor.name, key) if key else str(uuid_utils.uuid7())
     if previous:
         session, turn = await _session_of(console, visitor, previous)
         begun = [entry.data.get("turn") for entry in await read_past(session) if entry.event == "TurnStarted"]
@@ -192,36 +195,30 @@ async def _create(request: Request) -> Response:
         text = _checked_length("\n\n".join(text for role, text in messages if role != "assistant"))
         turn = await post_message(session, text, message_id)
     else:
-        schema = as_object(as_object(body.get("text")).get("format")).get("schema")
         text = _checked_length(_transcript(messages))
-        session_id = own_id("session", "responses", visitor.name, key) if key else None
-        session = await find_run(console, visitor, session_id) if session_id else None
-        if not isinstance(session, SessionHandle):
-            wanted = as_object(body.get("metadata"))
-            session = await start_thread(console, visitor, agent, session_id, wanted, output_schema=schema or None)
+        session_id = own_id("session", visitor.name, key) if key else f"session-{uuid_utils.uuid7()}"
+        found = await find_run(console, visitor, session_id) if key else None
+        session = found if isinstance(found, SessionHandle) else await _begun(console, visitor, session_id, agent, body)
         try:
             turn = await post_message(session, text, message_id)
-        except NotTakenYet:
-            raise
-        except InvalidInput as error:
-            raise _unknown_model(str(error)) or error from None
-        except (NoAnswer, Refused):  # nobody knows the session, so it would wait for ever
-            with suppress(OrgaError):
-                await session.close()
+        except NoAnswer as error:
+            if not isinstance(error, NotTakenYet):  # nobody knows the session, so it would wait for ever
+                with suppress(OrgaError):
+                    await session.close()
             raise
     asked = _Asked(session, turn, visitor, request, body)
     if body.get("stream"):
         return _streamed(asked, -1)
-    response = await asked.response(is_awaited=not body.get("background"))
-    if unknown := _unknown_model(as_text(as_object(response["error"]).get("message"))):
-        raise unknown
-    return JSONResponse(response)
+    return JSONResponse(await asked.response(is_awaited=not body.get("background")))
 
 
-def _unknown_model(failure: str) -> Problem | None:
-    """Return the problem if a session could not begin because there is no such agent."""
-    _, is_so, names = failure.partition("agent: there is no agent ")
-    return Problem(404, f"model: there is no agent {names}") if is_so else None
+async def _begun(
+    console: Console, visitor: Visitor, session_id: str, agent: str, body: dict[str, Any]
+) -> SessionHandle:
+    schema = as_object(as_object(body.get("text")).get("format")).get("schema")
+    given = {"agent": agent, "tenant": as_object(body.get("metadata")).get("tenant"), "output_schema": schema}
+    known = {key: value for key, value in given.items() if value}
+    return cast("SessionHandle", await start_thread(console, visitor, "session", session_id, known))
 
 
 async def _retrieve(request: Request) -> Response:

@@ -2,21 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
-
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from typing import Any, Literal
 
 from orga.client.console.doors import Visitor
-from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, visible_run
+from orga.client.console.start import START_KINDS, begin_run, checked_input
 from orga.client.errors import NotAnAgent, RunEnded, RunNotFound
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.client.runs.sessions import SessionHandle, start_session
+from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_text
-from orga.workflows.types.names import AGENT, SESSION_WORKFLOW, TENANT
+from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
 
@@ -40,27 +38,13 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
     return handle(console.client, run_id)
 
 
-def start_terms(visitor: Visitor, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tenant of a new run, and the search attribute by which the visitor sees it at once.
-
-    Args:
-        visitor: Who starts it.
-        wanted: May have a `tenant`. It must, if the visitor has several.
-    """
-    tenant = as_text(wanted.get("tenant")) or None
-    if visitor.tenants is not None:
-        tenant = tenant or (next(iter(visitor.tenants)) if len(visitor.tenants) == 1 else None)
-        if tenant not in visitor.tenants:
-            raise Problem(422, f"tenant: must be one of {', '.join(sorted(visitor.tenants))}")
-    pairs = [SearchAttributePair(TENANT, tenant)] if tenant else []
-    return {"tenant": tenant, "search_attributes": TypedSearchAttributes(pairs)}
-
-
 async def start_thread(
-    console: Console, visitor: Visitor, agent: str, session_id: str | None, wanted: Mapping[str, Any], **more: Any
-) -> SessionHandle:
-    terms: dict[str, Any] = start_terms(visitor, wanted) | {"task_queue": console.connection.task_queue} | more
-    return await start_session(console.client, agent=agent, session_id=session_id, **terms)
+    console: Console, visitor: Visitor, kind: Literal["session", "goal"], run_id: str, given: Mapping[str, Any]
+) -> AgentHandle:
+    """Start a session or a goal. Raise Problem if its input is invalid, or its tenant is not one of the visitor's."""
+    how = START_KINDS[kind]
+    await begin_run(console, visitor, how, checked_input(console, visitor, how, given), run_id)
+    return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
 
 
 async def post_message(session: SessionHandle, text: str, message_id: str) -> int:
