@@ -1,7 +1,7 @@
 """Routes about what the model of a run sees and plans: the conversation, working memory, and versions of the plan."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from orga.workflows.decisions.goals.replies import UnusableReply, parsed_memory,
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch, ReasonRequest
 from orga.workflows.types.messages import Message, Ranges, Reply
-from orga.workflows.types.names import PROMPT_ACTIVITIES
+from orga.workflows.types.names import GOAL_WORKFLOW, PROMPT_ACTIVITIES
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, Record
 from orga.workflows.types.status import Happening, JournalEntry
@@ -215,7 +215,7 @@ class PlanVersion(Record):
 
 async def _plans(call: Call[NoParameters]) -> dict[str, Any]:
     versions, plan, reason = list[PlanVersion](), Plan(), ""
-    async for record in timelines_of(call.client).records(call.run_id):
+    async for record in _goal_records(call):
         for event in record.events:
             before, read = _steps(plan), read_event(_entry(event, record))
             plan.take(read, record.number)
@@ -233,6 +233,13 @@ async def _plans(call: Call[NoParameters]) -> dict[str, Any]:
                 versions.append(version)
                 reason = ""
     return {"items": [version.model_dump(mode="json") for version in versions], "next": None}
+
+
+async def _goal_records(call: Call[NoParameters]) -> AsyncGenerator[IterationRecord]:
+    """Yield the records of a goal. Other runs have no plan and no memory."""
+    if call.described.workflow_type == GOAL_WORKFLOW:
+        async for record in timelines_of(call.client).records(call.run_id):
+            yield record
 
 
 def _author(change: PlanMade | PlanAdjusted | StepOverridden) -> str:
@@ -285,7 +292,7 @@ _KEEPING_EVENTS = {
 
 async def _memory(call: Call[NoParameters]) -> dict[str, Any]:
     timelines, versions, memory = timelines_of(call.client), list[MemoryVersion](), ""
-    async for record in timelines.records(call.run_id):
+    async for record in _goal_records(call):
         after = await _memory_after(timelines, call.run_id, record, memory)
         if after != memory and record.started is not None:
             old, new = _sentences(memory), _sentences(after)

@@ -58,7 +58,7 @@ SEARCH_S = 1.0
 EXCERPT_CHARS = 80
 """Characters on each side of a found text."""
 
-KEPT_LIVE = 16
+KEPT_LIVE = 8
 """Live segments kept in memory without a watcher. Each is read again once it has grown."""
 
 KEPT_HEADS = 10_000
@@ -342,8 +342,13 @@ class Timelines:
         task = self._reading.get(head.run_id)
         if task is None:
             task = self._reading[head.run_id] = asyncio.create_task(self._read_segment(chain, head))
-            task.add_done_callback(lambda _: self._reading.pop(head.run_id, None))
+            task.add_done_callback(lambda done: self._forget_reading(head.run_id, done))
         return await asyncio.shield(task)  # others may wait for it, too
+
+    def _forget_reading(self, run_id: str, done: asyncio.Task[_Segment]) -> None:
+        self._reading.pop(run_id, None)
+        if not done.cancelled():
+            done.exception()  # otherwise it is logged if nobody waits any more
 
     async def _read_segment(self, chain: _Chain, head: _Head) -> _Segment:
         fold = await self._fold(chain.workflow_id, head.run_id)

@@ -20,7 +20,8 @@ async def answered(path: str, *names: str, **given: Any) -> dict[str, Any]:
     request = cast("Any", SimpleNamespace(path_params={"id": client.workflow_id}))
     route = ROUTES[path]
     console = cast("Any", SimpleNamespace(client=client))
-    answer = await route.answer(Call(console, Visitor("ann"), route.takes(**given), request))
+    run = await client.get_workflow_handle(client.workflow_id).describe()
+    answer = await route.answer(Call(console, Visitor("ann"), route.takes(**given), request, run))
     assert isinstance(answer, dict)
     return answer
 
