@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from orga.client.console.routes import ApiRoute, Call, Console, invalid
 from orga.client.console.stream.hub import RUN, Hub, Stream
-from orga.client.console.stream.sources import ConsoleSources
+from orga.client.console.stream.sources import Sources
 from orga.workflows.types.record import CheckedInput
 
 MAX_TOPICS = 100
@@ -62,7 +62,7 @@ def _topics(text: str) -> list[str]:
 def hub_of(app: Starlette, console: Console) -> Hub:
     """Return the hub of a console."""
     if not hasattr(app.state, "hub"):
-        app.state.hub = Hub(ConsoleSources(console))
+        app.state.hub = Hub(Sources(console))
     return app.state.hub
 
 

@@ -19,9 +19,11 @@ from orga.client.console.problems import Problem
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
 from orga.client.console.stream.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
 from orga.client.console.stream.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
+from orga.client.console.stream.sources import Sources
 from orga.client.errors import RunNotFound, ServerLost
 from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView
+from orga.client.journal.timeline import IterationRecord
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import T0
 
@@ -51,17 +53,8 @@ class Listed:
         return T0 - timedelta(seconds=self.age)
 
 
-@dataclass(frozen=True)
-class Numbered:
-    """A record of the timeline."""
-
-    number: int
-
-
-class Sources:
+class FilledSources(Sources):
     """Sources that the test fills."""
-
-    client = CLIENT
 
     def __init__(self) -> None:
         self.listed: tuple[Sequence[Listed], dict[str, int], bool] = ((), {}, False)
@@ -70,6 +63,10 @@ class Sources:
         self.checks = 0
         self.visible: set[str] = set()
         self.is_away = False
+
+    @property
+    def client(self) -> Client:
+        return CLIENT
 
     def rows(self, tenants: Any) -> Any:
         async def read() -> Any:
@@ -93,8 +90,8 @@ class Sources:
     def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
         return state
 
-    def record(self, run_id: str, entry: JournalEntry) -> Numbered:
-        return Numbered(entry.iteration)
+    def record(self, run_id: str, entry: JournalEntry) -> IterationRecord:
+        return IterationRecord(number=entry.iteration)
 
     async def check_visible(self, visitor: Visitor, run_id: str) -> None:
         self.checks += 1
@@ -121,7 +118,7 @@ class Clock:
 def a_feed(count: int, *, clock: Clock | None = None, **data: Any) -> RunFeed:
     """Return the feed of a run with so many entries, read to its end."""
     clock = clock or Clock()
-    feed = RunFeed("run:r", CLIENT, Sources(), lambda: clock.now)
+    feed = RunFeed("run:r", FilledSources(), lambda: clock.now)
     for number in range(count):
         feed.take(entry(number, **data))
     feed.publish()
@@ -282,7 +279,7 @@ async def test_long_texts_of_an_entry_are_cut() -> None:
 
 
 async def test_the_list_sends_new_and_changed_rows_and_those_that_are_gone() -> None:
-    sources = Sources()
+    sources = FilledSources()
     feed = RunsFeed("runs", sources.rows(None))
     a, b, old = Listed("a"), Listed("b", age=1), Listed("old", age=9)
     mark = feed.mark(OWNER, "")
@@ -307,7 +304,7 @@ async def test_the_list_sends_new_and_changed_rows_and_those_that_are_gone() -> 
 
 
 async def test_the_inbox_is_sent_as_a_whole_and_only_if_it_differs() -> None:
-    sources = Sources()
+    sources = FilledSources()
     feed = InboxFeed("inbox", sources.waits(None))
     mark = feed.mark(OWNER, "")
     found: list[Any] = []
@@ -357,8 +354,8 @@ async def settled() -> None:
 
 
 @asynccontextmanager
-async def a_hub() -> AsyncGenerator[tuple[Hub, Sources, Time]]:
-    sources, time = Sources(), Time()
+async def a_hub() -> AsyncGenerator[tuple[Hub, FilledSources, Time]]:
+    sources, time = FilledSources(), Time()
     hub = Hub(sources, time.sleep)
     yield hub, sources, time
     await hub.close()

@@ -19,13 +19,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
+from orga.client.console.rows import Row
+from orga.client.console.waits import Wait
 from orga.client.errors import OrgaError
 
 POLL_S = 1.0
@@ -196,7 +198,7 @@ class PolledFeed(Feed):
         """Read the list, and return whether it has changed."""
 
 
-class _Row(NamedTuple):
+class _ListedRow(NamedTuple):
     """A row, with the number of its latest change."""
 
     started: datetime
@@ -204,20 +206,8 @@ class _Row(NamedTuple):
     change: int
 
 
-class Row(Protocol):
-    """What the feed needs to know of a row."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def started(self) -> datetime: ...
-
-
-RowsRead = Callable[[], Awaitable[tuple[Sequence[Row], Any, bool]]]
+RowsRead = Callable[[], Awaitable[tuple[Sequence[Row], dict[str, int], bool]]]
 """Returns the rows, the counts, and whether there are older runs that it leaves out."""
-
-InboxRead = Callable[[], Awaitable[Sequence[Any]]]
 
 
 class RunsFeed(PolledFeed):
@@ -226,7 +216,7 @@ class RunsFeed(PolledFeed):
     def __init__(self, topic: str, read: RowsRead) -> None:
         super().__init__(topic)
         self._read = read
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _ListedRow] = {}
         self._gone: deque[tuple[int, str]] = deque(maxlen=MAX_GONE)
         self._counts = Value()
         self._frames: dict[int, bytes] = {}
@@ -239,7 +229,7 @@ class RunsFeed(PolledFeed):
         for row in rows:
             before, data = known.get(row.id), encoded(row)
             change = before.change if before and before.data == data else number
-            self._rows[row.id] = _Row(row.started, data, change)
+            self._rows[row.id] = _ListedRow(row.started, data, change)
         oldest = min((row.started for row in self._rows.values()), default=None)
         gone = [
             id
@@ -276,7 +266,7 @@ class RunsFeed(PolledFeed):
 class InboxFeed(PolledFeed):
     """Everything that waits for a person, in the runs that some viewers may see."""
 
-    def __init__(self, topic: str, read: InboxRead) -> None:
+    def __init__(self, topic: str, read: Callable[[], Awaitable[Sequence[Wait]]]) -> None:
         super().__init__(topic)
         self._read = read
         self._value = Value()

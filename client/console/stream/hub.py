@@ -9,10 +9,9 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import urlencode
 
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
@@ -21,15 +20,14 @@ from orga.client.console.stream.feeds import (
     Feed,
     Frame,
     InboxFeed,
-    InboxRead,
     Mark,
-    RowsRead,
     RunsFeed,
     ServerFeed,
     Sleep,
     resync,
 )
-from orga.client.console.stream.run_feed import AGAIN_S, RunFeed, RunSources
+from orga.client.console.stream.run_feed import AGAIN_S, RunFeed
+from orga.client.console.stream.sources import Sources, Tenants
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 
 logger = logging.getLogger(__name__)
@@ -42,28 +40,6 @@ STREAMS_A_NAME, STREAMS = 8, 500
 
 RUN = "run:"
 """The topic of a run begins with this."""
-
-Tenants = frozenset[str] | None
-"""The tenants whose runs exist for a viewer. None means all runs."""
-
-
-class Sources(RunSources, Protocol):
-    """What feeds read."""
-
-    @property
-    def client(self) -> Client: ...
-
-    def rows(self, tenants: Tenants) -> RowsRead:
-        """Return what reads the rows of the list."""
-        ...
-
-    def waits(self, tenants: Tenants) -> InboxRead:
-        """Return what reads the inbox."""
-        ...
-
-    async def check_visible(self, visitor: Visitor, run_id: str) -> None:
-        """Raise RunNotFound if the run does not exist for the visitor."""
-        ...
 
 
 @dataclass
@@ -155,7 +131,7 @@ class Hub:
             return RunsFeed(topic, sources.rows(tenants))
         if topic == "inbox":
             return InboxFeed(topic, sources.waits(tenants))
-        return RunFeed(topic, sources.client, sources, asyncio.get_running_loop().time)
+        return RunFeed(topic, sources, asyncio.get_running_loop().time)
 
 
 class _Subscription(NamedTuple):

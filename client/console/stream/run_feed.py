@@ -4,19 +4,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Role, Visitor
 from orga.client.console.stream.feeds import Feed, Frame, Mark, Sleep, Value, encoded, resync
+from orga.client.console.stream.sources import Sources
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import JournalEvent
 from orga.client.journal.events import JournalReader, LiveActivity, Watcher, parse_position, shared_watcher
 from orga.client.journal.run_view import RunView
-from orga.client.journal.timeline import clipped_strings
+from orga.client.journal.timeline import IterationRecord, clipped_strings
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
 
@@ -62,33 +62,6 @@ ACTION_STATES: Mapping[type[JournalEvent], str] = {
 QUESTIONS = (on.ApprovalRequested, on.ApprovalResolved, on.QuestionAsked, on.QuestionAnswered)
 
 
-class NumberedRecord(Protocol):
-    """A record of the timeline."""
-
-    @property
-    def number(self) -> int: ...
-
-
-class RunSources(Protocol):
-    """What the feed of a run reads besides the journal."""
-
-    async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
-        """Return the data of the event `state` for a visitor with all rights, after the entries in the view."""
-        ...
-
-    def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
-        """Return the state with the controls that this visitor has."""
-        ...
-
-    def note_question(self) -> None:
-        """Note that a question was asked or decided, for the inbox."""
-        ...
-
-    def record(self, run_id: str, entry: JournalEntry) -> NumberedRecord | None:
-        """Return the timeline's record that shows an entry, as it is now, if it is known."""
-        ...
-
-
 class LoggedEntry(NamedTuple):
     entry: JournalEntry
     data: bytes
@@ -101,21 +74,19 @@ class RunFeed(Feed):
     def __init__(
         self,
         topic: str,
-        client: Client,
-        sources: RunSources,
+        sources: Sources,
         now: Callable[[], float],
     ) -> None:
         """Create the feed of `run:ID`.
 
         Args:
             topic: `run:` and the id of the run.
-            client: From `connect`.
-            sources: Has the state and the records.
+            sources: Has the client, the state and the records.
             now: The clock, in seconds.
         """
         super().__init__(topic)
         self.run_id = topic.removeprefix("run:")
-        self._client, self._sources, self._now = client, sources, now
+        self._sources, self._now = sources, now
         self._view = RunView()
         self._log: deque[LoggedEntry] = deque()
         self._log_bytes = 0
@@ -128,7 +99,7 @@ class RunFeed(Feed):
         """Set if the state has to be read again."""
         self._has_news = False
         self._live = Value()
-        self._records: dict[int, NumberedRecord | None] = {}
+        self._records: dict[int, IterationRecord | None] = {}
         """Records by the sequence of an entry, until something changes."""
         self._execution = 0
         self._is_ready = False
@@ -212,7 +183,7 @@ class RunFeed(Feed):
             if logged.action:
                 yield Frame("action", logged.action, entry.cursor)
 
-    def _record(self, entry: JournalEntry) -> NumberedRecord | None:
+    def _record(self, entry: JournalEntry) -> IterationRecord | None:
         if entry.sequence not in self._records:
             self._records[entry.sequence] = self._sources.record(self.run_id, entry)
         return self._records[entry.sequence]
@@ -262,7 +233,7 @@ class RunFeed(Feed):
     async def _follow_executions(self, sleep: Sleep) -> None:
         while True:
             try:
-                async with shared_watcher(self._client, self.run_id) as watcher:
+                async with shared_watcher(self._sources.client, self.run_id) as watcher:
                     await self._follow_execution(watcher)
                     await self._wait_for_rewind(sleep)
             except (RunNotFound, NotAnAgent):
@@ -299,7 +270,7 @@ class RunFeed(Feed):
 
     async def _wait_for_rewind(self, sleep: Sleep) -> None:
         """Wait until the ended run is live again, under its id."""
-        handle = self._client.get_workflow_handle(self.run_id)
+        handle = self._sources.client.get_workflow_handle(self.run_id)
         ended = (await handle.describe()).run_id
         while (await handle.describe()).run_id == ended:
             await sleep(ENDED_LOOK_S)

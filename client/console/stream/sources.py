@@ -9,7 +9,6 @@ from orga.client.console.doors import Visitor
 from orga.client.console.routes import Console, visible_run
 from orga.client.console.rows import Row, RunList, read_rows, run_condition, run_counts
 from orga.client.console.runs import read_snapshot, with_controls_for
-from orga.client.console.stream.hub import Tenants
 from orga.client.console.waits import Wait, read_inbox
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline import IterationRecord
@@ -30,7 +29,11 @@ FULL_LOOK = 5
 STATE_KEYS = ("phase", "paused", "iteration", "budgets", "waits", "plan", "controls", "state", "result")
 
 
-class ConsoleSources:
+Tenants = frozenset[str] | None
+"""The tenants whose runs exist for a viewer. None means all runs."""
+
+
+class Sources:
     def __init__(self, console: Console) -> None:
         self._console = console
         self.questions = 0
@@ -47,19 +50,24 @@ class ConsoleSources:
         return InboxReader(self, self._console, tenants)
 
     def note_question(self) -> None:
+        """Note that a question was asked or decided, for the inbox."""
         self.questions += 1
 
     async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
+        """Return the data of the event `state`, for a visitor with all rights."""
         snapshot = await read_snapshot(self._console, await AgentHandle(self.client, run_id).describe(), view)
         return {"run": run_id, **{key: snapshot[key] for key in STATE_KEYS}}
 
     def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
+        """Return the state with the controls that this visitor has."""
         return with_controls_for(visitor, state, read_only=self._console.doors.read_only)
 
     def record(self, run_id: str, entry: JournalEntry) -> IterationRecord | None:
+        """Return the timeline's record that shows an entry, as it is now, if it is known."""
         return timelines_of(self.client).live_record(run_id, entry)
 
     async def check_visible(self, visitor: Visitor, run_id: str) -> None:
+        """Raise RunNotFound if the run does not exist for the visitor."""
         await visible_run(self.client, visitor, run_id)
 
 
@@ -108,7 +116,7 @@ def _shown(run: WorkflowExecution) -> str:
 class InboxReader:
     """Reads the inbox. The runs are asked only if visibility shows a change, after a decision, and every fifth time."""
 
-    def __init__(self, sources: ConsoleSources, console: Console, tenants: Tenants) -> None:
+    def __init__(self, sources: Sources, console: Console, tenants: Tenants) -> None:
         self._sources, self._console, self._tenants = sources, console, tenants
         self._shown: object = None
         self._waits: Sequence[Wait] = ()
