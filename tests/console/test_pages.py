@@ -19,7 +19,7 @@ from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
-from tests.support.browser import MARK, a_browser, a_visit, axe_violations
+from tests.support.browser import MARK, a_visit, axe_violations
 from tests.support.console import OWNER, Served, a_console
 from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop
@@ -55,12 +55,11 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-async def scene(client: Client) -> AsyncGenerator[Scene]:
+async def scene(client: Client, browser: Browser) -> AsyncGenerator[Scene]:
     await register_missing(client)
     async with (
         a_loop(client, [reply], FakeTool("pay"), engine=Asks(), setup=FACTS) as loop,
         a_console(client, loop.task_queue) as console,
-        a_browser() as browser,
     ):
         yield Scene(client, loop, console, browser)
 
@@ -189,14 +188,14 @@ async def test_a_run_is_started_from_the_form_and_again_with_its_input(scene: Sc
     assert await described.memo_value(STARTED_BY_MEMO, "") == OWNER
 
 
-@pytest.mark.parametrize("path", ["/", "/inbox", "/start"])
+@pytest.mark.parametrize("path", ["/", "/inbox", "/start", "/admin"])
 async def test_pages_are_accessible(scene: Scene, path: str) -> None:
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
     if path == "/inbox":
         await held_run(scene)
     async with a_visit(scene.browser, scene.console) as visit:
         page = await visit.open(path)
-        await page.wait_for_selector(".runs tbody tr, .wait, form")
+        await page.wait_for_selector(".runs tbody tr, .wait, form, .settings")
         for width, scheme in product((1200, 360), schemes):
             await page.set_viewport_size({"width": width, "height": 800})
             await page.emulate_media(color_scheme=scheme)

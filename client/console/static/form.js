@@ -102,7 +102,7 @@ function control(form, where, schema, common, read, write) {
     return [box, null];
   }
   if (schema.type === "integer" || schema.type === "number") {
-    const number = h("input", { ...common, type: "number", inputmode: "decimal", step: schema.type === "integer" ? 1 : "any", min: schema.minimum, max: schema.maximum, placeholder, value: () => read() ?? "", oninput: () => write(number.value === "" ? undefined : Number(number.value)) });
+    const number = h("input", { ...common, type: "number", inputmode: "decimal", step: schema.type === "integer" ? 1 : "any", min: schema.minimum, max: schema.maximum, placeholder, value: () => read() ?? "", oninput: () => number.validity.badInput || write(number.value === "" ? undefined : Number(number.value)) });
     return [number, null];
   }
   if (schema.type === "string" && form.long?.has(where)) {

@@ -146,8 +146,10 @@ const ADDRESS = /^(\/(?!\/)|[#?]|https?:|mailto:)/i;
 function setAttribute(element, name, value) {
   if (name === "style") {
     for (const [property, one] of Object.entries(value)) /** @type {HTMLElement} */ (element).style.setProperty(property, String(one));
-  } else if (PROPERTIES.has(name) && name in element) /** @type {any} */ (element)[name] = value ?? "";
-  else if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  } else if (PROPERTIES.has(name) && name in element) {
+    const next = name === "value" ? String(value ?? "") : value ?? "";
+    if (/** @type {any} */ (element)[name] !== next) /** @type {any} */ (element)[name] = next; // else the cursor would jump
+  } else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (name === "href" && !ADDRESS.test(String(value))) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? visible(String(value)) : String(value));
 }

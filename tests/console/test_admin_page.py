@@ -1,0 +1,55 @@
+"""The page of settings in a real browser, with a real worker that checks and holds them."""
+
+from pathlib import Path
+
+from playwright.async_api import Browser, expect
+from temporalio.client import Client
+
+from orga.client.config.sections import OrgaConfig
+from orga.testing import ScriptedModel, answers
+from tests.support.browser import a_visit, axe_violations
+from tests.support.console import OWNER, a_console
+from tests.support.runs.settings import a_desk
+
+LIMIT, INSTRUCTIONS = "agents.default.config.max_iterations", "agents.default.instructions"
+
+
+async def test_settings_are_edited_compared_saved_and_taken_back(
+    client: Client, browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        a_desk(client, ScriptedModel([answers()], repeats=True), tmp_path, OrgaConfig()) as desk,
+        a_console(client, desk.queue) as console,
+        a_visit(browser, console) as visit,
+    ):
+        page = await visit.open("/admin")
+        await page.get_by_label("Find a key").fill("agents.default")
+        await page.get_by_label(LIMIT).fill("0")
+        await page.get_by_label(INSTRUCTIONS).fill("Be brief.")
+        await page.get_by_role("button", name="Review and save").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+        await expect(page.locator(".setting .error")).to_be_visible()
+        assert (await desk.read()).version == 0
+
+        await page.get_by_label(LIMIT).fill("9")
+        await page.get_by_role("button", name="Review and save").click()
+        await expect(page.locator(".diff .come").last).to_contain_text("9")
+        assert await axe_violations(page) == []
+        await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("Saved as version 1")).to_be_visible()
+        assert (await desk.read()).values == {LIMIT: 9, INSTRUCTIONS: "Be brief."}
+
+        await desk.save({LIMIT: 10})  # somebody else
+        await page.get_by_label(LIMIT).fill("11")
+        await page.get_by_role("button", name="Review and save").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("read the settings again")
+        await page.get_by_role("button", name="Cancel").click()
+        await expect(page.get_by_label(LIMIT)).to_have_value("11")
+        await page.get_by_role("button", name="Discard").click()
+        await expect(page.get_by_label(LIMIT)).to_have_value("10")
+
+        await page.get_by_role("row", name=f"1 now {OWNER}").get_by_role("button", name="Go back to it").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("Saved as version 3")).to_be_visible()
+        assert (await desk.read()).values == {LIMIT: 9, INSTRUCTIONS: "Be brief."}
