@@ -12,13 +12,13 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 
 from orga.client.console.problems import Problem
 from orga.client.console.routes import (
-    ApiRoute,
     Call,
     Console,
     Flag,
     NoParameters,
     invalid,
     invalid_input,
+    read_route,
     visible_run,
 )
 from orga.client.console.rows import Row, read_row, task_of
@@ -276,71 +276,47 @@ _PARTS: dict[str, Callable[[IterationRecord], object]] = {
 
 
 ROUTES = (
-    ApiRoute(
-        "GET",
-        "/runs/{id}/timeline",
-        "viewer",
-        _timeline,
-        Window,
-        "Return successive iterations, each with the beginnings of its texts.",
-        TimelinePage,
-    ),
-    ApiRoute(
-        "GET",
+    read_route("/runs/{id}/timeline", _timeline, Window, "Return successive iterations of a run.", TimelinePage),
+    read_route(
         "/runs/{id}/iterations/{number}",
-        "viewer",
         _iteration,
         NoParameters,
         "Return one iteration with its texts, each up to 64 kB.",
         IterationRecord,
         more_statuses=(404, 422),
     ),
-    ApiRoute(
-        "GET",
+    read_route(
         "/runs/{id}/texts/{reference}",
-        "viewer",
         _text,
         TextQuery,
         "Return one whole text of the timeline.",
         media_type="text/plain",
         more_statuses=(404,),
     ),
-    ApiRoute(
-        "GET",
-        "/runs/{id}/search",
-        "viewer",
-        _search,
-        SearchQuery,
-        "Find a text in all texts of a run, newest first.",
-        FoundTexts,
+    read_route(
+        "/runs/{id}/search", _search, SearchQuery, "Find a text in all texts of a run, newest first.", FoundTexts
     ),
-    ApiRoute(
-        "GET",
+    read_route(
         "/runs/{id}/result",
-        "viewer",
         _result,
         NoParameters,
-        "Return the result of a run that has ended.",
+        "Return the result of an ended run.",
         {"type": "object"},
         more_statuses=(404,),
     ),
-    ApiRoute(
-        "GET",
+    read_route(
         "/runs/{id}/journal",
-        "viewer",
         _journal,
         JournalQuery,
         "Return the journal so far, one JSON object on each line.",
         media_type="application/x-ndjson",
         more_statuses=(409,),
     ),
-    ApiRoute(
-        "GET",
+    read_route(
         "/compare",
-        "viewer",
         _compare,
         CompareQuery,
-        "Compare two runs, iteration by iteration after their common beginning.",
+        "Compare two runs after their common beginning.",
         Comparison,
         more_statuses=(404,),
     ),

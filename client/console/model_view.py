@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.routes import Call, NoParameters, read_route
 from orga.client.console.rows import list_schema
 from orga.client.errors import OrgaError
 from orga.client.history.chain import history_error, run_chain
@@ -323,31 +323,21 @@ def _sentences(text: str) -> Sequence[str]:
 
 
 ROUTES = (
-    ApiRoute(
-        "GET",
+    read_route(
         "/runs/{id}/conversation",
-        "viewer",
         _conversation,
         ConversationQuery,
         "Return the messages as the model sees them, and what was left out.",
         Conversation,
     ),
-    ApiRoute(
-        "GET",
-        "/runs/{id}/plans",
-        "viewer",
-        _plans,
-        NoParameters,
-        "Return every version of a goal's plan, with its changes.",
-        list_schema(PlanVersion),
+    read_route(
+        "/runs/{id}/plans", _plans, NoParameters, "Return each version of a goal's plan.", list_schema(PlanVersion)
     ),
-    ApiRoute(
-        "GET",
+    read_route(
         "/runs/{id}/memory",
-        "viewer",
         _memory,
         NoParameters,
-        "Return every version of a goal's working memory, with its changes.",
+        "Return each version of a goal's memory.",
         list_schema(MemoryVersion),
     ),
 )

@@ -178,6 +178,20 @@ class ApiRoute(Generic[M]):
         return checked(self.takes if self.by_kind is None else _kind_in(given, self.by_kind), given)
 
 
+def read_route(
+    path: str,
+    answer: Callable[[Call[M]], Awaitable[Answer]],
+    takes: type[M],
+    summary: str,
+    answers: type[BaseModel] | Mapping[str, Any] | None = None,
+    *,
+    media_type: str = "application/json",
+    more_statuses: Sequence[int] = (),
+) -> ApiRoute[M]:
+    """Return the route of a GET that every viewer may use."""
+    return ApiRoute("GET", path, "viewer", answer, takes, summary, answers, media_type, more_statuses=more_statuses)
+
+
 def json_response(answer: BaseModel | Mapping[str, Any], status: int = 200, **headers: str) -> Response:
     """Return the JSON of an answer. Times are written in UTC with `Z`."""
     return JSONResponse(plain(answer), status, headers=headers)
