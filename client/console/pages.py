@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from minijinja import Environment, safe
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message
 
@@ -25,8 +25,8 @@ from orga.client.console.problems import Problem
 from orga.client.console.routes import API
 
 STATIC = Path(__file__).parent / "static"
-FIRST_ANSWER_S = 0.5
-"""Seconds. A page whose data take longer comes without them and shows that it loads."""
+FIRST_ANSWER_S = 2.0
+"""Seconds. The browser shows the page's frame at once. Data that take longer are asked for by the page itself."""
 
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 PAGE_HEADERS = {
@@ -38,6 +38,10 @@ PAGE_HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+
+
+_FIRST = "\0"
+"""The place of the data in the rendered shell."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,16 @@ def page_routes() -> Sequence[BaseRoute]:
                 static=f"/static/{files.version}",
                 styles=[name for name in ("app.css", f"{page.module}.css") if name in files.files],
                 modules=files.modules(f"{page.module}.js"),
-                first=safe(await _first_answers(request, page)),
+                first=safe(_FIRST),
             )
-            return Response(html, media_type="text/html", headers=PAGE_HEADERS | {"Cache-Control": "no-store"})
+            before, _, after = html.partition(_FIRST)
+
+            async def parts() -> AsyncGenerator[str]:
+                yield before  # the browser shows this while the data are read
+                yield await _first_answers(request, page) + after
+
+            headers = PAGE_HEADERS | {"Cache-Control": "no-store"}
+            return StreamingResponse(parts(), media_type="text/html", headers=headers)
 
         return Route(page.address, show, name=f"page-{page.module}")
 
@@ -167,7 +178,7 @@ async def _icon(request: Request) -> Response:
 
 
 async def _first_answers(request: Request, page: Page) -> str:
-    """Return a JSON object of paths and answers that is safe within a script element."""
+    """Return a JSON object of paths and answers. It is safe within a script element."""
     query = f"?{request.url.query}" if request.url.query else ""
     paths = ["/me", *(path.format(query=query, **request.path_params) for path in page.first)]
     answers = await asyncio.gather(*(_answer(request, path) for path in paths))

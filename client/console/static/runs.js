@@ -237,7 +237,7 @@ function line(row) {
     h("td", { class: "num" }, () => elapsed(row.value.started, row.value.ended)),
     h("td", { class: "num", "data-unit": "iterations" }, () => count(row.value.iteration), () => (row.value.may_be_more ? h("abbr", { title: "may be more by now" }, "+") : null)),
     h("td", { class: "num" }, () => money(row.value.cost_usd)),
-    () => (columns.value.tenant ? h("td", { class: "wide" }, one.tenant ?? DASH) : null),
+    () => (columns.value.tenant ? h("td", { class: "wide", title: one.tenant }, one.tenant ?? DASH) : null),
     () => (columns.value.folder ? h("td", { class: "wide folder", title: one.folder }, one.folder?.split("/").pop() ?? DASH) : null));
 }
 

@@ -1,0 +1,136 @@
+"""The shell and the files of the console's pages, and Markdown as a tree."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
+
+from orga.client.console.markdown import MAX_TEXT, Node, markdown_tree
+from orga.client.console.pages import STATIC, page_routes
+from orga.client.console.problems import Problem, handle_problem
+
+HOSTILE = "</script><script>alert(1)</script><!-- & \u2028"
+
+
+async def _hostile(request: Request) -> JSONResponse:
+    return JSONResponse({"items": [HOSTILE], "asked": str(request.url.query)})
+
+
+@pytest.fixture(scope="module")
+def pages() -> TestClient:
+    routes = [Mount("/api/v1", routes=[Route("/runs", _hostile)]), *page_routes()]
+    return TestClient(Starlette(routes=routes, exception_handlers={Problem: handle_problem}))
+
+
+def test_the_first_data_of_a_page_are_the_answers_of_the_interface(pages: TestClient) -> None:
+    shell = pages.get("/?agent=a&text=x").text
+    [block] = re.findall(r'<script type="application/json" id="first">(.*?)</script>', shell, re.DOTALL)
+    assert not set("<>&\u2028") & set(block)
+    assert json.loads(block) == {"/runs?agent=a&text=x": {"items": [HOSTILE], "asked": "agent=a&text=x"}}
+
+
+def test_a_page_runs_no_inline_script_and_takes_no_markup_from_its_address(pages: TestClient) -> None:
+    answer = pages.get("/?text=%3Cscript%3Ealert(1)%3C/script%3E")
+    assert "<script>" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+
+
+def test_files_have_strong_tags_and_stay_until_they_change(pages: TestClient) -> None:
+    [address] = re.findall(r'href="([^"]*app\.css)"', pages.get("/").text.replace("&#x2f;", "/"))
+    plain = pages.get(address, headers={"accept-encoding": "identity"})
+    zipped = pages.get(address)
+    assert plain.headers["content-type"].startswith("text/css")
+    assert "immutable" in plain.headers["cache-control"]
+    assert plain.headers["etag"] != zipped.headers["etag"]
+    assert int(zipped.headers["content-length"]) < len(zipped.text) / 2
+    assert pages.get(address, headers={"if-none-match": zipped.headers["etag"]}).status_code == 304
+    old = re.sub(r"/static/\w+/", "/static/old/", address)
+    assert pages.get(old).headers["cache-control"] == "no-cache"
+    assert pages.get("/static/old/..%2fpages.py").status_code == 404
+    assert pages.get("/static/old/shell.html").status_code == 404
+
+
+SINKS = re.compile(
+    r"(inner|outer)HTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|setHTML|srcdoc|javascript:"
+    r"|\beval\(|new Function|setAttribute\(\"style"
+)
+"""Ways to make markup or code of a text."""
+
+
+def test_no_script_makes_markup_or_code_of_a_text() -> None:
+    found = {path.name: SINKS.search(path.read_text()) for path in STATIC.glob("*.js")}
+    assert found
+    assert [name for name, match in found.items() if match] == []
+
+
+def test_no_page_names_another_host() -> None:
+    known = {"http://www.w3.org/2000/svg"}
+    for path in STATIC.iterdir():
+        assert set(re.findall(r"https?://[\w./-]+", path.read_text())) <= known, path.name
+
+
+def elements(nodes: list[Node]) -> list[dict[str, Any]]:
+    """Return all elements of a tree."""
+    found = [node for node in nodes if not isinstance(node, str)]
+    return found + [inner for node in found for inner in elements(node["children"])]
+
+
+def text_of(nodes: list[Node]) -> str:
+    return "".join(node if isinstance(node, str) else text_of(node["children"]) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "a <b onclick=alert(1)>c</b>",
+        "![picture](http://192.0.2.1/x.png)",
+        "[a](javascript:alert(1))",
+        "[a](  JaVaScRiPt:alert(1))",
+        "[a](&#106;avascript:alert(1))",
+        "[a](data:text/html,<script>alert(1)</script>)",
+        "[a](//192.0.2.1/x)",
+        "[a](/admin)",
+        "<javascript:alert(1)>",
+        "[a]: javascript:alert(1)\n\n[a]",
+    ],
+)
+def test_markup_of_a_text_stays_text(text: str) -> None:
+    kinds = {each["kind"] for each in elements(markdown_tree(text))}
+    links = [each["href"] for each in elements(markdown_tree(text)) if each["kind"] == "link"]
+    assert kinds <= {"paragraph", "link"}
+    assert links in ([], ["http://192.0.2.1/x.png"])
+
+
+def test_markdown_becomes_elements() -> None:
+    text = "# Title\n\n1. *one*\n2. **two** `three`\n\n> [four](https://a.b/c)\n\n|a|\n|-|\n|~~5~~|\n\n```py\nsix\n```\n---"
+    found = elements(markdown_tree(text))
+    assert {each["kind"] for each in found} >= {"heading", "numbers", "item", "emphasis", "strong", "code", "quote"}
+    assert {each["kind"] for each in found} >= {"link", "table", "title", "cell", "strike", "block", "rule"}
+    assert next(each for each in found if each["kind"] == "block") == {
+        "kind": "block",
+        "language": "py",
+        "children": ["six\n"],
+    }
+
+
+@pytest.mark.parametrize(
+    "text", [">" * 5_000 + "x", "*a " * 5_000, "[" * 3_000, "- " * 500 + "x", "`" * 9_999, "**a*" * 2_000]
+)
+def test_deep_text_has_a_bounded_tree(text: str) -> None:
+    json.dumps(markdown_tree(text))
+
+
+def test_the_rest_of_a_long_text_is_plain() -> None:
+    tree = markdown_tree("a" * MAX_TEXT + "*b*")
+    assert text_of(tree) == "a" * MAX_TEXT + "*b*"
