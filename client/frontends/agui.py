@@ -27,6 +27,7 @@ from orga.client.errors import OrgaError, RunEnded
 from orga.client.frontends.interrupts import decide, interrupt_of
 from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
+    asked_turn,
     current_turn,
     find_run,
     known_turn,
@@ -126,10 +127,13 @@ class _ProtocolRun:
         seen = 0
         from orga.client.frontends.agui_events import Shown
 
-        if self.given.resume and run is not None:
+        if self.given.resume:
+            if run is None:
+                raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
             await decide(run, self.visitor, self.given.resume)
             seen = 0 if any(each.id.startswith(f"{run.id}/") for each in self.given.messages) else _last_question(past)
-            turn = current_turn(past) if isinstance(run, SessionHandle) else None
+            named = {entry.interrupt_id for entry in self.given.resume}
+            turn = asked_turn(past, run.id, named) if isinstance(run, SessionHandle) else None
         else:
             run, turn = await self._send(run, past)
         shown = Shown(self.given, run.id if run else "", self.base)

@@ -7,6 +7,7 @@ from pydantic_core import to_json
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
+from orga.client.errors import Refused
 from orga.client.frontends.reach import OpenWait, held_arguments, open_waits
 from orga.client.frontends.threads import read_past
 from orga.client.runs.agents import AgentHandle
@@ -85,7 +86,7 @@ async def decide(thread: AgentHandle, visitor: Visitor, entries: "Sequence[Resum
         role = "operator" if asked.wait.kind == "answer" else "approver"
         if not visitor.may(role):
             raise Problem(403, f"this needs the role {role}. Ask somebody who has it, or see the inbox")
-        given = entry.payload if entry.status == "resolved" else None
+        given: Any = None if entry.status == "cancelled" else "" if entry.payload is None else entry.payload
         planned += _decisions(thread, asked, visitor.name, given)
     for act in planned:
         await act()
@@ -112,7 +113,8 @@ def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seq
         text = given if isinstance(given, str) else answer.get("answer")
         if not isinstance(text, str) or not text or (asked.options and text not in asked.options):
             raise _misfit(asked, "answer")
-        return [lambda: run.answer(text, wait.wait_id, by)]
+        answered = {"id": wait.wait_id, "answer": text, "by": by}
+        return [lambda: _once(run, run.answer(text, wait.wait_id, by), answered)]
     limit, choice = answer.get("limit"), answer.get("choice")
     if wait.kind == "budget" and isinstance(limit, int | float) and not isinstance(limit, bool):
         return [lambda: run.extend_budget(**{as_text(wait.data.get("limit")): limit})]
@@ -130,7 +132,17 @@ def _decision(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) 
     if approved and held_arguments(item) is None:
         raise Problem(409, f"resume: {item.approval_id} has arguments too long to show here. See the inbox")
     send = run.approve if approved else run.deny
-    return lambda: send(item.approval_id, by, as_text(answer.get("reason")))
+    decided = {"id": item.approval_id, "approved": approved, "approver": by}
+    return lambda: _once(run, send(item.approval_id, by, as_text(answer.get("reason"))), decided)
+
+
+async def _once(run: AgentHandle, decision: Awaitable[Any], recorded: Mapping[str, Any]) -> None:
+    """Make a decision. The same one by the same person, made by a repeated request, counts once."""
+    try:
+        await decision
+    except Refused:
+        if not any(recorded.items() <= entry.data.items() for entry in await read_past(run)):
+            raise
 
 
 def _misfit(asked: OpenWait, key: str) -> Problem:

@@ -20,6 +20,8 @@ class ResponseFold:
     """One response. The number of an event is its place in the stream, in which each character of a text counts."""
 
     id: str
+    model: str
+    created: int
     previous: str | None
     inbox: str
     after: int
@@ -43,9 +45,9 @@ class ResponseFold:
     def number(self) -> dict[str, int]:
         return {"sequence_number": max(self._number, self.after)}
 
-    def begin(self, fold: TurnFold) -> Iterator[dict[str, Any]]:
-        yield from self._event("response.created", response=self.response(fold))
-        yield from self._event("response.in_progress", response=self.response(fold))
+    def begin(self) -> Iterator[dict[str, Any]]:
+        yield from self._event("response.created", response=self.response())
+        yield from self._event("response.in_progress", response=self.response())
 
     def take(self, step: Step, fold: TurnFold) -> Iterator[dict[str, Any]]:
         match step:
@@ -72,22 +74,22 @@ class ResponseFold:
             case _:
                 pass
 
-    def response(self, fold: TurnFold) -> dict[str, Any]:
+    def response(self) -> dict[str, Any]:
         """Return the response as it is now."""
-        over, turn = self._over, fold.view.turn
+        over = self._over
         status = "in_progress" if over is None else _STATUS_BY_REASON.get(over.reason, "incomplete")
         usage, why = (over.usage, over.detail or over.reason) if over else (None, "")
         return {
             "id": self.id,
             "object": "response",
-            "created_at": int(turn.begun_at.timestamp()) if turn and turn.number == fold.turn else 0,
+            "created_at": self.created,
             "status": status,
             "background": bool(self.body.get("background")),
             "error": {"code": "server_error", "message": why} if status == "failed" else None,
             "incomplete_details": {"reason": over.reason} if over and status == "incomplete" else None,
             "instructions": None,
             "metadata": as_object(self.body.get("metadata")),
-            "model": fold.view.agent or self.body.get("model") or "",
+            "model": self.model,
             "output": [item for at, item in enumerate(self._items) if at not in self._left_out or over is None],
             "parallel_tool_calls": True,
             "previous_response_id": self.previous,
@@ -187,6 +189,6 @@ class ResponseFold:
             if over.output:
                 yield from self._text(Text("", fold.view.iteration, over.output, is_whole=True))
         self._over, self.after = over, -1
-        response = self.response(fold)
+        response = self.response()
         kind = response["status"] if response["status"] in {"completed", "failed"} else "incomplete"
         yield from self._event(f"response.{kind}", response=response)

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -32,6 +33,7 @@ from orga.client.frontends.turns import TurnFold, Waiting, turn_steps
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
+from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 
 AgentNames = Callable[[], Sequence[str]]
@@ -125,14 +127,26 @@ class _Asked:
     request: Request
     body: dict[str, Any]
 
-    def fold(self, after: int = -1) -> ResponseFold:
-        previous = f"resp_{self.session.id}.{self.turn - 1}" if self.turn > 1 else None
-        inbox = f"{self.request.base_url}inbox"
-        return ResponseFold(f"resp_{self.session.id}.{self.turn}", previous, inbox, after, self.body)
+    async def read(self, after: int = -1) -> tuple[ResponseFold, TurnFold, list[JournalEntry]]:
+        """Return the empty response, the empty turn, and the journal. Raise Problem if there is no such turn."""
+        past, number = await read_past(self.session), {"turn": self.turn}
+        if sum(entry.data.get("kind") == "send" for entry in past) < self.turn:
+            raise Problem(404, f"there is no response resp_{self.session.id}.{self.turn}")
+        begun = (entry.timestamp for entry in past if number.items() <= entry.data.items())
+        fold = ResponseFold(
+            id=f"resp_{self.session.id}.{self.turn}",
+            model=past[0].agent,
+            created=int(next(begun, datetime.now(UTC)).timestamp()),
+            previous=f"resp_{self.session.id}.{self.turn - 1}" if self.turn > 1 else None,
+            inbox=f"{self.request.base_url}inbox",
+            after=after,
+            body=self.body,
+        )
+        return fold, TurnFold(self.session.id, self.turn), past
 
     async def response(self, *, is_awaited: bool) -> dict[str, Any]:
         """Return the response: now, or when the turn is over or waits for a person."""
-        shown, fold, past = self.fold(), TurnFold(self.session.id, self.turn), await read_past(self.session)
+        shown, fold, past = await self.read()
         async with aclosing(turn_steps(self.session, fold, past, follow=is_awaited)) as steps:
             async for step in steps:
                 list(shown.take(step, fold))
@@ -140,12 +154,18 @@ class _Asked:
                     break
         if fold.view.turn is None and fold.view.ending is not None:
             raise Problem(422, fold.view.ending.detail.removeprefix("InvalidInput: "))
-        return shown.response(fold)
+        return shown.response()
 
-    async def events(self, after: int) -> AsyncGenerator[dict[str, str]]:
-        shown, fold, past = self.fold(after), TurnFold(self.session.id, self.turn), await read_past(self.session)
+    async def stream(self, after: int = -1) -> Response:
+        """Return the response as a stream of the events after this number."""
+        events = self._events(*await self.read(after))
+        return EventSourceResponse(events, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)
+
+    async def _events(
+        self, shown: ResponseFold, fold: TurnFold, past: list[JournalEntry]
+    ) -> AsyncGenerator[dict[str, str]]:
         try:
-            for event in shown.begin(fold):
+            for event in shown.begin():
                 yield _data(event)
             asked: set[str] = set()
             async for step in turn_steps(self.session, fold, past):
@@ -181,6 +201,9 @@ async def _session_of(console: Console, visitor: Visitor, response_id: str) -> t
 async def _create(request: Request) -> Response:
     console, visitor = _admitted(request, "operator", is_write=True)
     body = as_object(clean_json(await json_body(request)))
+    for key in ("model", "previous_response_id"):
+        if not isinstance(body.get(key, ""), str | None):
+            raise Problem(422, f"{key}: must be a string")
     agent, previous = as_text(body.get("model")) or "default", as_text(body.get("previous_response_id"))
     if body.get("tools"):
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
@@ -208,7 +231,7 @@ async def _create(request: Request) -> Response:
             raise
     asked = _Asked(session, turn, visitor, request, body)
     if body.get("stream"):
-        return _streamed(asked, -1)
+        return await asked.stream()
     return JSONResponse(await asked.response(is_awaited=not body.get("background")))
 
 
@@ -229,7 +252,7 @@ async def _retrieve(request: Request) -> Response:
         after = query.get("starting_after", "-1")
         if not after.removeprefix("-").isdecimal():
             raise Problem(422, "starting_after: must be the sequence_number of an event")
-        return _streamed(asked, int(after))
+        return await asked.stream(int(after))
     return JSONResponse(await asked.response(is_awaited=False))
 
 
@@ -240,10 +263,6 @@ async def _cancel(request: Request) -> Response:
     with suppress(Refused):  # it is over already
         await session.interrupt(f"cancelled by {visitor.name}", turn=turn)
     return JSONResponse(await asked.response(is_awaited=True))
-
-
-def _streamed(asked: _Asked, after: int) -> Response:
-    return EventSourceResponse(asked.events(after), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)
 
 
 def _messages(body: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,13 +1,13 @@
 """Conversations of HTTP front ends: sessions, found and started for a visitor of the console."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
 from orga.client.console.doors import Visitor
 from orga.client.console.routes import Console, visible_run
 from orga.client.console.start import START_KINDS, begin_run, checked_input
-from orga.client.errors import NotAnAgent, RunEnded, RunNotFound
+from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
 from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
@@ -41,9 +41,18 @@ async def find_run(console: Console, visitor: Visitor, run_id: str, agent: str |
 async def start_thread(
     console: Console, visitor: Visitor, kind: Literal["session", "goal"], run_id: str, given: Mapping[str, Any]
 ) -> AgentHandle:
-    """Start a session or a goal. Raise Problem if its input is invalid, or its tenant is not one of the visitor's."""
+    """Start a session or a goal, or return the one that the same request has started at the same time.
+
+    Raises:
+        Problem: The input is invalid, or its tenant is not one of the visitor's.
+    """
     how = START_KINDS[kind]
-    await begin_run(console, visitor, how, checked_input(console, visitor, how, given), run_id)
+    try:
+        await begin_run(console, visitor, how, checked_input(console, visitor, how, given), run_id)
+    except OrgaError:
+        if found := await find_run(console, visitor, run_id):
+            return found
+        raise
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
 
 
@@ -60,6 +69,18 @@ async def post_message(session: SessionHandle, text: str, message_id: str) -> in
 
 async def read_past(run: AgentHandle) -> list[JournalEntry]:
     return [entry async for entry in read_journal(run.client, run.id)]
+
+
+def asked_turn(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:
+    """Return the turn in which these questions were asked, each named by its run and its id. None if there is none."""
+    view, found = RunView(), None
+    for entry in past:
+        view.take(entry)
+        asked = f"{run_id}/{entry.data.get('id')}" if not entry.run else ""
+        child = f"{entry.data.get('workflow_id')}" if entry.event == "DelegationStarted" else ""
+        if asked in interrupts or (child and any(each.startswith((f"{child}/", f"{child}.")) for each in interrupts)):
+            found = view.turn.number if view.turn else None
+    return found
 
 
 def current_turn(past: Sequence[JournalEntry]) -> int:

@@ -142,8 +142,9 @@ class TurnFold:
     def take(self, entry: JournalEntry) -> Iterator[Step]:
         viewed = self.view.take(entry)
         event, run = viewed.event, entry.run
-        if self.turn is None or (isinstance(event, on.TurnStarted) and not run and event.turn == self.turn):
-            self._is_reached = True
+        is_begun = isinstance(event, on.TurnStarted) and event.turn == self.turn
+        if self.turn is None or (not run and (is_begun or isinstance(event, on.Terminated))):
+            self._is_reached = True  # a session may also end before the turn begins
         if not self._is_reached or self.is_over:
             return
         match event:

@@ -249,6 +249,7 @@ OTHERS: list[tuple[str, str, dict[str, Any], type[openai.APIStatusError]]] = [
     ("no text", "eve-operator", {"model": "default", "input": []}, openai.BadRequestError),
     ("too long", "eve-operator", {"model": "default", "input": "x" * 60_000}, openai.BadRequestError),
     ("tools", "eve-operator", {"input": "x", "tools": [{"type": "web_search"}]}, openai.BadRequestError),
+    ("a model that is no text", "eve-operator", {"model": 5, "input": "x"}, openai.BadRequestError),
     ("a forged id", "eve-operator", {"input": "x", "previous_response_id": "resp_../x.1"}, openai.NotFoundError),
 ]
 
@@ -282,6 +283,30 @@ async def test_sessions_of_another_tenant_do_not_exist(stage: Stage) -> None:
         other, own = await intruder.run(say="hi"), await owner.run(say="and now?")
     assert (other.result["output"], other.state["run"] != session) == ("You said: hi", True)
     assert own.state["run"] == session
+
+
+async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
+    sdk = stage.openai()
+    first = await sdk.responses.create(model="default", input="hello")
+    later = first.id.removesuffix("1") + "2"
+    for stream in (False, True):
+        with pytest.raises(openai.NotFoundError):
+            await sdk.responses.retrieve(later, stream=cast("Any", stream))
+
+
+async def test_a_repeated_decision_counts_once_and_its_run_is_shown_again(stage: Stage) -> None:
+    before, thread = len(stage.pay.calls), str(uuid4())
+    async with stage.agui(thread=thread) as client, stage.agui(thread=thread) as other:
+        [interrupt] = (await client.run(say="pay")).interrupts
+        named = {"interrupts": [interrupt["id"]]}
+        none = await other.run(resume={"approved": "yes"}, **named)
+        both = await asyncio.gather(*(each.run(resume={"approved": True}, **named) for each in (client, other)))
+        again = await other.run(resume={"approved": True}, **named)
+        forged = await other.run(resume={"approved": True}, interrupts=[f"session-x/{interrupt['id']}"])
+    assert "Nothing was decided" in none.events[-1]["message"]
+    assert {each.result["output"] for each in (*both, again)} == {"all done"}
+    assert "has no interrupt" in forged.events[-1]["message"]
+    assert len(stage.pay.calls) == before + 1
 
 
 async def test_an_operator_cannot_approve(stage: Stage) -> None:

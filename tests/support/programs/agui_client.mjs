@@ -1,5 +1,5 @@
 // A client of AG-UI by its makers' package: each line of standard input is a request, each line of output what came.
-// {"say": "hi"}, {"resume": {...payload}}, {"cancel": true}, {"again": true}, {"lose": "TEXT_MESSAGE_CONTENT"}
+// {"say": "hi"}, {"resume": {...payload}}, {"cancel": true}, {"lose": "TEXT_MESSAGE_CONTENT"}
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -11,11 +11,12 @@ const agent = new HttpAgent({ url, threadId, headers: { Authorization: `Bearer $
 let said = 0;
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { say, resume, cancel, lose, run } = JSON.parse(line);
+  const { say, resume, cancel, lose, run, interrupts } = JSON.parse(line);
   if (say !== undefined) agent.addMessage({ id: `user-${++said}`, role: "user", content: say });
   const given = { ...(run && { runId: run }) };
   const decided = cancel ? { status: "cancelled" } : { status: "resolved", payload: resume };
-  if (resume || cancel) given.resume = agent.pendingInterrupts.map((each) => ({ interruptId: each.id, ...decided }));
+  const ids = interrupts ?? agent.pendingInterrupts.map((each) => each.id);
+  if (resume || cancel) given.resume = ids.map((interruptId) => ({ interruptId, ...decided }));
   const events = [];
   const onEvent = ({ event }) => {
     events.push(event);
@@ -23,6 +24,6 @@ for await (const line of createInterface({ input: process.stdin })) {
   };
   const done = await agent.runAgent(given, { onEvent }).catch((error) => ({ error: String(error) }));
   const { result, error } = done;
-  const { messages, pendingInterrupts, state } = agent;
-  console.log(JSON.stringify({ events, result, error, messages, state, interrupts: pendingInterrupts }));
+  const { messages, pendingInterrupts: pending, state } = agent;
+  console.log(JSON.stringify({ events, result, error, messages, state, interrupts: pending }));
 }
