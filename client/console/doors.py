@@ -1,42 +1,107 @@
 """Who may enter the console, and who may do what.
 
-On loopback, the printed address has a token, which becomes a session cookie. So other users of the machine and other
-web pages get nothing.
+There are three ways in, and each gives a `Visitor`. On loopback, the printed address has a token of the person who
+started the console. Names with tokens of their own are in a file of hashes (`tokens.py`). A trusted proxy names the
+visitor in headers. A token in an address becomes a session cookie.
 """
 
 import hmac
-import secrets
+import logging
+from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from ipaddress import ip_address, ip_network
+from time import monotonic
+from typing import NamedTuple, Protocol, cast
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orga.client.console.problems import Problem, problem_response
+from orga.client.console.problems import Problem, handle_problem, problem_response
+from orga.client.console.visitors import ROLES, Role, Visitor, roles_up_to, visitor_name
 
-Role = Literal["viewer", "operator", "approver", "admin"]
-ROLES: tuple[Role, ...] = ("viewer", "operator", "approver", "admin")
-"""Each role has the rights of those before it."""
+__all__ = ["ROLES", "Role", "Visitor"]
 
 COOKIE = "orga-console"
 CSRF_HEADER = "x-orga-console"
 """A page of another origin cannot send this header without a permission that the console never gives."""
 
+MAX_BODY_BYTES = 1_000_000
+API_PREFIX = "/api/"
 
-@dataclass(frozen=True)
-class Visitor:
-    """The authenticated sender of a request."""
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""On every answer, unless it has such a header of its own."""
 
-    name: str
-    """What the journal has as `by`."""
-    roles: tuple[Role, ...] = ROLES
-    tenants: frozenset[str] | None = None
-    """The tenants whose runs exist for the visitor. None means all runs."""
+_LOG = logging.getLogger(__name__)
 
-    def may(self, role: Role) -> bool:
-        return role in self.roles
+_WINDOW_S = 60.0
+
+
+class Limits(NamedTuple):
+    """What one name may do in a minute."""
+
+    writes: int = 60
+    starts: int = 20
+    """Runs that are started."""
+
+
+class Tokens(Protocol):
+    """Names with tokens of their own."""
+
+    def visitor(self, token: str) -> Visitor | None: ...
+
+
+class Proxy(NamedTuple):
+    """A proxy that authenticates visitors and names them in headers."""
+
+    address: str
+    """The address or network that its requests come from."""
+
+    def visitor(self, connection: HTTPConnection) -> Visitor | None:
+        """Return the visitor that the proxy names. Headers of anybody else do not count."""
+        try:
+            is_trusted = connection.client is not None and ip_address(connection.client.host) in ip_network(
+                self.address
+            )
+        except ValueError:
+            return None
+        name = visitor_name(connection.headers.get("x-forwarded-user", "")) if is_trusted else ""
+        if not name:
+            return None
+        groups = [each.strip() for each in connection.headers.get("x-forwarded-groups", "").split(",")]
+        roles: list[Role] = [role for role in ROLES if f"orga:{role}" in groups]
+        tenants = frozenset(each.removeprefix("orga:tenant:") for each in groups if each.startswith("orga:tenant:"))
+        return Visitor(name, roles_up_to(roles[-1]) if roles else (), tenants or None)
+
+
+class _Counts:
+    """Counts what each name did in the last minute."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, deque[float]] = defaultdict(deque)
+
+    def add(self, name: str, most: int, what: str) -> None:
+        now, times = monotonic(), self._times[name]
+        while times and times[0] <= now - _WINDOW_S:
+            times.popleft()
+        if len(times) >= most:
+            wait_s = max(int(times[0] + _WINDOW_S - now) + 1, 1)
+            raise Problem(
+                429, f"{name} has made {most} {what} in a minute. Try again in {wait_s} s", retry_after_s=wait_s
+            )
+        times.append(now)
 
 
 @dataclass(frozen=True)
@@ -47,13 +112,29 @@ class Doors:
     """The accepted `Host` headers, such as `127.0.0.1:8642`."""
     owner: str
     """The name of the person who has started the console on loopback."""
+    token: str = field(default="", repr=False)
+    """The owner's token. Empty if the owner has none, as beyond loopback."""
     read_only: bool = False
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    scheme: str = "http"
+    """The scheme that browsers see."""
+    tokens: Tokens | None = None
+    proxy: Proxy | None = None
+    limits: Limits = field(default_factory=Limits)
+    _writes: _Counts = field(default_factory=_Counts, init=False, repr=False)
+    _starts: _Counts = field(default_factory=_Counts, init=False, repr=False)
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
-        kind, _, bearer = connection.headers.get("authorization", "").partition(" ")
-        given = bearer if kind.lower() == "bearer" else connection.cookies.get(COOKIE, "")
-        return Visitor(self.owner) if hmac.compare_digest(given.encode(), self.token.encode()) else None
+        """Return who sends a request, or None if nobody known does."""
+        scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
+        token = bearer.strip() if scheme.lower() == "bearer" else connection.cookies.get(COOKIE, "")
+        return self.visitor_with(token) or (self.proxy.visitor(connection) if self.proxy else None)
+
+    def visitor_with(self, token: str) -> Visitor | None:
+        if not token:
+            return None
+        if self.token and hmac.compare_digest(token.encode(), self.token.encode()):
+            return Visitor(self.owner)
+        return self.tokens.visitor(token) if self.tokens else None
 
     def require(self, visitor: Visitor, role: Role, *, is_write: bool) -> None:
         """Raise the problem of a visitor without that role, or of a write while the console is read-only."""
@@ -63,6 +144,21 @@ class Doors:
             raise Problem(
                 403, f"this needs the role {role}, and {visitor.name} has {', '.join(visitor.roles) or 'none'}"
             )
+
+    def count_write(self, visitor: Visitor, *, is_start: bool = False) -> None:
+        """Count a write of a visitor. Raise the problem of one who writes too often."""
+        self._writes.add(visitor.name, self.limits.writes, "writes")
+        if is_start:
+            self._starts.add(visitor.name, self.limits.starts, "starts")
+
+    def is_own_host(self, headers: Headers) -> bool:
+        """Return whether a request is meant for this console and does not come from another page."""
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        return host in self.hosts and (origin is None or origin.lower() in self.origins)
+
+    @property
+    def origins(self) -> Iterable[str]:
+        return {f"{self.scheme}://{host}" for host in self.hosts}
 
 
 def visitor_of(request: Request) -> Visitor:
@@ -76,28 +172,98 @@ class DoorKeeper:
         self._app, self._doors = app, doors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})  # there are no web sockets
+            return
+        answer = _Answer(send)
         request = Request(scope)
-        headers = Headers(scope=scope)
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if host not in self._doors.hosts or (
-            origin is not None and origin.partition("://")[2] not in self._doors.hosts
-        ):
-            refused = Problem(403, f"this console is not {host or origin!r}. Open it by the address that it printed")
-            await problem_response(refused)(scope, receive, send)
-            return
-        token = request.query_params.get("token")
-        if token is not None and hmac.compare_digest(token.encode(), self._doors.token.encode()):
-            entered = RedirectResponse(request.url.remove_query_params("token").path, 303)
-            entered.set_cookie(COOKIE, self._doors.token, httponly=True, samesite="strict")
-            await entered(scope, receive, send)
-            return
+        try:
+            early = self._early_answer(request)
+            if early is not None:
+                await early(scope, receive, answer.send)
+                return
+            await self._app(scope, _BoundedBody(receive).receive, answer.send)
+        except Problem as problem:
+            await problem_response(problem)(scope, receive, answer.send)
+        except Exception as error:
+            _LOG.exception("the console failed to answer %s", request.method)
+            if answer.has_begun:
+                raise
+            await (await handle_problem(request, error))(scope, receive, answer.send)
+
+    def _early_answer(self, request: Request) -> Response | None:
+        """Return the answer that ends a request at the door, or None after its visitor was noted.
+
+        Raises:
+            Problem: It may not enter.
+        """
+        if not self._doors.is_own_host(request.headers):
+            raise Problem(403, "the address or the page is not this console's own. Open the address that it printed")
+        if request.method == "GET" and (token := request.query_params.get("token")) is not None:
+            return self._entry(request, token)
         visitor = self._doors.visitor(request)
         if visitor is None:
-            refused = Problem(401, "you are not logged in. Open the console by the address that `orga console` printed")
-            await problem_response(refused)(scope, receive, send)
-            return
-        scope.setdefault("state", {})["visitor"] = visitor
-        await self._app(scope, receive, send)
+            raise Problem(401, "you are not logged in. Open the address that `orga console` printed, or send a token")
+        if request.method not in {"GET", "HEAD", "OPTIONS"}:
+            _check_write(request)
+        request.scope.setdefault("state", {})["visitor"] = visitor
+        return None
+
+    def _entry(self, request: Request, token: str) -> Response:
+        if self._doors.visitor_with(token) is None:
+            raise Problem(401, "the token is not valid. Open the address that `orga console` printed last")
+        url = request.url.remove_query_params("token")
+        place = "/" + url.path.lstrip("/") + (f"?{url.query}" if url.query else "")
+        entered = RedirectResponse(place, 303)
+        entered.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
+        return entered
+
+
+def _check_write(request: Request) -> None:
+    """Raise the problem of a request that a page of another origin could have sent, or whose body is too long."""
+    has_bearer = request.headers.get("authorization", "").lower().startswith("bearer ")
+    is_api = request.url.path.startswith(API_PREFIX)
+    if CSRF_HEADER not in request.headers and (is_api or not has_bearer):
+        raise Problem(403, "the header X-Orga-Console: 1 is missing. Send it with every request that writes")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Problem(415, "Content-Type: must be application/json")
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+        raise _too_long()
+
+
+def _too_long() -> Problem:
+    return Problem(413, f"body: must not be longer than {MAX_BODY_BYTES:,} bytes")
+
+
+class _BoundedBody:
+    """A body, also one without a length, that ends with a problem if it is too long."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._size = receive, 0
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        if self._size > MAX_BODY_BYTES:
+            raise _too_long()
+        return message
+
+
+class _Answer:
+    """Sends an answer with the headers that every answer has."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-store")
+        await self._send(message)

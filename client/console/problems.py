@@ -60,12 +60,23 @@ def problem_response(problem: Problem) -> Response:
     return JSONResponse(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
+def _http_problem(error: HTTPException) -> Problem:
+    """Return the problem of a request that fits no route."""
+    details = {
+        404: "there is nothing at this address. GET /api/v1/openapi.json lists the interface",
+        405: "this address does not take this method. The header Allow lists those that it takes",
+    }
+    problem = Problem(error.status_code, details.get(error.status_code, error.detail))
+    problem.headers |= dict(error.headers or {})
+    return problem
+
+
 async def handle_problem(request: Request, error: Exception) -> Response:
     """Answer with the problem that an error of a route stands for. An unknown error says nothing about itself."""
     if isinstance(error, Problem):
         return problem_response(error)
     if isinstance(error, HTTPException):
-        return problem_response(Problem(error.status_code, error.detail))
+        return problem_response(_http_problem(error))
     for kind, status in STATUS_BY_ERROR:
         if isinstance(error, kind):
             return problem_response(Problem(status, str(error)))

@@ -162,7 +162,10 @@ class ApiRoute(Generic[M]):
 
     async def _respond(self, request: Request) -> Response:
         visitor, console = visitor_of(request), console_of(request)
-        console.doors.require(visitor, self.role, is_write=self.is_write and self.method != "GET")
+        is_write = self.is_write and self.method != "GET"
+        console.doors.require(visitor, self.role, is_write=is_write)
+        if is_write:
+            console.doors.count_write(visitor, is_start=self.is_start)
         given = await self._read(request)
         run = await visible_run(console.client, visitor, unquote(request.path_params["id"])) if self.is_of_run else None
         answer = await self.answer(Call(console, visitor, given, request, run))

@@ -54,6 +54,11 @@ class Home:
         return self.folder / "chat_history"
 
     @property
+    def console_token(self) -> Path:
+        """The token of the address that `orga console` prints."""
+        return self.folder / "console-token"
+
+    @property
     def knowledge(self) -> Path:
         """Folder of the knowledge stores without a configured path, one for each folder that runs work in."""
         return self.folder / "knowledge"

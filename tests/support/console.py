@@ -1,5 +1,6 @@
 """The console on a real socket, for tests: its server, and a browser's or a script's client."""
 
+import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ async def a_console(
     port = at.getsockname()[1]
     endpoint = Endpoint("127.0.0.1:7233")
     connection = Connection(client, endpoint, NO_PLACE, task_queue, task_queue)
+    doors.setdefault("token", secrets.token_urlsafe())
     own = doors_kind(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors)
     console = Console(connection, own, signing_key_file, adapters)
     base = f"http://127.0.0.1:{port}"

@@ -1,46 +1,276 @@
 """`orga console`: the web console."""
 
+import asyncio
 import getpass
+import webbrowser
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
+from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.inspect.keys import signing_key_file
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import ConfigFile
-from orga.client.cli.session import cli_context
-from orga.client.cli.shown.text import write_note, write_result
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.session import CliContext, cli_context
+from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.file import NO_FILE
+from orga.client.config.known_input import refuse_unknown, requested_names
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import OrgaError
+from orga.client.server.home import server_home
+from orga.client.workers.at_hand import keep_worker
+from orga.client.workers.process import WorkerFailed
+
+if TYPE_CHECKING:
+    from orga.workflows.types.goals.input import GoalInput
+    from orga.workflows.types.input import AgentInput
+    from orga.workflows.types.sessions.input import SessionInput
 
 DEFAULT_PORT = 8642
+LOOPBACK = "127.0.0.1"
+
+RoleName = Literal["viewer", "operator", "approver", "admin"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How the console can be reached, and by whom."""
+
+    host: str = LOOPBACK
+    port: int = DEFAULT_PORT
+    read_only: bool = False
+    url: str | None = None
+    tokens: Path | None = None
+    proxy: str | None = None
+    behind_proxy: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def is_exposed(self) -> bool:
+        """True if others than the users of this machine can reach it."""
+        return not _is_loopback(self.host) or self.behind_proxy or self.proxy is not None
+
+    def check(self) -> None:
+        """Raise UsageError, which says why the console does not start, if it would not be safe."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UsageError("--tls-cert: needs --tls-key, and the other way round. Give both files")
+        for option, path in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
+            if path is not None and not path.is_file():
+                raise UsageError(f"{option}: file not found: {path}")
+        if self.proxy is not None and not _is_network(self.proxy):
+            raise UsageError(f"--proxy: {self.proxy!r} is no address or network. Give one such as 10.0.0.7")
+        if self.url is not None and (not urlsplit(self.url).netloc or urlsplit(self.url).path.strip("/")):
+            raise UsageError(f"--url: {self.url!r} must be like https://console.example.com")
+        if not self.is_exposed:
+            return
+        where = f"--host {self.host}" if not _is_loopback(self.host) else "--behind-proxy"
+        if self.tokens is None and self.proxy is None:
+            raise UsageError(
+                f"{where}: others could enter without a name. Add --tokens FILE, or --proxy ADDRESS if a proxy "
+                "authenticates them"
+            )
+        if self.tls_cert is None and not self.behind_proxy and self.proxy is None:
+            raise UsageError(
+                f"{where}: tokens would travel unencrypted. Add --tls-cert and --tls-key, or --behind-proxy if a proxy "
+                "in front of the console has TLS"
+            )
+        if self.url is None:
+            raise UsageError(f"{where}: the console must know its own address. Add --url https://NAME")
+
+    @property
+    def scheme(self) -> str:
+        if self.url is not None:
+            return urlsplit(self.url).scheme
+        return "http" if self.tls_cert is None else "https"
+
+    def hosts(self, port: int) -> frozenset[str]:
+        """Return the accepted `Host` headers."""
+        names = {LOOPBACK, "localhost", "[::1]", self.host} if not self.is_exposed else {self.host}
+        found = {f"{name}:{port}" for name in names} | (names if port in {80, 443} else set[str]())
+        return frozenset(found | ({urlsplit(self.url).netloc.lower()} if self.url else set[str]()))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def console(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port. 0 takes any free one.")] = DEFAULT_PORT,
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = LOOPBACK,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse everything that changes something.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in your browser.")] = False,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The names with tokens of their own, with roles and tenants.")
+    ] = None,
+    add_token: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Add a name to --tokens, print its token once, and exit.")
+    ] = None,
+    role: Annotated[
+        RoleName, typer.Option(help="With --add-token: what the name may do. Each role has the rights of those before.")
+    ] = "viewer",
+    tenant: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="With --add-token: only runs of this tenant. Repeat it.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The address that browsers use, if it differs.")
+    ] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy in front of the console has TLS.")
+    ] = False,
+    proxy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Trust X-Forwarded-User and X-Forwarded-Groups (orga:ROLE, orga:tenant:NAME) from this address.",
+        ),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate, as PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, as PEM.")] = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Start no worker here.")] = False,
+    json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Stopping it changes nothing about any run.
+    """Open the printed address. It has a token, so keep it to yourself. Stopping the console changes nothing about any
+    run. If no worker is running, the command starts one.
 
-    Example: orga console
+    Beyond this machine it starts only with names (--tokens or --proxy) and TLS (--tls-cert or --behind-proxy).
+
+    Example: orga console --open
+
+    Example: orga console --add-token ada --role approver --tokens tokens.json
+
+    Example: orga console --host 0.0.0.0 --url https://console.example.com --behind-proxy --tokens tokens.json
     """
-    return run_interruptible(_serve(port, config))
+    if add_token is not None:
+        return _add_token(add_token, role, tenant or [], tokens, as_json=json)
+    options = _Options(host, port, read_only, url, tokens, proxy, behind_proxy, tls_cert, tls_key)
+    options.check()
+    return run_interruptible(_serve(options, config, opens=open_, with_worker=not no_worker, as_json=json))
 
 
-async def _serve(port: int, config: Path | None) -> int:
-    import uvicorn  # only this command needs the web server
+def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | None, *, as_json: bool) -> int:
+    from orga.client.console.visitors import TokenFile
 
-    from orga.client.console.app import console_app
-    from orga.client.console.doors import Doors
+    if tokens is None:
+        raise UsageError("--add-token: needs --tokens FILE, to which the name is added")
+    token = TokenFile(tokens).add(name, role, tenants)
+    if as_json:
+        write_json({"name": name, "role": role, "tenants": tenants or None, "token": token})
+    else:
+        write_note(f"{name} is {role} now. The token is shown only here:")
+        write_result(token)
+    return 0
+
+
+async def _serve(options: _Options, config: Path | None, *, opens: bool, with_worker: bool, as_json: bool) -> int:
+    try:
+        async with cli_context(config) as here, _opened(here, options) as address:
+            if as_json:
+                write_json({"url": address})
+            else:
+                write_result(address)
+            write_note("Ctrl-C ends the console; runs go on")
+            if opens:
+                webbrowser.open(address)
+            async with _worker(here, is_wanted=with_worker):
+                await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return 0
+    return 0
+
+
+@asynccontextmanager
+async def _worker(here: CliContext, *, is_wanted: bool) -> AsyncGenerator[None]:
+    """Keep a worker. A console without one still shows runs and starts them, so a worker that cannot start is noted."""
+    async with AsyncExitStack() as stack:
+        if is_wanted:
+            try:
+                keeping = keep_worker(here.client, here.worker_order(for_folder=True), write_note, here.require_usable)
+                await stack.enter_async_context(keeping)
+            except (OrgaError, WorkerFailed, OSError) as error:
+                write_note(f"no worker is started: {error}")
+        yield
+
+
+@asynccontextmanager
+async def console_of_dev(here: CliContext) -> AsyncGenerator[str]:
+    """Serve a console on loopback, on any port if the usual one is taken, and yield its address."""
+    try:
+        opened = _opened(here, _Options())
+        address = await opened.__aenter__()
+    except OrgaError:
+        opened = _opened(here, _Options(port=0))
+        address = await opened.__aenter__()
+    try:
+        yield address
+    finally:
+        await opened.__aexit__(None, None, None)
+
+
+@asynccontextmanager
+async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[str]:
+    """Serve the console, and yield the address to open."""
+    from orga.client.console.app import console_app  # only these commands need the web server
+    from orga.client.console.doors import Doors, Proxy
+    from orga.client.console.events import hub_of
     from orga.client.console.routes import Console
+    from orga.client.console.serving import TlsFiles, bound_socket, served
+    from orga.client.console.visitors import TokenFile, owner_token
     from orga.client.frontends.mounted import mounted_adapters
 
-    async with cli_context(config) as here:
-        doors = Doors(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), getpass.getuser())
-        key, adapters = signing_key_file(here.loaded.config.audit), mounted_adapters(here.loaded.config)
-        app = console_app(Console(here.connection, doors, key, adapters, config_file=here.loaded.path or NO_FILE))
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", access_log=False))
-        write_result(f"http://127.0.0.1:{port}/?token={doors.token}")
-        write_note("Ctrl-C ends the console; runs go on")
-        await server._serve()  # pyright: ignore[reportPrivateUsage] - `serve` would take Ctrl-C from this command
-    return 0
+    at = bound_socket(options.host, options.port)
+    port = at.getsockname()[1]
+    doors = Doors(
+        options.hosts(port),
+        getpass.getuser(),
+        token="" if options.is_exposed else owner_token(server_home().console_token),
+        read_only=options.read_only,
+        scheme=options.scheme,
+        tokens=TokenFile(options.tokens) if options.tokens else None,
+        proxy=Proxy(options.proxy) if options.proxy else None,
+    )
+    check = partial(_check_input, here.loaded.config) if here.connection.endpoint.embedded else _accept
+    tls = TlsFiles(options.tls_cert, options.tls_key) if options.tls_cert and options.tls_key else None
+    known = Console(
+        here.connection,
+        doors,
+        signing_key_file(here.loaded.config.audit),
+        mounted_adapters(here.loaded.config),
+        config_file=here.loaded.path or NO_FILE,
+        check=check,
+    )
+    app = console_app(known)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(hub_of(app, known).close)
+        await stack.enter_async_context(served(app, at, tls))
+        shown = "localhost" if options.host == "::1" else options.host
+        base = options.url.rstrip("/") if options.url else f"{options.scheme}://{shown}:{port}"
+        yield f"{base}/?token={doors.token}" if doors.token else base
+
+
+def _check_input(config: OrgaConfig, given: "AgentInput | GoalInput | SessionInput") -> None:
+    refuse_unknown(requested_names(given), config)
+
+
+def _accept(given: "AgentInput | GoalInput | SessionInput") -> None:
+    """Accept any input: workers of a configured server may have other configurations."""

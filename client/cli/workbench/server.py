@@ -151,7 +151,10 @@ LOG_S = 0.5
 
 
 def dev(config: ConfigFile = None) -> int:
-    """Example: orga dev"""
+    """The web console is included: open the address that it prints.
+
+    Example: orga dev
+    """
     return run_interruptible(_run_dev(config))
 
 
@@ -173,8 +176,12 @@ async def _run_server_and_worker(here: CliContext) -> int:
     endpoint = here.connection.endpoint
     write_note(f"[server] {endpoint.address}" + (f", UI {endpoint.ui}" if endpoint.ui else ""))
     log = asyncio.create_task(_relay_server_log()) if endpoint.embedded else None
+    from orga.client.cli.workbench.console import console_of_dev  # the other commands need no web console
+
     try:
-        return await _run_workers(here)
+        async with console_of_dev(here) as address:
+            write_note(f"[console] {address}")
+            return await _run_workers(here)
     finally:
         if log:
             log.cancel()
