@@ -51,6 +51,7 @@ check: setup ## Format, lint and strict types
 
 console-test: setup ## The console's pages in a real browser
 	@$(BIN)/python -m pytest tests/console
+	@$(BIN)/python -m pytest -s tests/console/figures.py
 
 TSC := .cache/typescript/node_modules/.bin/tsc
 

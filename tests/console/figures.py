@@ -1,0 +1,86 @@
+"""Figures of a run with 2,000 iterations, on a quiet machine. Only `make console-test` runs it, because it takes minutes.
+
+Each figure is the median of nine, is printed, and fails if it misses its target.
+"""
+
+import shutil
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.client.history.converter import data_converter
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.console import Served, a_console
+from tests.support.runs.loop import WORKER_FACTS, a_loop
+
+ITERATIONS = 2_000
+TIMES = 9
+REPLY, RESULT = "words and more words " * 20, "a line of data\n" * 150
+
+
+@pytest.fixture(scope="module")
+async def long_run(client: Client) -> str:
+    """The id of a run that has ended after 2,000 iterations."""
+    steps = [calls("look", arguments={"n": n}, reply_text=f"step {n}: {REPLY}") for n in range(ITERATIONS - 1)]
+    model = ScriptedModel([*steps, answers("all done")], repeats=True)
+    look = FakeTool("look", lambda given, _: f"{given['n']}\n{RESULT}")
+    async with a_loop(client, model, look, setup=WORKER_FACTS) as loop:
+        loop.execution_timeout = timedelta(hours=1)
+        limits: dict[str, Any] = {"max_iterations": ITERATIONS + 1, "max_total_tokens": 100_000_000, "timeout_s": 3_000}
+        run = await loop.start(**limits, context_token_budget=20_000)
+        assert (await run.result())["iterations"] == ITERATIONS
+    return run.id
+
+
+Request = Callable[[Served], Awaitable[None]]
+
+
+async def measured(client: Client, home: Path, request: Request) -> tuple[float, float]:
+    """Return the seconds of a request to a console that has just started, and of the same once more."""
+    cold, again = list[float](), list[float]()
+    for _ in range(TIMES):
+        shutil.rmtree(home, ignore_errors=True)
+        fresh = await Client.connect(client.service_client.config.target_host, data_converter=data_converter)
+        async with a_console(fresh) as console:
+            for seconds in (cold, again):
+                began = perf_counter()
+                await request(console)
+                seconds.append(perf_counter() - began)
+    return median(cold), median(again)
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize(
+    ("name", "window", "expected", "again_target_s"),
+    [
+        ("newest rows", {}, ITERATIONS, 1.0),
+        ("jump to iteration 7", {"around": 7}, 7, 0.1),
+    ],
+)
+async def test_a_long_run_opens_at_once(
+    client: Client,
+    long_run: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    window: dict[str, int],
+    expected: int,
+    again_target_s: float,
+) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+
+    async def request(console: Served) -> None:
+        page = await console.get(f"/runs/{long_run}/timeline", **window)
+        assert page["total"] == ITERATIONS
+        assert expected in [record["number"] for record in page["items"]]
+
+    cold, again = await measured(client, tmp_path / "home", request)
+    print(f"\n{name}: {cold:.3f} s, again {again:.3f} s")
+    assert cold < 1.0
+    assert again < again_target_s
