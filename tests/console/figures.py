@@ -1,4 +1,4 @@
-"""Figures of a run with 2,000 iterations, on a quiet machine. Only `make console-test` runs it, because it takes minutes.
+"""Figures of a run with 2,000 iterations, on a quiet machine. It takes minutes, so only `make console-test` runs it.
 
 Each figure is the median of nine, is printed, and fails if it misses its target.
 """
