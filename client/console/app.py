@@ -15,7 +15,19 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orga.client.console import actions, events, history, markdown, model_view, rows, runs, settings, start, waits
+from orga.client.console import (
+    actions,
+    admin,
+    events,
+    history,
+    markdown,
+    model_view,
+    rows,
+    runs,
+    settings,
+    start,
+    waits,
+)
 from orga.client.console.doors import DoorKeeper
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
@@ -79,5 +91,6 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *start.ROUTES,
     *events.ROUTES,
     *settings.ROUTES,
+    *admin.ROUTES,
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

@@ -4,10 +4,11 @@ import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field
 
+from orga.activities.text.secrets import KnownSecrets
 from orga.client.config.file import ConfigSources, config_sources
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.setting_items import SettingItem, setting_items
@@ -46,6 +47,21 @@ def sources_of(call: Call[Any]) -> ConfigSources:
     return config_sources(call.console.config_file, folder=Path.cwd(), env=os.environ)
 
 
+def without_secrets(value: Any) -> Any:
+    """Return a JSON value without the secrets of the environment, which a configuration may repeat."""
+    return _redacted(value, KnownSecrets.from_environment(os.environ))
+
+
+def _redacted(value: Any, known: KnownSecrets) -> Any:
+    if isinstance(value, str):
+        return known.redact(value)
+    if isinstance(value, Mapping):
+        return {key: _redacted(each, known) for key, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_redacted(each, known) for each in cast("list[Any]", value)]
+    return value
+
+
 async def _settings(call: Call[Any]) -> SettingsView:
     queue = call.console.connection.task_queue
     found = await read_settings(call.client, queue)
@@ -61,7 +77,13 @@ async def _settings(call: Call[Any]) -> SettingsView:
     except OrgaError as error:
         detail = detail or f"earlier versions cannot be shown: {error}"
     items = await asyncio.to_thread(setting_items, sources, rules.default_model, values)
-    return SettingsView(version=found.version, state=state, detail=detail, items=tuple(items), versions=versions)
+    known = KnownSecrets.from_environment(os.environ)
+    shown = tuple(item if item.source == "run time" else _item_without_secrets(item, known) for item in items)
+    return SettingsView(version=found.version, state=state, detail=detail, items=shown, versions=versions)
+
+
+def _item_without_secrets(item: SettingItem, known: KnownSecrets) -> SettingItem:
+    return SettingItem.model_validate(_redacted(item.model_dump(), known))
 
 
 async def _show(call: Call[NoParameters]) -> SettingsView:

@@ -1,7 +1,7 @@
 """Schedules as the server lists them: what each starts, when, and what it started last."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,10 +17,16 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError
 
+from orga.client.errors import RunNotFound
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.listing import state_of
 from orga.client.schedules.create import SUMMARY_MEMO
 from orga.client.schedules.handle import schedule_error
+from orga.client.schedules.timing import display_zone
 from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
 from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS
+
+GONE = "gone"
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
@@ -145,3 +151,25 @@ def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
 def _workflow_type(each: ScheduleListDescription) -> str:
     action = each.schedule and each.schedule.action
     return action.workflow if isinstance(action, ScheduleListActionStartWorkflow) else ""
+
+
+async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:
+    """Return the state or ending of each run by its id; `gone` if the server does not keep it any more."""
+    return {run.run_id: await _run_state(client, run.run_id) for run in runs}
+
+
+async def _run_state(client: Client, run_id: str) -> str:
+    try:
+        return state_of(await AgentHandle(client, run_id).describe())
+    except RunNotFound:
+        return GONE
+
+
+def schedule_json(one: ScheduleSummary, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the value that `--json` writes for a schedule."""
+    runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
+    return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
+
+
+def _iso(at: datetime, one: ScheduleSummary) -> str:
+    return at.astimezone(display_zone(one.time_zone)).isoformat(timespec="seconds")

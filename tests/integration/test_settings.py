@@ -322,3 +322,72 @@ async def test_the_console_shows_settings_that_are_broken(client: Client, desk: 
     assert shown["state"] == "broken"
     assert "agents.default.tools: cannot be set at run time" in shown["detail"]
     assert {item["source"] for item in shown["items"]} == {"default"}
+
+
+TOML = """
+[agents.coder]
+description = "writes"
+tools = ["read_file", "count"]
+instructions = "The key is plant-in-a-variable-1234567."
+
+[tools]
+manifests = ["count.toml"]
+
+[tools.options.read_file]
+timeout_s = 7
+
+[mcp.servers.house]
+command = "secret-program"
+args = ["--token", "house-token"]
+
+[goals.prompts]
+summary = "{{ steps }}{{ ending }}"
+"""
+MANIFEST = """
+name = "count"
+description = "Counts."
+effect = "read_only"
+
+[command]
+argv = ["wc", "-w"]
+"""
+CEDAR = """
+@id("reads")
+permit (principal, action, resource);
+"""
+
+
+async def test_the_console_shows_what_admins_look_at(
+    client: Client, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOUSE_API_KEY", "plant-in-a-variable-1234567")
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "own.cedar").write_text(CEDAR)
+    (tmp_path / "count.toml").write_text(MANIFEST)
+    (tmp_path / "orga.toml").write_text(TOML)
+    await desk.save({MAX: 9})
+    async with a_console(client, desk.queue, config_file=tmp_path / "orga.toml") as console:
+        seen = {
+            name: await console.get(f"/{name}")
+            for name in ("agents", "models", "tools", "policies", "prompts", "schedules", "workers", "settings")
+        }
+        seen["knowledge"] = await console.get("/knowledge", text="retries")
+
+    agents = {each["name"]: each for each in seen["agents"]["items"]}
+    assert (agents["default"]["config"]["max_iterations"], agents["coder"]["description"]) == (9, "writes")
+    assert any(each["named_by"] == "default" for each in seen["models"]["items"])
+    tools = {each["name"]: each for each in seen["tools"]["items"]}
+    assert (tools["count"]["source"], tools["count"]["agents"]) == ("manifest count.toml", ["coder"])
+    assert tools["read_file"]["options"] == {"timeout_s": 7.0}
+    assert seen["tools"]["servers"][0]["name"] == "house"
+    assert [(each["id"], each["place"]) for each in seen["policies"]["items"]] == [("reads", "policies/own.cedar:2")]
+    assert (seen["policies"]["engine"], bool(seen["policies"]["version"])) == ("cedar", True)
+    assert {each["key"] for each in seen["prompts"]["items"]} >= {"goals.prompts.planning", "goals.prompts.summary"}
+    assert [each["task_queue"] for each in seen["workers"]["items"]] == [desk.queue]
+    assert all(each["next"] is None for name, each in seen.items() if name != "settings")
+    text = str(seen)
+    assert not [
+        word for word in (str(tmp_path), "plant-in-a-variable", "secret-program", "house-token") if word in text
+    ]

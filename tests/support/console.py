@@ -10,6 +10,7 @@ from typing import Any
 import httpx2 as httpx
 from temporalio.client import Client
 
+from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
 from orga.client.console.app import console_app
 from orga.client.console.doors import COOKIE, CSRF_HEADER, Doors
@@ -54,6 +55,7 @@ async def a_console(
     signing_key_file: Path | None = None,
     adapters: tuple[Adapter, ...] = (),
     doors_kind: type[Doors] = Doors,
+    config_file: Path = NO_FILE,
     **doors: Any,
 ) -> AsyncGenerator[Served]:
     """Serve a console for the runs of a server. `doors` are further fields of its doors."""
@@ -63,7 +65,7 @@ async def a_console(
     connection = Connection(client, endpoint, NO_PLACE, task_queue, task_queue)
     doors.setdefault("token", secrets.token_urlsafe())
     own = doors_kind(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors)
-    console = Console(connection, own, signing_key_file, adapters)
+    console = Console(connection, own, signing_key_file, adapters, config_file=config_file)
     base = f"http://127.0.0.1:{port}"
     headers = {CSRF_HEADER: "1"}
     app = console_app(console)

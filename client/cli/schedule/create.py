@@ -12,7 +12,6 @@ from temporalio.client import ScheduleState
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, parse_duration, parse_time
-from orga.client.cli.schedule.show import schedule_json as shown
 from orga.client.cli.schedule.show import zoned_time_text
 from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
@@ -21,6 +20,7 @@ from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_inpu
 from orga.client.config.known_input import refuse_unknown, requested_names
 from orga.client.schedules.create import checked_note, checked_schedule_id, create_checked
 from orga.client.schedules.reading import ScheduleSummary, schedule_summary
+from orga.client.schedules.reading import schedule_json as shown
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import AgentInput

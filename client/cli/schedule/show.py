@@ -1,7 +1,6 @@
 """`orga schedule list` and `orga schedule show`: the next runs of schedules, and how the last ones ended."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,30 +12,22 @@ from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.session import cli_context
 from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
-from orga.client.errors import RunNotFound
-from orga.client.runs.agents import AgentHandle
-from orga.client.runs.listing import state_of
 from orga.client.schedules.handle import ScheduleHandle
-from orga.client.schedules.reading import ScheduledRun, ScheduleSummary, all_schedules, duration_text, schedule_summary
+from orga.client.schedules.reading import (
+    GONE,
+    ScheduleSummary,
+    all_schedules,
+    duration_text,
+    run_states,
+    schedule_json,
+    schedule_summary,
+)
 from orga.client.schedules.timing import NO_TIME, OVERLAPS, display_zone
 from orga.workflows.types.text import full_field_text
 
 COLUMNS = 80
 _MIN_WHEN_CELLS = 16
-_GONE = "gone"
 _INDENT = 2
-
-
-async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:
-    """Return the state or ending of each run by its id; `gone` if the server does not keep it any more."""
-    return {run.run_id: await _run_state(client, run.run_id) for run in runs}
-
-
-async def _run_state(client: Client, run_id: str) -> str:
-    try:
-        return state_of(await AgentHandle(client, run_id).describe())
-    except RunNotFound:
-        return _GONE
 
 
 def schedule_table(shown: Sequence[ScheduleSummary], ended: Mapping[str, str]) -> list[str]:
@@ -61,20 +52,10 @@ def schedule_times_text(one: ScheduleSummary) -> str:
     return ", ".join(one.times) + ("" if one.time_zone == "UTC" else f" {one.time_zone}")
 
 
-def schedule_json(one: ScheduleSummary, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the value that `--json` writes for a schedule."""
-    runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
-    return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
-
-
-def _iso(at: datetime, one: ScheduleSummary) -> str:
-    return at.astimezone(display_zone(one.time_zone)).isoformat(timespec="seconds")
-
-
 def _cells(one: ScheduleSummary, ended: Mapping[str, str]) -> tuple[str, ...]:
     coming = "paused" if one.paused else zoned_time_text(one.next[0], one.time_zone) if one.next else "-"
     last = one.runs[-1] if one.runs else None
-    past = ("-", "-") if last is None else (zoned_time_text(last.at, one.time_zone), ended.get(last.run_id, _GONE))
+    past = ("-", "-") if last is None else (zoned_time_text(last.at, one.time_zone), ended.get(last.run_id, GONE))
     return full_field_text(one.id), on_one_line(schedule_times_text(one)), coming, *past
 
 

@@ -17,13 +17,13 @@ from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import ConfigSources, config_sources, load_config
-from orga.client.config.known_input import RequestedNames, model_problem, models_of, require_agent
+from orga.client.config.known_input import RequestedNames, require_agent
+from orga.client.config.listed import ModelRow, agent_json, model_rows, model_text
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.providers import DEFAULT_PROVIDERS
-from orga.workflows.types.record import InvalidInput
 
 if TYPE_CHECKING:
     from orga.workflows.types.agents import AgentConfig
@@ -97,7 +97,7 @@ def agents(
     held = config_sources(config, folder=Path.cwd(), env=os.environ).config
     known = with_default_agent(held.agents) if name is None else {name: require_agent(RequestedNames(name), held)}
     if json:
-        write_json([_agent_json(each, agent, held) for each, agent in known.items()])
+        write_json([agent_json(each, agent, held, os.environ) for each, agent in known.items()])
     elif name is None:
         for each, agent in known.items():
             write_result(*_agent_lines(each, agent, held))
@@ -108,7 +108,7 @@ def agents(
 
 
 def _agent_lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
-    lines = [f"{on_one_line(name)}  {on_one_line(_model_text(name, agent, held), 300)}"]
+    lines = [f"{on_one_line(name)}  {on_one_line(model_text(name, agent, held, os.environ), 300)}"]
     if agent.description:
         lines.append(f"  {on_one_line(agent.description, 300)}")
     lines.append(f"  tools: {on_one_line(', '.join(agent.tools), 2_000) or 'none'}")
@@ -123,29 +123,6 @@ def _agent_details(agent: "AgentConfig") -> list[str]:
     limits = agent.config.model_dump(mode="json", exclude_none=True)
     lines = [f"  {key}: {on_one_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)]
     return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *lines]
-
-
-def _model_text(name: str, agent: "AgentConfig", held: OrgaConfig) -> str:
-    """Return the model. If the agent names a tier, add the tier's models in order."""
-    try:
-        models = models_of(RequestedNames(name), agent, held, os.environ)
-    except InvalidInput as error:
-        return f"{agent.model}: {error}"
-    names = ", then ".join(models)
-    return f"{agent.model} ({names})" if agent.model and agent.model not in models else names
-
-
-def _agent_json(name: str, agent: "AgentConfig", held: OrgaConfig) -> dict[str, Any]:
-    return {"name": name, "model": _model_text(name, agent, held)} | agent.model_dump(mode="json", exclude={"model"})
-
-
-@dataclass(frozen=True)
-class _ModelRow:
-    model: str
-    named_by: str
-    """The keys that name the model, or "" if the configuration does not use it."""
-    problem: str
-    """The reason why the model cannot be used, or "" if none is known."""
 
 
 def models(
@@ -163,49 +140,18 @@ def models(
     """
     if check:  # keys are sent to the configuration's addresses, so it must be trusted
         held = load_config(config).config
-        rows = list(_model_rows(held))
+        rows = list(model_rows(held, os.environ))
         return run_interruptible(_check_models(rows, held, as_json=json))
     return _show_models(
-        list(_model_rows(config_sources(config, folder=Path.cwd(), env=os.environ).config)), as_json=json
+        list(model_rows(config_sources(config, folder=Path.cwd(), env=os.environ).config, os.environ)), as_json=json
     )
 
 
-def _model_rows(held: OrgaConfig) -> Iterator[_ModelRow]:
-    from orga.activities.adapters.models.settings import EMBEDDED_MODEL
-
-    base_urls = held.models.base_urls
-    named: dict[str, list[str]] = {}
-    for place, model in _configured_models(held):
-        named.setdefault(model, []).append(place)
-    for model, places in named.items():
-        yield _ModelRow(model, ", ".join(places), model_problem(model, os.environ, base_urls))
-    offered = [f"{each.name}:{os.environ.get(each.model) or each.default_model}" for each in DEFAULT_PROVIDERS]
-    offered += ["ollama:NAME", "openai-compatible:NAME", "local:smollm2", EMBEDDED_MODEL]
-    for model in offered:
-        if model not in named:
-            yield _ModelRow(model, "", model_problem(model, os.environ, base_urls))
-
-
-def _configured_models(held: OrgaConfig) -> Iterator[tuple[str, str]]:
-    """Yield each key of the configuration that names a model, with the model."""
-    from orga.activities.adapters.models.settings import default_model
-    from orga.workflows.types.tiers import tier_in_model_name
-
-    default = held.models.default or default_model(os.environ)
-    if tier_in_model_name(default) is None:
-        yield "default", default
-    for tier in held.models.tiers.configured_tiers:
-        yield from ((f"tier:{tier}", model) for model in held.models.tiers.models(tier))
-    for name, agent in held.agents.items():
-        found = [("", agent.model), *((f".{asker.key}", asker.model) for asker in agent.askers)]
-        yield from ((f"agents.{name}{of}", model) for of, model in found if model and tier_in_model_name(model) is None)
-
-
-async def _check_models(rows: list[_ModelRow], held: OrgaConfig, *, as_json: bool) -> int:
+async def _check_models(rows: list[ModelRow], held: OrgaConfig, *, as_json: bool) -> int:
     from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
 
     registry = ModelRegistry(os.environ, held.models.base_urls)
-    found: list[_ModelRow] = []
+    found: list[ModelRow] = []
     try:
         for row in rows:
             problem = row.problem
@@ -214,13 +160,13 @@ async def _check_models(rows: list[_ModelRow], held: OrgaConfig, *, as_json: boo
                     problem = await registry.unreachable_reason(row.model)
                 except ModelNotConfigured as error:
                     problem = str(error)
-            found.append(_ModelRow(row.model, row.named_by, problem))
+            found.append(ModelRow(row.model, row.named_by, problem))
     finally:
         await registry.close()
     return _show_models(found, as_json=as_json)
 
 
-def _show_models(rows: list[_ModelRow], *, as_json: bool) -> int:
+def _show_models(rows: list[ModelRow], *, as_json: bool) -> int:
     if as_json:
         write_json([asdict(row) for row in rows])
     else:

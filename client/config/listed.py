@@ -1,0 +1,116 @@
+"""What a configuration has, as people list it: agents, models and tools. Nothing is run, and no secret is shown."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orga.client.config.known_input import RequestedNames, model_problem, models_of
+from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.providers import DEFAULT_PROVIDERS
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tool_calls.tools import ToolSpec
+
+Environment = Mapping[str, str]
+
+
+def model_text(name: str, agent: AgentConfig, held: OrgaConfig, env: Environment) -> str:
+    """Return the model. If the agent names a tier, add the tier's models in order."""
+    try:
+        models = models_of(RequestedNames(name), agent, held, env)
+    except InvalidInput as error:
+        return f"{agent.model}: {error}"
+    names = ", then ".join(models)
+    return f"{agent.model} ({names})" if agent.model and agent.model not in models else names
+
+
+def agent_json(name: str, agent: AgentConfig, held: OrgaConfig, env: Environment) -> dict[str, Any]:
+    model = model_text(name, agent, held, env)
+    return {"name": name, "model": model} | agent.model_dump(mode="json", exclude={"model"})
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    model: str
+    named_by: str
+    """The keys that name the model, or "" if the configuration does not use it."""
+    problem: str
+    """The reason why the model cannot be used, or "" if none is known."""
+
+
+def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
+    """Yield the models of the configuration, and then those that other keys of the environment would allow."""
+    from orga.activities.adapters.models.settings import EMBEDDED_MODEL
+
+    base_urls = held.models.base_urls
+    named: dict[str, list[str]] = {}
+    for place, model in _configured_models(held, env):
+        named.setdefault(model, []).append(place)
+    for model, places in named.items():
+        yield ModelRow(model, ", ".join(places), model_problem(model, env, base_urls))
+    offered = [f"{each.name}:{env.get(each.model) or each.default_model}" for each in DEFAULT_PROVIDERS]
+    offered += ["ollama:NAME", "openai-compatible:NAME", "local:smollm2", EMBEDDED_MODEL]
+    for model in offered:
+        if model not in named:
+            yield ModelRow(model, "", model_problem(model, env, base_urls))
+
+
+def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str, str]]:
+    """Yield each key of the configuration that names a model, with the model."""
+    from orga.activities.adapters.models.settings import default_model
+    from orga.workflows.types.tiers import tier_in_model_name
+
+    default = held.models.default or default_model(env)
+    if tier_in_model_name(default) is None:
+        yield "default", default
+    for tier in held.models.tiers.configured_tiers:
+        yield from ((f"tier:{tier}", model) for model in held.models.tiers.models(tier))
+    for name, agent in held.agents.items():
+        found = [("", agent.model), *((f".{asker.key}", asker.model) for asker in agent.askers)]
+        yield from ((f"agents.{name}{of}", model) for of, model in found if model and tier_in_model_name(model) is None)
+
+
+def tool_rows(held: OrgaConfig) -> Iterator[dict[str, Any]]:
+    """Yield the tools that are known without running any code: built-in ones, functions, manifests, pinned tools."""
+    from orga.activities.adapters.manifests.build import manifest_spec
+    from orga.activities.adapters.tools.catalog import builtin_specs
+    from orga.client.config.manifests import manifest_paths, read_manifests
+
+    for name, spec in builtin_specs().items():
+        yield _tool_row(name, "built in", held, spec)
+    for path in held.tools.python:
+        yield _tool_row(path.rpartition(":")[2], f"function {path}", held)
+    for file in read_manifests(manifest_paths(held.tools.manifests))[0]:
+        spec = manifest_spec(file.manifest)
+        yield _tool_row(spec.name, f"manifest {Path(file.path).name}", held, spec)
+    for server, each in held.mcp.servers.items():
+        for name, digest in each.pinned.items():
+            yield _tool_row(name, f"MCP server {server}", held) | {"digest": digest}
+
+
+def _tool_row(name: str, source: str, held: OrgaConfig, spec: ToolSpec | None = None) -> dict[str, Any]:
+    options = held.tools.options.get(name)
+    return {
+        "name": name,
+        "source": source,
+        "description": spec.description if spec else None,
+        "effect": spec.effect if spec else None,
+        "parameters": spec.parameters if spec else None,
+        "options": options.model_dump(mode="json", exclude_unset=True) if options else {},
+        "digest": None,
+        "agents": [agent for agent, each in held.agents.items() if name in each.tools],
+    }
+
+
+def mcp_rows(held: OrgaConfig) -> list[dict[str, Any]]:
+    """Return the MCP servers. Commands and addresses may hold secrets, so they are only in the file."""
+    return [
+        {
+            "name": name,
+            "transport": "stdio" if server.command is not None else "http",
+            "pinned": len(server.pinned),
+            "trust_annotations": server.trust_annotations,
+        }
+        for name, server in held.mcp.servers.items()
+    ]

@@ -1,0 +1,188 @@
+"""What the admin page shows: agents, models, tools, policies, prompts, schedules, workers and knowledge.
+
+These are plain reads. Nothing of the configuration is run, and texts are shown without the secrets of the environment.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from orga.activities.adapters.agents.agents import with_default_agent
+from orga.client.config.file import ConfigSources
+from orga.client.config.listed import agent_json, mcp_rows, model_rows, tool_rows
+from orga.client.config.run_time import RunTimeRules
+from orga.client.config.sections import OrgaConfig
+from orga.client.config.setting_items import setting_items
+from orga.client.console.problems import Problem
+from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.settings import sources_of, without_secrets
+from orga.client.errors import InvalidSettings
+from orga.client.runs.settings import read_settings
+from orga.client.schedules.reading import all_schedules, run_states, schedule_json
+from orga.client.server.pollers import MARK, config_digest, describe_queue, live_pollers, longest_block_text, own_digest
+from orga.workflows.types.knowledge import DEFAULT_THRESHOLD, Reader, Recall
+from orga.workflows.types.record import CheckedInput
+from orga.workflows.types.text import clean_text
+
+
+class KnowledgeSearch(CheckedInput):
+    """The parameters of a search: the words, and whose knowledge is searched."""
+
+    text: str = Field(default="", max_length=2_000)
+    tenant: str = Field(default="", max_length=200)
+    user: str = Field(default="", max_length=200)
+    agent: str = Field(default="", max_length=200)
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+def _listed(items: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """Return a list as every route returns it, without secrets of the environment."""
+    return without_secrets({"items": items, "next": None, **more})
+
+
+async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
+    """Return the configuration with its sources, and the one that counts for runs that start now."""
+    sources = await asyncio.to_thread(sources_of, call)
+    found = await read_settings(call.client, call.console.connection.task_queue)
+    config = sources.config.with_agents(with_default_agent(sources.config.agents))
+    with suppress(InvalidSettings):
+        config = RunTimeRules.for_display(config, os.environ).effective(found.values)
+    return sources, config
+
+
+async def _agents(call: Call[NoParameters]) -> dict[str, Any]:
+    _, config = await _configuration(call)
+    return _listed([agent_json(name, agent, config, os.environ) for name, agent in config.agents.items()])
+
+
+async def _models(call: Call[NoParameters]) -> dict[str, Any]:
+    _, config = await _configuration(call)
+    rows = [{**asdict(row), "problem": row.problem or None} for row in model_rows(config, os.environ)]
+    return _listed(rows, tiers=config.models.tiers.model_dump(mode="json"))
+
+
+async def _tools(call: Call[NoParameters]) -> dict[str, Any]:
+    _, config = await _configuration(call)
+    return _listed(await asyncio.to_thread(lambda: list(tool_rows(config))), servers=mcp_rows(config))
+
+
+async def _policies(call: Call[NoParameters]) -> dict[str, Any]:
+    sources, config = await _configuration(call)
+    return _listed(**await asyncio.to_thread(_policy_view, sources, config))
+
+
+def _policy_view(sources: ConfigSources, config: OrgaConfig) -> dict[str, Any]:
+    from orga.activities.adapters.policy.cedar import read_policies
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
+    from orga.activities.adapters.policy.ladder import engine_name
+    from orga.activities.adapters.problem import BrokenPolicies
+    from orga.client.config.policy_settings import policy_settings
+
+    settings = policy_settings(config.policy, {})
+    shown: dict[str, Any] = {"items": [], "engine": engine_name(settings), "version": None, "problem": None}
+    if settings.folder is None:
+        return shown
+    base = f"{(sources.path.parent if sources.path else Path.cwd()).resolve()}{os.sep}"
+    try:
+        files = policy_files(settings.folder, settings.surface)
+        policies = read_policies(files)[0]
+    except BrokenPolicies as error:
+        return shown | {"problem": str(error).replace(base, "")}
+    items = [
+        {
+            "id": policy.policy_id.replace(base, ""),
+            "place": policy.statement.place.replace(base, ""),
+            "effect": "forbid" if policy.is_forbid else "permit",
+            "text": policy.statement.text,
+        }
+        for policy in policies
+    ]
+    return shown | {"items": items, "version": files_version(files)}
+
+
+async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
+    sources, config = await _configuration(call)
+    rules = RunTimeRules.for_display(config, os.environ)
+    found = await read_settings(call.client, call.console.connection.task_queue)
+    values = dict[str, Any]() if rules.problems(found.values) else found.values
+    items = await asyncio.to_thread(setting_items, sources, rules.default_model, values)
+    return _listed([each.model_dump(mode="json") for each in items if each.template_variables is not None])
+
+
+async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
+    if call.visitor.tenants is not None:  # a schedule does not say whose it is
+        return _listed([])
+    found = await all_schedules(call.client)
+    states = await run_states(call.client, [one.runs[-1] for one in found if one.runs])
+    return _listed([schedule_json(one, states) for one in found])
+
+
+async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
+    here = call.console.connection
+    own, items = own_digest(here.workplace), list[dict[str, Any]]()
+    for queue in dict.fromkeys((here.task_queue, here.folder_queue)):
+        answer = await describe_queue(call.client, queue)
+        for poller in live_pollers(answer) if answer else ():
+            digest, version = config_digest(poller.identity), poller.deployment_options
+            items.append(
+                {
+                    "identity": poller.identity.partition(MARK)[0],
+                    "task_queue": queue,
+                    "last_seen": poller.last_access_time.ToDatetime(tzinfo=UTC),
+                    "config": digest,
+                    "has_this_config": digest is None or digest == own,
+                    "deployment": version.deployment_name or None,
+                    "build": version.build_id or poller.worker_version_capabilities.build_id or None,
+                    "blocked": longest_block_text(poller.identity) or None,
+                }
+            )
+    return _listed(items, namespace=here.endpoint.namespace, task_queue=here.task_queue)
+
+
+async def _knowledge(call: Call[KnowledgeSearch]) -> dict[str, Any]:
+    given, tenants = call.given, call.visitor.tenants
+    if tenants is not None and given.tenant not in tenants:
+        return _listed([])
+    from orga.activities.knowledge.ports import KnowledgeError
+    from orga.client.workers.knowledge_store import configured_store
+
+    sources, config = await _configuration(call)
+    root = (config.tools.files.root or (sources.path.parent if sources.path else Path.cwd())).resolve()
+    reader = Reader(tenant=given.tenant, user=given.user, agent=given.agent)
+    request = Recall(text=clean_text(given.text), reader=reader, limit=given.limit, threshold=DEFAULT_THRESHOLD)
+    try:
+        store = configured_store(config, os.environ, root)
+    except ValueError as error:
+        raise Problem(503, f"knowledge: {error}") from None
+    try:
+        found = await store.recall(request)
+    except KnowledgeError as error:
+        raise Problem(503, f"knowledge: {error}") from None
+    finally:
+        await store.close()
+    return _listed([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
+
+
+_LIST: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["items", "next"],
+    "properties": {"items": {"type": "array", "items": {"type": "object"}}, "next": {"type": "null"}},
+}
+
+ROUTES: tuple[ApiRoute[Any], ...] = (
+    ApiRoute("GET", "/agents", "viewer", _agents, NoParameters, "Return the agents in full.", _LIST),
+    ApiRoute("GET", "/models", "viewer", _models, NoParameters, "Return the models, and what they lack.", _LIST),
+    ApiRoute("GET", "/tools", "viewer", _tools, NoParameters, "Return the tools and the MCP servers.", _LIST),
+    ApiRoute("GET", "/policies", "viewer", _policies, NoParameters, "Return the policies with their text.", _LIST),
+    ApiRoute("GET", "/prompts", "viewer", _prompts, NoParameters, "Return the templates of goal prompts.", _LIST),
+    ApiRoute("GET", "/schedules", "viewer", _schedules, NoParameters, "Return the schedules and next runs.", _LIST),
+    ApiRoute("GET", "/workers", "viewer", _workers, NoParameters, "Return the workers of this task queue.", _LIST),
+    ApiRoute("GET", "/knowledge", "admin", _knowledge, KnowledgeSearch, "Search the knowledge of a reader.", _LIST),
+)
