@@ -54,6 +54,8 @@ class Page:
     first: Sequence[str] = ()
     """The requests whose answers the page needs first. `{query}` is the page's own query with its question mark."""
     in_navigation: bool = False
+    styles: Sequence[str] = ()
+    """Style sheets between `app.css` and the page's own."""
 
 
 PAGES = (
@@ -62,8 +64,8 @@ PAGES = (
     Page("/start", "start", "Start", in_navigation=True),
     Page("/admin", "admin", "Admin", in_navigation=True),
     Page("/runs/{id}", "run", "Run", ("/runs/{id}", "/runs/{id}/timeline")),
-    Page("/chat/{id}", "chat", "Chat", ("/runs/{id}", "/runs/{id}/timeline")),
-    Page("/compare", "compare", "Compare", ("/compare{query}",)),
+    Page("/chat/{id}", "chat", "Chat", ("/runs/{id}", "/runs/{id}/timeline"), styles=("run.css",)),
+    Page("/compare", "compare", "Compare", ("/compare{query}",), styles=("run.css",)),
 )
 
 
@@ -133,7 +135,7 @@ def page_routes() -> Sequence[BaseRoute]:
                 title=page.title,
                 navigation=navigation,
                 static=f"/static/{files.version}",
-                styles=[name for name in ("app.css", f"{page.module}.css") if name in files.files],
+                styles=[name for name in ("app.css", *page.styles, f"{page.module}.css") if name in files.files],
                 modules=files.modules(f"{page.module}.js"),
                 first=safe(_FIRST),
             )

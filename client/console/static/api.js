@@ -113,12 +113,11 @@ function progressOf({ state, detail, phase, iteration }) {
 
 /**
  * Send one action of a person. The same id is sent again after a lost connection, so it counts once.
- * @param {string} run @param {string} kind @param {Record<string, unknown>} [values] @returns {import("./ui.js").Signal<Progress>}
+ * @param {string} run @param {string} kind @param {Record<string, unknown>} [values] @returns {import("./ui.js").Signal<Progress> & {id: string}}
  */
 export function sendAction(run, kind, values = {}) {
   const id = crypto.randomUUID();
-  /** @type {import("./ui.js").Signal<Progress>} */
-  const progress = signal({ state: "sending", detail: "sending" });
+  const progress = Object.assign(signal(/** @type {Progress} */ ({ state: "sending", detail: "sending" })), { id });
   sent.set(id, progress);
   const unsubscribe = subscribe([`run:${run}`]);
   setTimeout(unsubscribe, 120_000);

@@ -1,0 +1,73 @@
+// @ts-check
+/** The rows of a chat: the messages of a turn, its thinking and calls, and the goals that were started from it. */
+import { post } from "./api.js";
+import { bytes, capital, words } from "./format.js";
+import { markdown } from "./markdown.js";
+import { glyph, stateMark } from "./marks.js";
+import { planList } from "./plan.js";
+import { actCourse, eventLine, takeActs } from "./run_events.js";
+import { callDetails, callLine, clock, textOf } from "./run_record.js";
+import { runPath, runState, stable } from "./run_state.js";
+import { effect, h, signal } from "./ui.js";
+import { waitList } from "./waits.js";
+
+/** @typedef {import("./run_state.js").Record_} Record_ */
+/** @typedef {import("./run_state.js").Call} Call */
+
+/** Events that a chat tells by its messages, or that only the run's page shows. */
+const SILENT = /^(TurnStarted|Intervention|Started|Prepared|Policy|Question|Approval|Tools|Observations|BuildChanged|Notification)/;
+
+/** @param {string} who @param {string|null} at @param {...import("./ui.js").Child} content */
+export const bubble = (who, at, ...content) => h("div", { class: "said" }, h("h2", { class: "said-by" }, h("b", {}, who), " ", clock(at)), ...content);
+
+/** @param {string} run @param {Record_} record @param {Set<string>} open What is open: calls by id, thinking by number. @param {Map<string, import("./run_events.js").Act>} acts */
+export function chatRow(run, record, open, acts) {
+  const begun = record.events.filter((event) => event.event === "TurnStarted");
+  const guided = takeActs(record, acts).filter((act) => act.text && act.state !== "refused");
+  const rest = record.events.filter((event) => !SILENT.test(event.event) && !(event.event === "TurnEnded" && event.data.reason === "completed"));
+  return h("li", { class: "turn", "data-number": record.number },
+    begun.map((event) => bubble(event.data.by || "You", event.at, h("p", { class: "plain" }, event.data.message))),
+    guided.map((act) => bubble(act.by || "You", act.at, h("p", { class: "plain" }, act.text), h("p", { class: "small faint" }, `${words(act.kind)}: ${actCourse(act)}`))),
+    record.thinking ? h("details", { class: "thinking", open: open.has(`${record.number}`), ontoggle: (/** @type {any} */ event) => keep(open, `${record.number}`, event.target.open) }, h("summary", {}, `Thinking (${bytes(record.thinking.size)})`), textOf(run, record.thinking)) : null,
+    record.reply ? h("div", { class: "reply" }, record.calls.length ? null : h("h2", { class: "said-by" }, h("b", {}, "Agent"), " ", clock(record.ended ?? record.started)), record.reply.reference ? textOf(run, record.reply) : markdown(() => record.reply?.head ?? "")) : null,
+    record.calls.length ? h("div", { class: "chat-calls" }, record.calls.map((call) => toolLine(run, call, open))) : null,
+    rest.map((event) => { const { state, text } = eventLine(event); return h("p", { class: "note" }, glyph(state), text); }));
+}
+
+/** @param {Set<string>} open @param {string} name @param {boolean} is */
+const keep = (open, name, is) => void (is ? open.add(name) : open.delete(name));
+
+/** @param {string} run @param {Call} call @param {Set<string>} open */
+function toolLine(run, call, open) {
+  const box = h("details", { open: open.has(call.id), ontoggle: () => {
+    keep(open, call.id, box.open);
+    fill();
+  } }, h("summary", {}, h("ul", { class: "calls" }, callLine(call))));
+  const fill = () => void (box.open && box.children.length < 2 && box.append(callDetails(run, call)));
+  fill();
+  return box;
+}
+
+/** A goal that was started from the chat: its plan while it is under way, then its answer. @param {string} session @param {any} row */
+export function goalRow(session, row) {
+  const goal = runState(row.id);
+  const plan = stable(goal, (snapshot) => snapshot?.plan ?? null);
+  const state = stable(goal, (snapshot) => ({ state: snapshot?.state ?? row.state, output: snapshot?.result?.output ?? null, reason: snapshot?.result?.termination?.reason ?? null }));
+  const waits = stable(goal, (snapshot) => snapshot?.waits ?? []);
+  const selected = signal(/** @type {string|null} */ (null));
+  effect(() => {
+    const { output } = state();
+    // The session's model reads the answer with the next message. The same id is taken once, whoever sends it.
+    if (output) void post(`${runPath(session)}/actions`, { id: `answer-${row.id}`.slice(0, 64), kind: "add_context", text: `The goal "${row.task}" was pursued in a run of its own. Its answer:\n\n${output}` }).catch(() => {});
+  });
+  return h("li", { class: "turn goal-turn" },
+    bubble("You", row.started, h("p", { class: "plain" }, row.task)),
+    h("section", { class: "card stack", "aria-label": "Goal" },
+      h("p", { class: "row" }, h("span", { class: "tag" }, "goal"), () => stateMark(state().state), h("a", { href: runPath(row.id) }, "Open its page")),
+      waitList(waits),
+      () => (plan() ? planList(plan().steps, { selected: selected.value, select: (id) => (selected.value = selected.peek() === id ? null : id) }) : h("p", { class: "faint" }, "It plans."))),
+    () => {
+      const { output, reason } = state();
+      return output === null ? null : h("div", { class: "reply" }, h("h2", { class: "said-by" }, h("b", {}, "Agent"), reason === "completed" ? null : ` ${capital(words(reason))}`), markdown(() => output));
+    });
+}
