@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
+from orga.client.console.stream import run_feed
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
 from orga.client.console.stream.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
 from orga.client.console.stream.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
@@ -63,6 +64,7 @@ class FilledSources(Sources):
         self.checks = 0
         self.visible: set[str] = set()
         self.is_away = False
+        self.has_worker = False
 
     @property
     def client(self) -> Client:
@@ -85,7 +87,10 @@ class FilledSources(Sources):
         """Take no note."""
 
     async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
-        return {"run": run_id, "phase": view.phase}
+        return {"run": run_id, "phase": view.phase, "ended": None, "worker": {"present": self.has_worker}}
+
+    async def is_helped_as(self, run_id: str, state: dict[str, Any]) -> bool:
+        return state["worker"]["present"] == self.has_worker
 
     def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
         return state
@@ -276,6 +281,25 @@ async def test_long_texts_of_an_entry_are_cut() -> None:
     ((_, data),) = shown(feed, feed.mark(OWNER, "-1"))
     first, second = data["entry"]["data"]["texts"]
     assert max(len(first), len(second["deep"])) <= 2_001
+
+
+async def test_a_worker_that_comes_is_shown_though_no_entry_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_feed, "HELP_LOOK_S", 0.01)
+    sources, news = FilledSources(), asyncio.Event()
+    feed = RunFeed("run:r", sources, lambda: 0.0)
+    feed.viewers.add(news)
+    feed.take(entry(0))
+    feed.publish()
+    mark, seen = feed.mark(OWNER, ""), list[bool]()
+    following = asyncio.create_task(feed.follow(asyncio.sleep))
+    async with asyncio.timeout(10):
+        while len(seen) < 2:
+            await news.wait()
+            news.clear()
+            seen += [data["worker"]["present"] for name, data in shown(feed, mark) if name == "state"]
+            sources.has_worker = bool(seen)
+    following.cancel()
+    assert seen == [False, True]
 
 
 async def test_the_list_sends_new_and_changed_rows_and_those_that_are_gone() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from temporalio.service import RPCError
@@ -42,6 +43,9 @@ BATCH_BYTES = 64_000
 
 STATE_S = 0.2
 """Seconds between two looks at the state of a run while it changes."""
+
+HELP_LOOK_S = 3.0
+"""Seconds between two looks at the workers of a live run."""
 
 UNKNOWN_CURSOR_S = 2.0
 """Seconds to wait for an entry that a viewer has, but the watcher has not read yet."""
@@ -213,7 +217,7 @@ class RunFeed(Feed):
     async def _read_states(self, sleep: Sleep) -> None:
         """Read the state after each change, but not more often than viewers need it."""
         while True:
-            await self._is_changed.wait()
+            await self._wait_for_change()
             self._is_changed.clear()
             try:
                 state = await self._sources.state(self.run_id, self._view)
@@ -229,6 +233,18 @@ class RunFeed(Feed):
                 self._states.clear()
                 self.notify()
             await sleep(STATE_S)
+
+    async def _wait_for_change(self) -> None:
+        """Wait for an entry, or until a worker has come or gone, or the run got stuck. No entry shows the latter."""
+        while True:
+            is_live = self._state is not None and self._state["ended"] is None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HELP_LOOK_S if is_live else None):
+                    await self._is_changed.wait()
+                return
+            with suppress(RPCError, OrgaError):
+                if self._state is not None and not await self._sources.is_helped_as(self.run_id, self._state):
+                    return
 
     async def _follow_executions(self, sleep: Sleep) -> None:
         while True:

@@ -14,8 +14,10 @@ from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline import IterationRecord
 from orga.client.journal.timelines import timelines_of
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import WAITING_RUNS
 from orga.client.runs.newest import newest_runs, replaced_run_ids
+from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.status import JournalEntry
 
 WINDOW = 100
@@ -26,7 +28,8 @@ MAX_LIVE = 200
 FULL_LOOK = 5
 """Looks after which everything is read again, because visibility does not show every change of a live run."""
 
-STATE_KEYS = ("phase", "paused", "iteration", "budgets", "waits", "plan", "controls", "state", "result")
+NOT_IN_STATE = frozenset({"live", "cursor", "links"})
+"""Parts of a snapshot that a stream has in other events, or that never change."""
 
 
 Tenants = frozenset[str] | None
@@ -56,7 +59,14 @@ class Sources:
     async def state(self, run_id: str, view: RunView) -> dict[str, Any]:
         """Return the data of the event `state`, for a visitor with all rights."""
         snapshot = await read_snapshot(self._console, await AgentHandle(self.client, run_id).describe(), view)
-        return {"run": run_id, **{key: snapshot[key] for key in STATE_KEYS}}
+        return {"run": run_id, **{key: value for key, value in snapshot.items() if key not in NOT_IN_STATE}}
+
+    async def is_helped_as(self, run_id: str, state: dict[str, Any]) -> bool:
+        """Return whether the state is right about the presence of a worker, and about a task that fails."""
+        described = await AgentHandle(self.client, run_id).describe()
+        is_stuck = await failing_task(self.client, described) is not None
+        has_worker = await may_be_polled(self.client, described.task_queue)
+        return (has_worker, is_stuck) == (state["worker"]["present"], state["stuck"] is not None)
 
     def state_for(self, visitor: Visitor, state: dict[str, Any]) -> dict[str, Any]:
         """Return the state with the controls that this visitor has."""
