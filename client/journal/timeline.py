@@ -25,12 +25,13 @@ from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import Verdicts
+from orga.workflows.types.tool_calls.loop_tools import TERMINATE
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 HEAD_CHARS = 2_000
 """Characters of a text in a record. The rest is read by its reference."""
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Version of the records in cached segments. It rises with every change of what a fold makes of a history."""
 
 CallState = Literal["proposed", "held", "running", "ok", "failed", "denied", "cancelled", "not_run"]
@@ -599,8 +600,11 @@ class TimelineFold:
     def _on_turn_started(self, event: Any, iteration: _Iteration, at: datetime) -> None:
         iteration.fields["turn"] = event.turn
 
-    def _on_turn_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+    def _on_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
         iteration.end(at)
+        for call in iteration.calls:  # the journal has no outcome for the call that ends a run
+            if event.reason == "completed" and call.tool == TERMINATE and call.started and call.result is None:
+                call.state, call.ended = "ok", at
 
     def _close(self, at: datetime) -> None:
         self.is_closed = True
@@ -634,7 +638,8 @@ _ENTRY_READERS: dict[str, Callable[[TimelineFold, Any, _Iteration, datetime], No
     "DecisionGrounded": TimelineFold._on_call_ended,
     "StepEvaluated": TimelineFold._on_evaluated,
     "TurnStarted": TimelineFold._on_turn_started,
-    "TurnEnded": TimelineFold._on_turn_ended,
+    "TurnEnded": TimelineFold._on_ended,
+    "Terminated": TimelineFold._on_ended,
 }
 
 

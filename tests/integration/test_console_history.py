@@ -10,8 +10,10 @@ from temporalio.client import Client
 from orga.client.console.routes import API
 from orga.client.journal.file import read_journal_file
 from orga.client.journal.head import generate_key, head_check, public_key, public_path
+from orga.client.journal.timelines import Timelines
 from orga.client.past.fork import fork
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.agents import AgentConfig
 from tests.support.console import Served, a_console
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, a_loop
 
@@ -158,3 +160,13 @@ async def test_texts_of_another_run_do_not_exist(console: Served, loop: Loop) ->
     assert (await console.http.get(f"{API}/runs/{mine.handle.id}/texts/{reference}")).status_code == 404
     assert (await console.http.get(f"{API}/runs/{other.handle.id}/texts/{reference}")).status_code == 200
     assert (await console.http.get(f"{API}/compare?a={mine.handle.id}&b=none")).status_code == 404
+
+
+async def test_the_call_by_which_a_model_ends_its_run_has_succeeded(client: Client) -> None:
+    """The journal has no outcome for it."""
+    ends = calls("terminate", arguments={"reason": "completed", "output": "all is done"})
+    agents = {"default": AgentConfig(tools=("terminate",))}
+    async with a_loop(client, [ends], agents=agents) as loop:
+        ran = await loop.run()
+        page = await Timelines(client).page(ran.handle.id)
+    assert [(call.tool, call.state, call.verdict) for call in page.items[-1].calls] == [("terminate", "ok", "allow")]
