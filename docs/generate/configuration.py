@@ -52,7 +52,8 @@ def configuration_page() -> str:
         "# Reference of `orga.toml`\n\n"
         "Every key, by its section. A section with `NAME` stands once for each name that you give: `[agents.researcher]`. A\n"
         "variable `ORGA_SECTION__KEY` of the environment wins over the file: `ORGA_TEMPORAL__ADDRESS`. An unknown key is an\n"
-        "error that names the line. A key whose default is — need not be given; one that is _needed_ has to be.\n"
+        "error that names the line. A key whose default is — need not be given; one that is _needed_ has to be. Some keys can\n"
+        "also be set [at run time](../settings.md), which wins over the file and the environment.\n"
     ]
     sections = dict.fromkeys(key.section for key in keys())
     for section in sections:
