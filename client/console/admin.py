@@ -155,7 +155,7 @@ async def _knowledge(call: Call[KnowledgeSearch]) -> dict[str, Any]:
 
     sources, config = await _configuration(call)
     root = (config.tools.files.root or (sources.path.parent if sources.path else Path.cwd())).resolve()
-    reader = Reader(tenant=given.tenant, user=given.user, agent=given.agent)
+    reader = Reader(tenant=clean_text(given.tenant), user=clean_text(given.user), agent=clean_text(given.agent))
     request = Recall(text=clean_text(given.text), reader=reader, limit=given.limit, threshold=DEFAULT_THRESHOLD)
     try:
         store = configured_store(config, os.environ, root)

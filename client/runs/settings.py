@@ -20,6 +20,7 @@ from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
 from orga.workflows.decisions.settings import size_problem
 from orga.workflows.types.names import SETTINGS_WORKFLOW
+from orga.workflows.types.record import bounds_problem
 from orga.workflows.types.settings import (
     FULL_BYTES,
     FULL_EVENTS,
@@ -118,6 +119,8 @@ async def save_settings(
         NoAnswer: No worker polls the queue.
         OrgaError: The server cannot be reached.
     """
+    if problem := bounds_problem(dict(values), frozenset(values)):
+        raise InvalidSettings([_problem_in(problem)])
     queue = task_queue or queue_and_memo(client)[0]
     if not await may_be_polled(client, queue):
         raise NoAnswer(queue)
@@ -135,10 +138,17 @@ async def save_settings(
     except RPCError as error:
         raise user_error(error, settings_id(queue)) from error
     except Refused as error:
+        if error.kind == "ValueError":  # of the validator, which has found no valid argument
+            raise InvalidSettings([_problem_in(str(error))]) from None
         if error.kind != "InvalidSettings":
             raise
         problems = TypeAdapter(list[SettingProblem]).validate_python(*error.details)
         raise InvalidSettings(problems) from None
+
+
+def _problem_in(text: str) -> SettingProblem:
+    where, _, detail = text.partition(": ")
+    return SettingProblem(where=where, detail=detail)
 
 
 async def settings_versions(client: Client, task_queue: str | None = None) -> tuple[SettingsVersion, ...]:

@@ -19,6 +19,7 @@ from orga.activities.ports import ModelRequest
 from orga.client.cli.workbench.doctor import settings_check
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.doors import Doors, Visitor
+from orga.client.console.routes import API
 from orga.client.errors import InvalidSettings, NoAnswer, StaleSettings
 from orga.client.runs.settings import read_settings, save_settings, settings_versions
 from orga.client.server.pollers import may_be_polled
@@ -298,6 +299,28 @@ async def test_the_console_shows_and_saves_settings(client: Client, desk: Desk) 
     assert {each["where"] for each in bad.json()["errors"]} == {"policy.engine"}
     assert (reset["version"], [each["version"] for each in reset["versions"]]) == (2, [1, 2])
     assert {item["source"] for item in reset["items"]} == {"default"}
+
+
+ODD = {
+    "half of a character": (r'{"agents.default.instructions": "\ud800"}', INSTRUCTIONS),
+    "an infinite number": (f'{{"{MAX}": 1e400}}', MAX),
+    "a deep value": (f'{{"{MAX}": {"[" * 70}{"]" * 70}}}', MAX),
+    "more values than an update may have": (f'{{"models.tiers.heavy": [{", ".join(["1"] * 1_100)}]}}', "input"),
+    "no key": ('{"": 1}', "values"),
+    "a key that is too long": (f'{{"{"x" * 400}": 1}}', ""),
+    "many keys": ("{" + ", ".join(f'"k{number}": 1' for number in range(400)) + "}", "values"),
+}
+
+
+async def test_odd_json_is_refused_with_its_place(client: Client, desk: Desk) -> None:
+    async with a_console(client, desk.queue) as console:
+        for name, (values, where) in ODD.items():
+            body = f'{{"version": 0, "values": {values}}}'
+            headers = {"Content-Type": "application/json"}
+            refused = await console.http.put(f"{API}/settings", content=body, headers=headers)
+            assert refused.status_code == 422, (name, refused.text)
+            assert refused.json()["errors"][0]["where"].startswith(where), (name, refused.text)
+    assert (await desk.read()).version == 0
 
 
 async def test_not_everybody_may_save(client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

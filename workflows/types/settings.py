@@ -20,7 +20,7 @@ MAX_SET_BYTES = 200_000
 """Bytes of JSON of one set. The history holds it twice for each version: in the update, and in the memo."""
 
 MAX_VERSIONS = 50
-MAX_VERSIONS_BYTES = 800_000
+MAX_VERSIONS_BYTES = 500_000
 """Bytes of JSON of all versions that are kept. They are one payload when the workflow continues as new."""
 
 Values = dict[Annotated[str, Field(min_length=1, max_length=300)], Any]
