@@ -149,7 +149,11 @@ class Doors:
         """Count a write of a visitor. Raise the problem of one who writes too often."""
         self._writes.add(visitor.name, self.limits.writes, "writes")
         if is_start:
-            self._starts.add(visitor.name, self.limits.starts, "starts")
+            self.count_start(visitor)
+
+    def count_start(self, visitor: Visitor) -> None:
+        """Count a run that a visitor starts. Raise the problem of one who starts too many."""
+        self._starts.add(visitor.name, self.limits.starts, "starts")
 
     def is_own_host(self, headers: Headers) -> bool:
         """Return whether a request is meant for this console and does not come from another page."""

@@ -66,6 +66,7 @@ def agui_adapter() -> Adapter:
 async def _respond(request: Request) -> Response:
     visitor, console = visitor_of(request), console_of(request)
     console.doors.require(visitor, "operator", is_write=True)
+    console.doors.count_write(visitor)
     if importlib.util.find_spec("ag_ui") is None:
         raise Problem(501, "AG-UI needs the package ag-ui-protocol. Install it with: pip install 'orga[agui]'")
     given = _checked_input(clean_json(await json_body(request)))

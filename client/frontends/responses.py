@@ -113,8 +113,9 @@ def _error_response(problem: dict[str, Any], begun: Message) -> Response:
         "code": _CODES.get((status, where)) or _CODES.get((status, "")),
     }
     kept = {name.decode(): value.decode() for name, value in begun["headers"] if name == b"retry-after"}
-    # the SDK would send a message again, under no id by which the second one could be recognised
-    return JSONResponse({"error": error}, status, headers=kept | {"x-should-retry": "false"})
+    if status != 429:  # the SDK would send a message again, with no id by which the second one could be recognised
+        kept["x-should-retry"] = "false"
+    return JSONResponse({"error": error}, status, headers=kept)
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,8 @@ def _data(event: dict[str, Any]) -> dict[str, str]:
 def _admitted(request: Request, role: Role, *, is_write: bool) -> tuple[Console, Visitor]:
     console, visitor = console_of(request), visitor_of(request)
     console.doors.require(visitor, role, is_write=is_write)
+    if is_write:
+        console.doors.count_write(visitor)
     return console, visitor
 
 

@@ -47,6 +47,7 @@ async def start_thread(
         Problem: The input is invalid, or its tenant is not one of the visitor's.
     """
     how = START_KINDS[kind]
+    console.doors.count_start(visitor)
     try:
         await begin_run(console, visitor, how, checked_input(console, visitor, how, given), run_id)
     except OrgaError:

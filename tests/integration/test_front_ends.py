@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ThinkingListener
-from orga.client.console.doors import ROLES, Doors, Visitor
+from orga.client.console.doors import ROLES, Doors, Limits, Visitor
 from orga.client.frontends.agui import agui_adapter
 from orga.client.frontends.responses import responses_adapter
 from orga.client.journal.reading import read_journal
@@ -87,6 +87,9 @@ class Tenants(Doors):
         return Visitor(name, roles, frozenset({tenant}) if tenant else None)
 
 
+MANY = Limits(writes=1_000, starts=1_000)
+
+
 class Stage(NamedTuple):
     console: Served
     model: Model
@@ -109,7 +112,7 @@ async def stage(client: Client) -> AsyncGenerator[Stage]:
     adapters = agui_adapter(), responses_adapter(lambda: ["default", "helper"])
     async with (
         a_loop(client, model, FakeTool("look", "a lamp"), pay, engine=Asks(), setup=facts, agents=AGENTS) as loop,
-        a_console(client, loop.task_queue, adapters=adapters, doors_kind=Tenants) as console,
+        a_console(client, loop.task_queue, adapters=adapters, doors_kind=Tenants, limits=MANY) as console,
     ):
         stage = Stage(console, model, pay, {})
         yield stage
@@ -262,6 +265,25 @@ async def test_a_refusal_has_the_form_of_openais_errors(
         await stage.openai(token).responses.create(**given)
     assert refused.value.body
     assert {"message", "type", "param", "code"} == set(cast("dict[str, Any]", refused.value.body))
+
+
+async def test_the_limits_of_the_console_count(stage: Stage) -> None:
+    shared = stage.console.console
+    async with (
+        a_console(
+            shared.client,
+            shared.connection.task_queue,
+            adapters=shared.adapters,
+            doors_kind=Tenants,
+            limits=Limits(writes=9, starts=1),
+        ) as strict,
+        AsyncOpenAI(base_url=f"{strict.base}/v1", api_key="ann-operator", max_retries=0) as sdk,
+    ):
+        first = await sdk.responses.create(model="default", input="hello")
+        with pytest.raises(openai.RateLimitError) as refused:
+            await sdk.responses.create(model="default", input="hello")
+        second = await sdk.responses.create(input="and", previous_response_id=first.id)
+    assert (refused.value.response.headers["retry-after"].isdecimal(), second.output_text) == (True, "You said: and")
 
 
 async def test_sessions_of_another_tenant_do_not_exist(stage: Stage) -> None:
