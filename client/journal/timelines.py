@@ -270,6 +270,8 @@ class Timelines:
                 break
             heads.insert(0, head)
             run_id = head.previous
+        while len(heads) > 1 and await self._read_head(workflow_id, heads[0].run_id, is_last=False) is None:
+            del heads[0]  # the server has deleted it since it was read
         return _Chain(workflow_id, tuple(heads), length)
 
     async def _read_head(self, workflow_id: str, run_id: str, *, is_last: bool) -> _Head | None:

@@ -335,6 +335,15 @@ async def test_a_run_whose_oldest_segments_are_deleted_begins_later() -> None:
         await Timelines(client).record(client.workflow_id, 1)
 
 
+async def test_a_segment_that_is_deleted_after_it_was_read_is_shown_no_longer() -> None:
+    client = HistoryClient(*ROLLED_OVER)
+    found = Timelines(client)
+    assert (await found.page(client.workflow_id)).first == 0
+    client.delete_oldest()
+    page = await found.page(client.workflow_id)
+    assert (page.first, [record.number for record in page.items]) == (3, [4, 5, 6, 7])
+
+
 async def test_a_live_segment_is_read_again_only_after_it_has_grown() -> None:
     history = recorded("tools-and-a-denial")
     client = HistoryClient(without_end(history, 20))
