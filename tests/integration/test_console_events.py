@@ -13,6 +13,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
+from orga.client.console import events
 from orga.client.console.doors import COOKIE, Doors, Visitor
 from orga.client.console.routes import API
 from orga.client.console.stream import hub
@@ -21,7 +22,7 @@ from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.setup import Setup
 from tests.support.console import Served, a_console
-from tests.support.hold import PATIENCE_S, Hold
+from tests.support.hold import PATIENCE_S, Hold, wait_until
 from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop
 from tests.support.web.way import a_way
@@ -306,6 +307,27 @@ async def test_a_viewer_of_another_tenant_gets_nothing_of_a_run(
     assert south.of("resync") == [{"topics": [f"run:{run.id}"]}]
     assert run.id not in str([each.data for each in south.got if each.event != "resync"])
     assert south.of("list")[0]["counts"]["all"] == 0
+
+
+async def is_accepted(console: Served) -> bool:
+    async with console.http.stream("GET", f"{API}/events", params={"topics": "inbox"}) as answer:
+        return answer.status_code == 200
+
+
+async def test_a_ninth_stream_of_a_name_is_refused_and_pings_keep_the_others_open(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PING_S", 0.1)
+    async with a_console(client) as console, AsyncExitStack() as stack:
+        viewers = [await stack.enter_async_context(viewing(console, "inbox")) for _ in range(hub.STREAMS_A_NAME)]
+        for viewer in viewers:
+            await viewer.until(lambda each: len(each.of("ping")) > 1 and each.of("inbox"))
+        refused = await console.http.get(f"{API}/events", params={"topics": "inbox"})
+        await viewers.pop().close()
+        await wait_until(lambda: is_accepted(console))
+    assert (refused.status_code, refused.headers["content-type"]) == (429, "application/problem+json")
+    assert viewers[0].of("ping")[-1] == {}
+    assert len({got.id for got in viewers[0].got[-2:]}) == 1
 
 
 async def test_an_unknown_run_gives_a_resync(client: Client) -> None:
