@@ -21,25 +21,30 @@ EVENTS = ROOT / "examples" / "events"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 GUIDE = (ROOT / "docs" / "embedding.md").read_text()
 EARLIER = next(block for block in PYTHON.findall(GUIDE) if '"messages"' in block)
+TIMELINE = next(block for block in PYTHON.findall(GUIDE) if "timelines_of" in block)
 ON = """
 import asyncio
 
+import orga
 from orga import Agent, start_agent, worker
 from orders import look_up_order
 
 
 async def main():
     async with worker(agents=[Agent("clerk", tools=[look_up_order])]) as client:
-    BLOCK
+    EARLIER
         result, talk = await handle.result(), await handle.conversation()
         print(result.termination.reason, [message.role for message in talk if message.role != "system"])
         print(talk)
+        run_id = handle.id
+        TIMELINE
+        print(page.total, found.items)
 
 
 if __name__ == "__main__":
     asyncio.run(main())
 """
-"""A script around the block with an earlier conversation."""
+"""A script around the blocks with an earlier conversation and with a timeline."""
 
 
 @pytest.fixture
@@ -93,16 +98,20 @@ def test_the_guide_to_sessions_says_it_again_where_no_worker_took_it(project: Or
 def test_the_guide_shows_the_code_of_the_examples() -> None:
     code = "\n".join(file.read_text() for folder in (DESK, EVENTS) for file in folder.glob("*.py"))
     shown = PYTHON.findall(GUIDE)[1:]
-    assert len(shown) == 6
-    assert [block for block in shown if block not in code] == [EARLIER]
+    assert len(shown) == 7
+    assert [block for block in shown if block not in code] == [EARLIER, TIMELINE]
 
 
 def test_a_run_goes_on_from_the_conversation_that_the_guide_shows(client: Client, tmp_path: Path) -> None:
     here = an_orga(Path(shutil.copytree(DESK, tmp_path / "desk")), tmp_path / "home")
-    (here.folder / "script.py").write_text(ON.replace("    BLOCK\n", indent(EARLIER, " " * 8)))
+    script = ON.replace("    EARLIER\n", indent(EARLIER, " " * 8)).replace(
+        "        TIMELINE\n", indent(TIMELINE, " " * 8)
+    )
+    (here.folder / "script.py").write_text(script)
     said = run(here, "script.py", TEMPORAL_ADDRESS=client.service_client.config.target_host)
     assert said.startswith("completed ['user', 'assistant', 'tool', 'assistant', 'user', 'assistant']\n")
     assert "It was sent on Monday." in said
+    assert "FoundText(iteration=" in said.splitlines()[-1]
 
 
 def test_the_example_answers_with_its_own_workflow_activity_and_tool(client: Client, tmp_path: Path) -> None:
