@@ -4,6 +4,7 @@ It keeps nothing of its own. What it shows comes from Temporal, so it can be sto
 """
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -29,9 +30,10 @@ from orga.client.console import (
     waits,
 )
 from orga.client.console.doors import DoorKeeper
+from orga.client.console.openapi import openapi_document
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
-from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters
+from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters, endpoints
 from orga.client.errors import OrgaError
 from orga.workflows.types.record import InvalidInput
 
@@ -41,7 +43,7 @@ def console_app(console: Console) -> Starlette:
     adapted = [route for adapter in console.adapters for route in adapter.routes]
     around = [each for adapter in console.adapters for each in adapter.middleware]
     app = Starlette(
-        routes=[Mount(API, routes=[route.endpoint() for route in ROUTES], name="api"), *adapted, *page_routes()],
+        routes=[Mount(API, routes=endpoints(ROUTES), name="api"), *adapted, *page_routes()],
         middleware=[Middleware(QuotedPaths), *around, Middleware(DoorKeeper, doors=console.doors)],
         exception_handlers=_HANDLERS,
     )
@@ -79,6 +81,15 @@ async def _me(call: Call[NoParameters]) -> dict[str, Any]:
     }
 
 
+async def _openapi(_call: Call[NoParameters]) -> dict[str, Any]:
+    return _document()
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return openapi_document(ROUTES, version("orga"))
+
+
 ROUTES: tuple[ApiRoute[Any], ...] = (
     ApiRoute("GET", "/me", "viewer", _me, NoParameters, "Return who you are and what you may do here.", {}),
     *rows.ROUTES,
@@ -92,5 +103,6 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     *events.ROUTES,
     *settings.ROUTES,
     *admin.ROUTES,
+    ApiRoute("GET", "/openapi.json", "viewer", _openapi, NoParameters, "Describe the interface.", {"type": "object"}),
 )
 """All routes of the interface. A module that adds some has a tuple of its own, which is added here."""

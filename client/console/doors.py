@@ -230,7 +230,7 @@ def _check_write(request: Request) -> None:
     """Raise the problem of a request that a page of another origin could have sent, or whose body is too long."""
     has_bearer = request.headers.get("authorization", "").lower().startswith("bearer ")
     is_api = request.url.path.startswith(API_PREFIX)
-    if CSRF_HEADER not in request.headers and (is_api or not has_bearer):
+    if request.headers.get(CSRF_HEADER) != "1" and (is_api or not has_bearer):
         raise Problem(403, "the header X-Orga-Console: 1 is missing. Send it with every request that writes")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Problem(415, "Content-Type: must be application/json")

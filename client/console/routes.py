@@ -157,10 +157,7 @@ class ApiRoute(Generic[M]):
     def is_of_run(self) -> bool:
         return self.path.startswith("/runs/{id}")
 
-    def endpoint(self) -> Route:
-        return Route(self.path, self._respond, methods=[self.method], name=self.name)
-
-    async def _respond(self, request: Request) -> Response:
+    async def respond(self, request: Request) -> Response:
         visitor, console = visitor_of(request), console_of(request)
         is_write = self.is_write and self.method != "GET"
         console.doors.require(visitor, self.role, is_write=is_write)
@@ -193,6 +190,21 @@ def read_route(
 ) -> ApiRoute[M]:
     """Return the route of a GET that every viewer may use."""
     return ApiRoute("GET", path, "viewer", answer, takes, summary, answers, media_type, more_statuses=more_statuses)
+
+
+def endpoints(routes: Sequence[ApiRoute[Any]]) -> list[Route]:
+    """Return one endpoint for each path, which takes the methods of all routes with that path."""
+    by_path: dict[str, dict[str, ApiRoute[Any]]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, {})[route.method] = route
+    return [_endpoint(path, by_method) for path, by_method in by_path.items()]
+
+
+def _endpoint(path: str, by_method: Mapping[str, ApiRoute[Any]]) -> Route:
+    async def respond(request: Request) -> Response:
+        return await by_method["GET" if request.method == "HEAD" else request.method].respond(request)
+
+    return Route(path, respond, methods=[*by_method])
 
 
 def json_response(answer: BaseModel | Mapping[str, Any], status: int = 200, **headers: str) -> Response:
