@@ -23,7 +23,7 @@ SECONDS = 20
 FACTS = Setup(agent="", model="", search_attributes=True)
 
 
-async def test_schemathesis_finds_nothing(client: Client) -> None:
+async def test_schemathesis_finds_nothing(client: Client, tmp_path: Path) -> None:
     await register_missing(client)
     async with (
         a_loop(client, [answers("seen")], setup=FACTS) as loop,
@@ -38,7 +38,7 @@ async def test_schemathesis_finds_nothing(client: Client) -> None:
             *("--max-examples", "3", "--no-color", "--continue-on-failure", "--generation-deterministic"),
         ]
         running = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         output, _ = await running.communicate()
         assert running.returncode == 0, output.decode()[-20_000:]
