@@ -158,6 +158,17 @@ class NotTakenYet(NoAnswer):
         return NotTakenYet(*self._why_and_remedy, message_id=message_id)
 
 
+class NotSavedYet(NoAnswer):
+    """It is unknown whether settings were saved, because no worker has answered."""
+
+    def __init__(self, task_queue: str) -> None:
+        super().__init__(task_queue)
+        self.args = (
+            f"settings: no worker on task queue {task_queue!r} has answered, and they may still be saved when one "
+            "comes. Start a worker, and read them again before you save",
+        )
+
+
 class ServerLost(OrgaError):
     """The Temporal server cannot be reached at the moment, or does not give a usable answer."""
 

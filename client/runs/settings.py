@@ -14,7 +14,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import queue_and_memo
-from orga.client.errors import InvalidSettings, NoAnswer, Refused
+from orga.client.errors import InvalidSettings, NoAnswer, NotSavedYet, NotTakenYet, Refused
 from orga.client.runs.exchange import Exchange, user_error
 from orga.client.server.pollers import may_be_polled
 from orga.client.server.server_errors import error_reason
@@ -116,7 +116,7 @@ async def save_settings(
     Raises:
         InvalidSettings: It names each bad key.
         StaleSettings: Somebody has saved another set since that version.
-        NoAnswer: No worker polls the queue.
+        NoAnswer: No worker polls the queue. Its subclass `NotSavedYet`: one did, and has not answered.
         OrgaError: The server cannot be reached.
     """
     if problem := bounds_problem(dict(values), frozenset(values)):
@@ -137,6 +137,11 @@ async def save_settings(
         return int(await Exchange(client, settings_id(queue)).update("save", change, SAVE_TIMEOUT))
     except RPCError as error:
         raise user_error(error, settings_id(queue)) from error
+    except NotTakenYet:
+        found = await read_settings(client, queue)
+        if found.version == version + 1 and found.values == values:
+            return found.version
+        raise NotSavedYet(queue) from None
     except Refused as error:
         if error.kind == "ValueError":  # of the validator, which has found no valid argument
             raise InvalidSettings([_problem_in(str(error))]) from None

@@ -32,6 +32,7 @@ from tests.support.hold import wait_until
 from tests.support.runs.loop import Ran, histories_of
 from tests.support.runs.questions import send_update
 from tests.support.runs.settings import Desk, a_desk
+from tests.support.runs.versions import a_deployment, builds_of
 
 PLANNING = "Be brief: {{ goal }} by\n{{ skills }}\nas {{ answer_form }}"
 OWN, NEW = "Say what you know.", "Say it in verse."
@@ -259,6 +260,22 @@ async def test_settings_that_cannot_be_used_stop_no_start(client: Client, desk: 
     assert ran.result.termination.reason == "completed"
     assert "settings_version" not in prepared(ran)
     assert NEW not in ran.history.to_json()
+
+
+async def test_settings_go_over_to_the_current_version_of_a_deployment(
+    client: Client, model: ScriptedModel, tmp_path: Path
+) -> None:
+    """Workers of the version that they were first saved on may be gone for ever."""
+    deployment, queue = a_deployment(client), f"test-{uuid.uuid4()}"
+    async with a_desk(client, model, tmp_path, CONFIG, queue=queue, version=deployment.version("1")) as old:
+        await deployment.make_current("1")
+        await old.save({MAX: 7})
+    async with a_desk(client, model, tmp_path, CONFIG, queue=queue, version=deployment.version("2")) as new:
+        await deployment.make_current("2")
+        assert await new.save({MAX: 8}) == 2
+        assert prepared(await new.loop.run())["settings_version"] == 2
+        [history] = await histories_of(client, settings_id(queue))
+    assert builds_of(history) == {"1", "2"}
 
 
 async def test_settings_of_a_terminated_workflow_count_no_more(desk: Desk) -> None:

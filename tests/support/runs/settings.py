@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
 
 from orga.activities.ports import ModelProvider
 from orga.client.config.sections import OrgaConfig
@@ -52,7 +53,13 @@ class Desk:
 
 @asynccontextmanager
 async def a_desk(
-    client: Client, model: ModelProvider, folder: Path, config: OrgaConfig | None = None, *, queue: str = ""
+    client: Client,
+    model: ModelProvider,
+    folder: Path,
+    config: OrgaConfig | None = None,
+    *,
+    queue: str = "",
+    version: WorkerDeploymentVersion | None = None,
 ) -> AsyncGenerator[Desk]:
     """Run a worker of the configuration."""
     parts = configured_parts(
@@ -64,6 +71,6 @@ async def a_desk(
         client=client,
     )
     desk = Desk(Loop(client, queue or f"test-{uuid.uuid4()}", model))
-    async with build_worker(client, parts, desk.queue):
+    async with build_worker(client, parts, desk.queue, version=version):
         await wait_until(lambda: may_be_polled(client, desk.queue))
         yield desk
