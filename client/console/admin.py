@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -23,13 +23,15 @@ from orga.client.config.setting_items import setting_items
 from orga.client.console.problems import Problem
 from orga.client.console.routes import ApiRoute, Call, NoParameters
 from orga.client.console.settings import sources_of, without_secrets
-from orga.client.errors import InvalidSettings
+from orga.client.errors import InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
+from orga.client.schedules.handle import ScheduleHandle
 from orga.client.schedules.reading import all_schedules, run_states, schedule_json
 from orga.client.server.pollers import MARK, config_digest, describe_queue, live_pollers, longest_block_text, own_digest
 from orga.workflows.types.knowledge import DEFAULT_THRESHOLD, Reader, Recall
 from orga.workflows.types.record import CheckedInput
 from orga.workflows.types.text import clean_text
+from orga.workflows.types.tool_calls.tools import Effect
 
 
 class KnowledgeSearch(CheckedInput):
@@ -40,6 +42,28 @@ class KnowledgeSearch(CheckedInput):
     user: str = Field(default="", max_length=200)
     agent: str = Field(default="", max_length=200)
     limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class ScheduleAct(CheckedInput):
+    """What is done to a schedule."""
+
+    kind: Literal["pause", "resume", "trigger", "delete"]
+    reason: str = Field(default="", max_length=2_000)
+    """The note of a pause or a resumption."""
+
+
+class ProposedCall(CheckedInput):
+    """A call to be judged by the policies. Nothing is run."""
+
+    tool: str = Field(min_length=1, max_length=200)
+    arguments: dict[str, Any] = {}
+    agent: str = Field(default="default", max_length=200)
+    effect: Effect | None = None
+    """The tool's effect. Needed if it is no built-in tool."""
+    tags: tuple[str, ...] = ()
+    trusted_context: dict[str, Any] = {}
+    tenant: str | None = Field(default=None, max_length=200)
+    taint: tuple[str, ...] = ()
 
 
 def _listed(items: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -105,6 +129,59 @@ def _policy_view(sources: ConfigSources, config: OrgaConfig) -> dict[str, Any]:
         for policy in policies
     ]
     return shown | {"items": items, "version": files_version(files)}
+
+
+async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
+    from orga.activities.adapters.policy.ladder import policy_engine
+    from orga.client.config.policy_settings import policy_settings
+    from orga.client.policies.cases import BadCases, CaseFile, CaseTool, PolicyCase, case_results
+
+    given, (sources, config) = call.given, await _configuration(call)
+    case = PolicyCase(
+        name="test",
+        agent=given.agent,
+        tool=given.tool,
+        arguments=given.arguments,
+        trusted=given.trusted_context,
+        tenant=given.tenant,
+        taint=given.taint,
+        expect="allow",
+    )
+    tools = {given.tool: CaseTool(effect=given.effect, tags=given.tags)} if given.effect else {}
+    try:
+        engine = await asyncio.to_thread(lambda: policy_engine(policy_settings(config.policy, os.environ)))
+        [judged] = [done async for done in case_results(engine, CaseFile(tools, (case,)))]
+    except BadCases:
+        detail = "is no built-in tool. Give its effect"
+        raise Problem(422, f"tool: {detail}", errors=[{"where": "tool", "detail": detail}]) from None
+    except ValueError as error:
+        raise Problem(503, f"policy: {error}") from None
+    texts = {each["id"]: each for each in (await asyncio.to_thread(_policy_view, sources, config))["items"]}
+    verdict = judged.verdict
+    shown = {
+        "outcome": judged.outcome,
+        "reason": verdict.reason,
+        "version": verdict.version or None,
+        "policies": [texts.get(each, {"id": each}) for each in verdict.policies],
+    }
+    return cast("dict[str, Any]", without_secrets(shown))
+
+
+async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
+    schedule, given = ScheduleHandle(call.client, call.path("id")), call.given
+    if call.visitor.tenants is not None:  # as in the list
+        raise ScheduleNotFound(schedule.id)
+    why = f"{call.visitor.name}: {given.reason or given.kind}"
+    match given.kind:
+        case "pause":
+            await schedule.pause(why)
+        case "resume":
+            await schedule.resume(why)
+        case "delete":
+            await schedule.delete()
+        case "trigger":
+            return asdict(await schedule.trigger())
+    return {"outcome": f"{given.kind}d", "run_id": ""}
 
 
 async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
@@ -176,6 +253,12 @@ _LIST: Mapping[str, Any] = {
     "properties": {"items": {"type": "array", "items": {"type": "object"}}, "next": {"type": "null"}},
 }
 
+_OUTCOME: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["outcome"],
+    "properties": {"outcome": {"type": "string"}},
+}
+
 ROUTES: tuple[ApiRoute[Any], ...] = (
     ApiRoute("GET", "/agents", "viewer", _agents, NoParameters, "Return the agents in full.", _LIST),
     ApiRoute("GET", "/models", "viewer", _models, NoParameters, "Return the models, and what they lack.", _LIST),
@@ -183,6 +266,27 @@ ROUTES: tuple[ApiRoute[Any], ...] = (
     ApiRoute("GET", "/policies", "viewer", _policies, NoParameters, "Return the policies with their text.", _LIST),
     ApiRoute("GET", "/prompts", "viewer", _prompts, NoParameters, "Return the templates of goal prompts.", _LIST),
     ApiRoute("GET", "/schedules", "viewer", _schedules, NoParameters, "Return the schedules and next runs.", _LIST),
+    ApiRoute(
+        "POST",
+        "/schedules/{id}/actions",
+        "admin",
+        _act_on_schedule,
+        ScheduleAct,
+        "Pause, resume, trigger or delete a schedule.",
+        _OUTCOME,
+        more_statuses=(404,),
+    ),
+    ApiRoute(
+        "POST",
+        "/policies/test",
+        "viewer",
+        _judge,
+        ProposedCall,
+        "Judge a proposed call by the policies, without running it.",
+        _OUTCOME,
+        more_statuses=(503,),
+        is_write=False,
+    ),
     ApiRoute("GET", "/workers", "viewer", _workers, NoParameters, "Return the workers of this task queue.", _LIST),
     ApiRoute("GET", "/knowledge", "admin", _knowledge, KnowledgeSearch, "Search the knowledge of a reader.", _LIST),
 )

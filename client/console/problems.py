@@ -8,7 +8,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from orga.client.errors import NoAnswer, NotAnAgent, OrgaError, Refused, RunEnded, RunNotFound, ServerLost, TooLong
+from orga.client.errors import (
+    NoAnswer,
+    NotAnAgent,
+    OrgaError,
+    Refused,
+    RunEnded,
+    RunNotFound,
+    ScheduleNotFound,
+    ServerLost,
+    TooLong,
+)
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
 
@@ -16,6 +26,7 @@ MEDIA_TYPE = "application/problem+json"
 
 STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (RunNotFound, 404),
+    (ScheduleNotFound, 404),
     (NotAnAgent, 404),
     (RunEnded, 409),
     (TooLong, 422),

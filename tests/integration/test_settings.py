@@ -22,6 +22,7 @@ from orga.client.console.doors import Doors, Visitor
 from orga.client.console.routes import API
 from orga.client.errors import InvalidSettings, NoAnswer, StaleSettings
 from orga.client.runs.settings import read_settings, save_settings, settings_versions
+from orga.client.schedules.create import create_schedule
 from orga.client.server.pollers import may_be_polled
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
@@ -394,6 +395,9 @@ argv = ["wc", "-w"]
 CEDAR = """
 @id("reads")
 permit (principal, action, resource);
+
+@id("secrets")
+forbid (principal, action, resource) when { context.arguments has path && context.arguments.path like "secret/*" };
 """
 
 
@@ -414,7 +418,11 @@ async def test_the_console_shows_what_admins_look_at(
             for name in ("agents", "models", "tools", "policies", "prompts", "schedules", "workers", "settings")
         }
         seen["knowledge"] = await console.get("/knowledge", text="retries")
+        judged = await console.post("/policies/test", {"tool": "read_file", "arguments": {"path": "secret/a"}})
+        unknown = await console.post("/policies/test", {"tool": "fly"})
 
+    assert (judged.json()["outcome"], [each["id"] for each in judged.json()["policies"]]) == ("deny", ["secrets"])
+    assert (unknown.status_code, unknown.json()["errors"][0]["where"]) == (422, "tool")
     agents = {each["name"]: each for each in seen["agents"]["items"]}
     assert (agents["default"]["config"]["max_iterations"], agents["coder"]["description"]) == (9, "writes")
     assert any(each["named_by"] == "default" for each in seen["models"]["items"])
@@ -422,7 +430,10 @@ async def test_the_console_shows_what_admins_look_at(
     assert (tools["count"]["source"], tools["count"]["agents"]) == ("manifest count.toml", ["coder"])
     assert tools["read_file"]["options"] == {"timeout_s": 7.0}
     assert seen["tools"]["servers"][0]["name"] == "house"
-    assert [(each["id"], each["place"]) for each in seen["policies"]["items"]] == [("reads", "policies/own.cedar:2")]
+    assert [(each["id"], each["place"], each["effect"]) for each in seen["policies"]["items"]] == [
+        ("reads", "policies/own.cedar:2", "permit"),
+        ("secrets", "policies/own.cedar:5", "forbid"),
+    ]
     assert (seen["policies"]["engine"], bool(seen["policies"]["version"])) == ("cedar", True)
     assert {each["key"] for each in seen["prompts"]["items"]} >= {"goals.prompts.planning", "goals.prompts.summary"}
     assert [each["task_queue"] for each in seen["workers"]["items"]] == [desk.queue]
@@ -431,3 +442,26 @@ async def test_the_console_shows_what_admins_look_at(
     assert not [
         word for word in (str(tmp_path), "plant-in-a-variable", "secret-program", "house-token") if word in text
     ]
+
+
+async def test_the_console_acts_on_schedules(client: Client, desk: Desk) -> None:
+    name = f"nightly-{uuid.uuid4()}"
+    await create_schedule(client, name, {"task": "look after the lamps"}, cron="0 3 * * *", task_queue=desk.queue)
+    async with a_console(client, desk.queue) as console:
+
+        async def act(kind: str) -> Any:
+            return (await console.post(f"/schedules/{name}/actions", {"kind": kind})).json()
+
+        async def is_listed() -> bool:
+            return name in {each["id"] for each in (await console.get("/schedules"))["items"]}
+
+        await wait_until(is_listed)
+        assert (await act("pause"))["outcome"] == "paused"
+        described = await client.get_schedule_handle(name).describe()
+        assert (described.schedule.state.paused, described.schedule.state.note) == (True, f"{OWNER}: pause")
+        assert (await act("resume"))["outcome"] == "resumed"
+        triggered = await act("trigger")
+        assert triggered["outcome"] == "started"
+        await client.get_workflow_handle(triggered["run_id"]).result()
+        assert (await act("delete"))["outcome"] == "deleted"
+        assert (await act("delete"))["status"] == 404
