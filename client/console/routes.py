@@ -5,6 +5,7 @@ A route takes its parameters as one checked model: the query of a GET, the JSON 
 """
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -60,6 +61,8 @@ class Console:
     signing_key_file: Path | None = None
     """The private key that signs exported journals."""
     adapters: tuple[Adapter, ...] = ()
+    adapter_streams: Counter[str] = field(default_factory=Counter[str])
+    """Open streams of adapters, by name."""
     tasks: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])

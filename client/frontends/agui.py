@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -27,6 +26,7 @@ from orga.client.errors import OrgaError, RunEnded
 from orga.client.frontends.interrupts import decide, interrupt_of
 from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
+    TurnStream,
     asked_turn,
     current_turn,
     find_run,
@@ -54,10 +54,6 @@ from orga.workflows.types.usage import UsageTotals
 if TYPE_CHECKING:
     from ag_ui.core import BaseEvent, RunAgentInput
 
-PING_S = 15
-SEND_TIMEOUT_S = 60.0
-"""Seconds until a client that reads nothing is left. Its run goes on."""
-
 
 def agui_adapter() -> Adapter:
     return Adapter("agui", (Route("/agui/{agent}", _respond, methods=["POST"], name="agui"),))
@@ -71,7 +67,7 @@ async def _respond(request: Request) -> Response:
         raise Problem(501, "AG-UI needs the package ag-ui-protocol. Install it with: pip install 'orga[agui]'")
     given = _checked_input(clean_json(await json_body(request)))
     run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, str(request.base_url))
-    return EventSourceResponse(run.stream(), ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)
+    return TurnStream(run.stream(), console, visitor)
 
 
 def _checked_input(body: Any) -> "RunAgentInput":

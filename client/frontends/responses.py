@@ -14,21 +14,19 @@ from urllib.parse import unquote
 
 import uuid_utils
 from pydantic_core import to_json
-from sse_starlette import EventSourceResponse
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Role, Visitor, visitor_of
-from orga.client.console.problems import MEDIA_TYPE, Problem
+from orga.client.console.problems import Problem
 from orga.client.console.routes import Adapter, Console, console_of, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
-from orga.client.frontends.agui import PING_S, SEND_TIMEOUT_S
+from orga.client.frontends.openai_errors import OpenAIErrors
 from orga.client.frontends.response_items import ResponseFold
-from orga.client.frontends.threads import find_run, own_id, post_message, read_past, start_thread
+from orga.client.frontends.threads import TurnStream, find_run, own_id, post_message, read_past, start_thread
 from orga.client.frontends.turns import TurnFold, Waiting, turn_steps
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
@@ -65,57 +63,6 @@ def responses_adapter(agents: AgentNames) -> Adapter:
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "orga"}
-
-
-class OpenAIErrors:
-    """ASGI middleware that gives problems on `/v1` the form of OpenAI's errors."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
-            await self._app(scope, receive, send)
-            return
-        begun: Message | None = None
-
-        async def send_translated(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = message
-                if (b"content-type", MEDIA_TYPE.encode()) in message["headers"]:
-                    return
-            elif begun is not None and (b"content-type", MEDIA_TYPE.encode()) in begun["headers"]:
-                await _error_response(json.loads(message["body"]), begun)(scope, receive, send)
-                return
-            await send(message)
-
-        await self._app(scope, receive, send_translated)
-
-
-_CODES = {
-    (401, ""): "invalid_api_key",
-    (404, "model"): "model_not_found",
-    (404, ""): "not_found",
-    (429, ""): "rate_limit_exceeded",
-}
-
-
-def _error_response(problem: dict[str, Any], begun: Message) -> Response:
-    status, detail = 400 if problem["status"] == 422 else problem["status"], problem["detail"]
-    if detail.startswith("agent: there is no"):
-        status, detail = 404, detail.replace("agent", "model", 1)
-    where = detail.partition(":")[0]
-    error = {
-        "message": detail,
-        "type": "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error",
-        "param": where if where.isidentifier() else None,
-        "code": _CODES.get((status, where)) or _CODES.get((status, "")),
-    }
-    kept = {name.decode(): value.decode() for name, value in begun["headers"] if name == b"retry-after"}
-    if status != 429:  # the SDK would send a message again, with no id by which the second one could be recognised
-        kept["x-should-retry"] = "false"
-    return JSONResponse({"error": error}, status, headers=kept)
 
 
 @dataclass(frozen=True)
@@ -160,7 +107,7 @@ class _Asked:
     async def stream(self, after: int = -1) -> Response:
         """Return the response as a stream of the events after this number."""
         events = self._events(*await self.read(after))
-        return EventSourceResponse(events, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)
+        return TurnStream(events, console_of(self.request), self.visitor)
 
     async def _events(
         self, shown: ResponseFold, fold: TurnFold, past: list[JournalEntry]

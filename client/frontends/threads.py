@@ -1,10 +1,14 @@
 """Conversations of HTTP front ends: sessions, found and started for a visitor of the console."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
+from sse_starlette import EventSourceResponse
+from starlette.types import Receive, Scope, Send
+
 from orga.client.console.doors import Visitor
+from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, visible_run
 from orga.client.console.start import START_KINDS, begin_run, checked_input
 from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
@@ -17,6 +21,30 @@ from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import JournalEntry
+
+PING_S = 15
+SEND_TIMEOUT_S = 60.0
+"""Seconds until a client that reads nothing is left. Its run goes on."""
+
+MAX_STREAMS = 50
+"""Open streams of one name. A front end may serve many people under its name."""
+
+
+class TurnStream(EventSourceResponse):
+    """The events of a turn for a front end. Raise Problem if its name has too many streams open."""
+
+    def __init__(self, events: AsyncGenerator[dict[str, str]], console: Console, visitor: Visitor) -> None:
+        self._open, self._name = console.adapter_streams, visitor.name
+        if self._open[self._name] >= MAX_STREAMS:
+            raise Problem(429, f"{self._name} has {MAX_STREAMS} streams open. Close one", retry_after_s=5)
+        super().__init__(events, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._open[self._name] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._open[self._name] -= 1
 
 
 def own_id(kind: str, *parts: str) -> str:
