@@ -9,10 +9,12 @@ import gzip
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Any
 
 from minijinja import Environment, safe
@@ -88,8 +90,8 @@ class _Files:
 
     def __init__(self, folder: Path = STATIC) -> None:
         self.files = {
-            path.name: _File(path.read_bytes(), TYPES[path.suffix])
-            for path in sorted(folder.iterdir())
+            path.relative_to(folder).as_posix(): _File(path.read_bytes(), TYPES[path.suffix])
+            for path in sorted(folder.rglob("*"))
             if path.suffix in TYPES
         }
         digests = "".join(file.digest for file in self.files.values())
@@ -101,8 +103,10 @@ class _Files:
         found: dict[str, None] = {}
         waiting = [entry]
         while waiting:
-            file = self.files.get(waiting.pop())
-            imports = re.findall(r'from "\./([a-z_]+\.js)"', file.content.decode()) if file else []
+            importer = waiting.pop()
+            file = self.files.get(importer)
+            named = re.findall(r'from "(\.[a-z_./]+\.js)"', file.content.decode()) if file else []
+            imports = [normpath(join(dirname(importer), name)) for name in named]
             waiting += [name for name in imports if name not in found]
             found |= dict.fromkeys(imports)
         return list(found)
@@ -145,7 +149,11 @@ def page_routes() -> Sequence[BaseRoute]:
                 yield before  # the browser shows this while the data are read
                 yield await _first_answers(request, page) + after
 
-            headers = PAGE_HEADERS | {"Cache-Control": "no-store"}
+            headers = PAGE_HEADERS | {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+            if _takes_gzip(request):
+                return StreamingResponse(
+                    _zipped(parts()), media_type="text/html", headers=headers | {"Content-Encoding": "gzip"}
+                )
             return StreamingResponse(parts(), media_type="text/html", headers=headers)
 
         return Route(page.address, show, name=f"page-{page.module}")
@@ -153,12 +161,24 @@ def page_routes() -> Sequence[BaseRoute]:
     return [
         *(page_route(page) for page in pages),
         Route("/icon.svg", _icon, name="icon"),
-        Route("/static/{version}/{name}", static, name="static"),
+        Route("/static/{version}/{name:path}", static, name="static"),
     ]
 
 
+def _takes_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+async def _zipped(parts: AsyncGenerator[str]) -> AsyncGenerator[bytes]:
+    """Compress a page so that the browser can show each part when it arrives."""
+    packer = zlib.compressobj(wbits=31)
+    async for part in parts:
+        yield packer.compress(part.encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()
+
+
 def _file_response(request: Request, file: _File, caching: str) -> Response:
-    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    zipped = _takes_gzip(request)
     etag = f'"{file.digest}{"-gzip" if zipped else ""}"'
     headers = {"ETag": etag, "Cache-Control": caching, "Vary": "Accept-Encoding", "X-Content-Type-Options": "nosniff"}
     if etag in [given.strip() for given in request.headers.get("if-none-match", "").split(",")]:

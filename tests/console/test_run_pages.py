@@ -12,7 +12,6 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ThinkingListener
 from orga.client.journal.reading import read_journal
-from orga.client.past.fork import fork
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
@@ -26,6 +25,7 @@ from tests.support.model.goals import SteadyModel
 from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.goals import start as start_goal
 from tests.support.runs.loop import Loop, a_loop
+from tests.support.runs.questions import send_update
 from tests.support.runs.sessions import begin
 
 FACTS = Setup(agent="", model="", search_attributes=True)
@@ -224,16 +224,30 @@ async def test_a_turn_is_stopped_and_a_goal_is_started_from_a_chat(scene: Scene)
     await session.close()
 
 
-async def test_a_fork_is_compared_with_its_origin(scene: Scene) -> None:
-    origin = await scene.loop.start("do: look answer")
+async def test_a_run_is_forked_compared_and_rewound_from_its_timeline(scene: Scene) -> None:
+    origin = await scene.loop.start("do: look pay answer")
+    [held] = await wait_for_held_calls(origin)
+    await send_update(origin, "approve", {"approval_id": held["approval_id"], "approver": OWNER})
     await origin.result()
-    other = await fork(scene.client, origin.id, 1, task="do: look look answer")
-    await other.result()
     async with a_visit(scene.browser, scene.console) as visit:
-        page = await visit.open(f"/compare?a={origin.id}&b={other.id}")
+        page = await visit.open(f"/runs/{origin.id}?tab=timeline&open=1")
+        await page.get_by_role("button", name="Fork from here").click()
+        await page.get_by_label("Another task for it").fill("do: look answer")
+        await page.get_by_role("dialog").get_by_role("button", name="Fork").click()
+        await page.wait_for_url(lambda url: "/runs/" in url and origin.id not in url)
+        await expect(page.locator(".run-state")).to_contain_text("completed", timeout=15_000)
+        await page.get_by_role("link", name="compare").click()
         await expect(page.locator(".pairs > .pair").first).to_be_visible()
-        await expect(page.get_by_text("1 in common")).to_be_visible()
-        await expect(page.locator(".totals")).to_contain_text("iterations")
+        await page.get_by_text("1 in common").click()
+        await expect(page.locator(".is-common")).to_contain_text("look")
+
+        await page.goto(f"{scene.console.base}/runs/{origin.id}?tab=timeline&open=1")
+        await page.get_by_role("button", name="Rewind to here").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("pay")
+        await page.get_by_role("dialog").get_by_role("button", name="Rewind").click()
+        await page.get_by_role("button", name="Approve").click(timeout=15_000)
+        await expect(page.locator(".run-state")).to_contain_text("completed", timeout=15_000)
+        await expect(page.locator(".acts")).to_contain_text("rewind")
 
 
 async def test_pages_are_accessible(scene: Scene) -> None:

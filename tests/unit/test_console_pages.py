@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,14 +68,14 @@ SINKS = re.compile(
 
 
 def test_no_script_makes_markup_or_code_of_a_text() -> None:
-    found = {path.name: SINKS.search(path.read_text()) for path in STATIC.glob("*.js")}
+    found = {path.name: SINKS.search(path.read_text()) for path in STATIC.rglob("*.js")}
     assert found
     assert [name for name, match in found.items() if match] == []
 
 
 def test_no_page_names_another_host() -> None:
     known = {"http://www.w3.org/2000/svg"}
-    for path in STATIC.iterdir():
+    for path in filter(Path.is_file, STATIC.rglob("*")):
         assert set(re.findall(r"https?://[\w./-]+", path.read_text())) <= known, path.name
 
 

@@ -2,13 +2,13 @@
 /** The page of a session: a conversation with an agent, in which what waits for a person is decided in the line. */
 import { get, may, post } from "./api.js";
 import { capital, count, money, duration, words } from "./format.js";
-import { bubble, chatRow, goalRow } from "./chat_rows.js";
-import { WindowedList } from "./list.js";
+import { bubble, chatRow, goalRow } from "./run/chat_rows.js";
+import { WindowedList } from "./run/list.js";
 import { stateMark } from "./marks.js";
-import { inFlight } from "./run_timeline.js";
-import { newestAct, runControls } from "./run_controls.js";
-import { troubles } from "./run_head.js";
-import { address, runPath, runState, stable } from "./run_state.js";
+import { inFlight } from "./run/timeline.js";
+import { newestAct, runControls } from "./run/controls.js";
+import { troubles } from "./run/head.js";
+import { address, runPath, runState, stable } from "./run/state.js";
 import { announce, failed, setTitle, show, skeleton } from "./shell.js";
 import { computed, each, effect, h, signal, untracked } from "./ui.js";
 import { waitKeys, waitList } from "./waits.js";

@@ -4,12 +4,12 @@ import { get, resource } from "./api.js";
 import { capital, count, duration, money, time, words } from "./format.js";
 import { markdown } from "./markdown.js";
 import { stateMark } from "./marks.js";
-import { callLine } from "./run_record.js";
-import { address, runPath } from "./run_state.js";
+import { callLine } from "./run/record.js";
+import { address, runPath } from "./run/state.js";
 import { empty, failed, setTitle, show, skeleton, view } from "./shell.js";
 import { computed, h, mount, signal, untracked } from "./ui.js";
 
-/** @typedef {import("./run_state.js").Record_} Record_ */
+/** @typedef {import("./run/state.js").Record_} Record_ */
 /** @typedef {{number: number, a: Record_|null, b: Record_|null, differs: string[]}} Row */
 
 const ids = { a: address.get("a"), b: address.get("b") };

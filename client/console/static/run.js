@@ -1,14 +1,14 @@
 // @ts-check
 /** The page of one run: what it is and does, what waits for a person, what it may still use, and all that happened. */
-import { lineChart } from "./charts.js";
+import { lineChart } from "./run/charts.js";
 import { count, money } from "./format.js";
-import { act, newestAct, recordControls, runControls } from "./run_controls.js";
-import { actsPanel, head, meters, surroundings, troubles } from "./run_head.js";
-import { scoreText } from "./plan.js";
-import { planPanel } from "./run_plan.js";
-import { resultPanel, seesPanel } from "./run_sees.js";
-import { address, runState, stable } from "./run_state.js";
-import { timelinePanel } from "./run_timeline.js";
+import { act, newestAct, recordControls, runControls } from "./run/controls.js";
+import { actsPanel, head, meters, surroundings, troubles } from "./run/head.js";
+import { scoreText } from "./run/plan.js";
+import { planPanel } from "./run/plan_panel.js";
+import { resultPanel, seesPanel } from "./run/sees.js";
+import { address, runState, stable } from "./run/state.js";
+import { timelinePanel } from "./run/timeline.js";
 import { announce, failed, keys, setTitle, show, skeleton } from "./shell.js";
 import { computed, each, effect, h, signal, untracked } from "./ui.js";
 import { waitKeys, waitList } from "./waits.js";

@@ -1,14 +1,14 @@
 // @ts-check
 /** The panel of a goal's plan: graph or list, the chosen step, the override of the next one, and all versions. */
-import { resource } from "./api.js";
-import { time } from "./format.js";
+import { resource } from "../api.js";
+import { time } from "../format.js";
 import { planGraph, planList, scoreText, stepLabel, stepMark } from "./plan.js";
-import { act, controlOf } from "./run_controls.js";
-import { address, runPath, stable } from "./run_state.js";
-import { empty, view } from "./shell.js";
-import { effect, h, signal } from "./ui.js";
+import { act, controlOf } from "./controls.js";
+import { address, runPath, stable } from "./state.js";
+import { empty, view } from "../shell.js";
+import { effect, h, signal } from "../ui.js";
 
-/** @typedef {import("./run_state.js").Run} Run */
+/** @typedef {import("./state.js").Run} Run */
 /** @typedef {import("./plan.js").Step} Step */
 
 /** Steps whose calls are in flight are under way, whatever the plan says yet. @param {Step[]} steps @param {any[]} live @returns {Step[]} */

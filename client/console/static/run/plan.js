@@ -1,8 +1,8 @@
 // @ts-check
 /** The plan of a goal: a graph in layers, in which each step is right of all steps on which it depends, and a list. */
-import { words } from "./format.js";
-import { glyph } from "./marks.js";
-import { h, s } from "./ui.js";
+import { words } from "../format.js";
+import { glyph } from "../marks.js";
+import { h, s } from "../ui.js";
 
 /**
  * @typedef {object} Step

@@ -1,16 +1,16 @@
 // @ts-check
 /** The head of a run, its meters, its troubles, and what people did to it. */
-import { count, duration, elapsed, money, time, words } from "./format.js";
-import { glyph, stateMark } from "./marks.js";
-import { actCourse } from "./run_events.js";
-import { controlOf } from "./run_controls.js";
-import { runPath, stable } from "./run_state.js";
-import { copy } from "./shell.js";
-import { computed, h } from "./ui.js";
+import { count, duration, elapsed, money, time, words } from "../format.js";
+import { glyph, stateMark } from "../marks.js";
+import { actCourse } from "./events.js";
+import { controlOf } from "./controls.js";
+import { runPath, stable } from "./state.js";
+import { copy } from "../shell.js";
+import { computed, h } from "../ui.js";
 
-/** @typedef {import("./run_state.js").Run} Run */
+/** @typedef {import("./state.js").Run} Run */
 
-/** @param {Run} run @param {import("./ui.js").Child} controls */
+/** @param {Run} run @param {import("../ui.js").Child} controls */
 export function head(run, controls) {
   const facts = stable(run, ({ state, reason, detail, stuck, paused, ended }) => ({ state: paused && !ended ? "paused" : state, detail: ended ? detail : null, reason, stuck }));
   const links = stable(run, ({ links }) => links);
@@ -109,7 +109,7 @@ export function actsPanel(run) {
     return JSON.stringify([...run.records.acts.values()].sort((a, b) => a.number - b.number));
   });
   return () => {
-    const known = /** @type {import("./run_events.js").Act[]} */ (JSON.parse(recorded.value)).reverse();
+    const known = /** @type {import("./events.js").Act[]} */ (JSON.parse(recorded.value)).reverse();
     const ids = new Set(known.map((act) => act.id));
     const waiting = run.sent.value.filter((act) => !ids.has(act.progress.id)).reverse();
     if (!known.length && !waiting.length) return h("p", { class: "faint small" }, "Nobody has steered this run.");
@@ -127,7 +127,7 @@ export function surroundings(run) {
   const mayRequeue = stable(run, (snapshot) => controlOf(snapshot, "requeue")?.enabled ?? false);
   return () => {
     const { children, circuits, dead_letters } = found();
-    /** @param {string} name @param {any[]} items @param {(one: any) => import("./ui.js").Child} row */
+    /** @param {string} name @param {any[]} items @param {(one: any) => import("../ui.js").Child} row */
     const part = (name, items, row) => (items?.length ? h("section", {}, h("h3", {}, name), h("ul", { class: "plain-list" }, items.map((one) => h("li", {}, row(one))))) : null);
     return [
       part("Delegates", children, (child) => [stateMark(child.state), h("a", { href: runPath(child.id) }, child.agent || child.id)]),

@@ -8,10 +8,10 @@
  *     run.records    Records
  *     run.send(kind, values)     an action of the visitor; it is in `run.sent` until the journal has it
  */
-import { Problem, get, resource, sendAction } from "./api.js";
-import { takeActs } from "./run_events.js";
-import { onEvent, subscribe } from "./stream.js";
-import { batch, computed, effect, signal } from "./ui.js";
+import { Problem, get, resource, sendAction } from "../api.js";
+import { takeActs } from "./events.js";
+import { onEvent, subscribe } from "../stream.js";
+import { batch, computed, effect, signal } from "../ui.js";
 
 /** @typedef {{head: string, size: number, reference: string|null}} Text */
 /** @typedef {{sequence: number|null, event: string, at: string, data: any}} Event_ */
@@ -35,21 +35,28 @@ export class Records {
     this.version = signal(0);
     this.problem = signal(/** @type {Problem|null} */ (null));
     this.isLoaded = signal(false);
-    /** What people did, by id. @type {Map<string, import("./run_events.js").Act>} */ this.acts = new Map();
+    /** What people did, by id. @type {Map<string, import("./events.js").Act>} */ this.acts = new Map();
     /** @type {Set<(number: number) => void>} */ this.watchers = new Set();
     /** Pages under way. @type {Set<number>} */ this.asked = new Set();
   }
 
-  /** @param {string} query */
-  async #load(query) {
+  /** @param {string} query @param {boolean} [isFresh] Forget all others. */
+  async #load(query, isFresh = false) {
     try {
       const page = await get(`${runPath(this.id)}/timeline${query}`);
       batch(() => {
         this.problem.value = null;
+        const known = isFresh ? [...this.byNumber.keys()] : [];
+        if (isFresh) {
+          this.byNumber.clear();
+          this.acts.clear();
+          this.range.value = [page.first, page.total];
+        }
         for (const record of page.items) this.#take(record);
         const last = Math.max(this.range.peek()[1], page.total, page.items.at(-1)?.number ?? -1);
         const [first, before] = this.range.peek();
         if (page.items.length && (first !== page.first || before !== last)) this.range.value = [page.first, last];
+        for (const number of known) for (const watch of this.watchers) watch(number);
         this.isLoaded.value = true;
         this.version.value += 1;
       });
@@ -93,12 +100,9 @@ export class Records {
     });
   }
 
-  /** Forget everything, as after a rewind. */
-  async reset() {
-    this.byNumber.clear();
-    this.acts.clear();
-    this.range.value = [0, -1];
-    await this.loadNewest();
+  /** Read everything again, as after a rewind. */
+  reset() {
+    return this.#load("", true);
   }
 
   /** The loaded records in their order. */
@@ -155,8 +159,9 @@ export function runState(id) {
   });
   onEvent("resync", ({ topics }) => {
     if (!topics.includes(`run:${id}`)) return;
+    isStreamed = false;
     void source.reload();
-    void records.loadNewest();
+    void records.reset();
   });
   subscribe([`run:${id}`]);
   // A worker that comes or goes is no event of the run.

@@ -1,26 +1,26 @@
 // @ts-check
 /** The rows of a chat: the messages of a turn, its thinking and calls, and the goals that were started from it. */
-import { post } from "./api.js";
-import { bytes, capital, words } from "./format.js";
-import { markdown } from "./markdown.js";
-import { glyph, stateMark } from "./marks.js";
+import { post } from "../api.js";
+import { bytes, capital, words } from "../format.js";
+import { markdown } from "../markdown.js";
+import { glyph, stateMark } from "../marks.js";
 import { planList } from "./plan.js";
-import { actCourse, eventLine, takeActs } from "./run_events.js";
-import { callDetails, callLine, clock, textOf } from "./run_record.js";
-import { runPath, runState, stable } from "./run_state.js";
-import { effect, h, signal } from "./ui.js";
-import { waitList } from "./waits.js";
+import { actCourse, eventLine, takeActs } from "./events.js";
+import { callDetails, callLine, clock, textOf } from "./record.js";
+import { runPath, runState, stable } from "./state.js";
+import { effect, h, signal } from "../ui.js";
+import { waitList } from "../waits.js";
 
-/** @typedef {import("./run_state.js").Record_} Record_ */
-/** @typedef {import("./run_state.js").Call} Call */
+/** @typedef {import("./state.js").Record_} Record_ */
+/** @typedef {import("./state.js").Call} Call */
 
 /** Events that a chat tells by its messages, or that only the run's page shows. */
 const SILENT = /^(TurnStarted|Intervention|Started|Prepared|Policy|Question|Approval|Tools|Observations|BuildChanged|Notification)/;
 
-/** @param {string} who @param {string|null} at @param {...import("./ui.js").Child} content */
+/** @param {string} who @param {string|null} at @param {...import("../ui.js").Child} content */
 export const bubble = (who, at, ...content) => h("div", { class: "said" }, h("h2", { class: "said-by" }, h("b", {}, who), " ", clock(at)), ...content);
 
-/** @param {string} run @param {Record_} record @param {Set<string>} open What is open: calls by id, thinking by number. @param {Map<string, import("./run_events.js").Act>} acts */
+/** @param {string} run @param {Record_} record @param {Set<string>} open What is open: calls by id, thinking by number. @param {Map<string, import("./events.js").Act>} acts */
 export function chatRow(run, record, open, acts) {
   const begun = record.events.filter((event) => event.event === "TurnStarted");
   const guided = takeActs(record, acts).filter((act) => act.text && act.state !== "refused");

@@ -4,13 +4,13 @@
  *
  * A control is absent where state or role make it pointless, and disabled with its reason where it is only now impossible.
  */
-import { post } from "./api.js";
-import { words } from "./format.js";
-import { runPath, stable } from "./run_state.js";
-import { announce, copy, dialog } from "./shell.js";
-import { effect, h, signal } from "./ui.js";
+import { post } from "../api.js";
+import { words } from "../format.js";
+import { runPath, stable } from "./state.js";
+import { announce, copy, dialog } from "../shell.js";
+import { effect, h, signal } from "../ui.js";
 
-/** @typedef {import("./run_state.js").Run} Run */
+/** @typedef {import("./state.js").Run} Run */
 /** @typedef {{name: string, label: string, type?: "area"|"number"|"json", hint?: string, value?: string|number, isOptional?: boolean}} Field */
 /** @typedef {{label: string, title: string, hint: string, fields?: Field[], action?: string, isDanger?: boolean, command: (values: any) => string[]}} Act */
 
@@ -193,7 +193,7 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
         h("a", { class: "button", href: `/compare?a=${encodeURIComponent(run.id)}` }, "Compare with another run"),
         h("a", { class: "button", href: `${path}/journal`, download: `${run.id}.jsonl` }, "Export the journal"),
         h("a", { class: "button", href: `${path}/journal?signed`, download: `${run.id}.signed.jsonl` }, "Export it signed"),
-        h("button", { type: "button", onclick: () => print() }, "Print"),
+        h("button", { type: "button", onclick: () => void run.records.need(...run.records.range.peek()).then(() => print()) }, "Print"),
         h("div", { class: "menu-note" }, h("p", { class: "small soft" }, "Judge it again under another policy:"), h("p", { class: "row" }, h("code", { class: "small" }, audit), copy(audit))),
         button(run, snapshot, "abort"),
       ];
@@ -207,7 +207,7 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
 }
 
 /** What can be done at an iteration. @param {Run} run */
-export const recordControls = (run) => (/** @type {import("./run_state.js").Record_} */ record) => {
+export const recordControls = (run) => (/** @type {import("./state.js").Record_} */ record) => {
   const snapshot = run.snapshot.peek();
   const at = { to_iteration: record.number };
   return h("p", { class: "row" },

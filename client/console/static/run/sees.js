@@ -1,14 +1,14 @@
 // @ts-check
 /** What the model sees (its memory, its conversation, what was left out and recalled), and the result of a run. */
-import { get, resource } from "./api.js";
-import { count, duration, money, time, words } from "./format.js";
-import { markdown } from "./markdown.js";
-import { glyph, stateMark } from "./marks.js";
-import { runPath, stable } from "./run_state.js";
-import { copy, empty, failed, view } from "./shell.js";
-import { computed, h, signal } from "./ui.js";
+import { get, resource } from "../api.js";
+import { count, duration, money, time, words } from "../format.js";
+import { markdown } from "../markdown.js";
+import { glyph, stateMark } from "../marks.js";
+import { runPath, stable } from "./state.js";
+import { copy, empty, failed, view } from "../shell.js";
+import { computed, h, signal } from "../ui.js";
 
-/** @typedef {import("./run_state.js").Run} Run */
+/** @typedef {import("./state.js").Run} Run */
 
 const PAGE = 40;
 

@@ -6,9 +6,9 @@
  *     eventGroup(event)   the group by which the timeline is filtered
  *     takeActs(record, found)   what people did to the run, as the journal has it;   actCourse(act)   what became of it
  */
-import { count, duration, words } from "./format.js";
+import { count, duration, words } from "../format.js";
 
-/** @typedef {import("./run_state.js").Event_} Event_ */
+/** @typedef {import("./state.js").Event_} Event_ */
 /** @typedef {{id: string, number: number, kind: string, by: string, text: string, at: string|null, state: "received"|"applied"|"refused", phase: string, iteration: number|null, appliedAt: string|null, why: string}} Act */
 
 /** @param {number} n @param {string} one */
@@ -74,7 +74,7 @@ export const eventGroup = (event) => LINES[event.event]?.[0] ?? "run";
 /** Updates that decide something: the decision has an event of its own, with its name. */
 const DECISIONS = /^(approve|deny|answer|resolve|extend)/;
 
-/** Take what a record says of interventions. @param {import("./run_state.js").Record_} record @param {Map<string, Act>} found By id. @returns {Act[]} Those that stand in this record: where they took effect, or were received if they have not. */
+/** Take what a record says of interventions. @param {import("./state.js").Record_} record @param {Map<string, Act>} found By id. @returns {Act[]} Those that stand in this record: where they took effect, or were received if they have not. */
 export function takeActs(record, found) {
   /** @type {Set<Act>} */ const own = new Set();
   for (const { event, data, at, sequence } of record.events) {

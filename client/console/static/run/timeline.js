@@ -4,17 +4,17 @@
  *
  * The address holds what is searched (`find`), filtered (`only`), open (`open`), and the row that was jumped to (`at`).
  */
-import { get } from "./api.js";
-import { count, elapsed, words } from "./format.js";
+import { get } from "../api.js";
+import { count, elapsed, words } from "../format.js";
 import { WindowedList } from "./list.js";
-import { eventGroup } from "./run_events.js";
-import { recordDetails, recordRow } from "./run_record.js";
-import { runPath } from "./run_state.js";
-import { empty, failed, keys, skeleton } from "./shell.js";
-import { computed, each, effect, h, signal, untracked } from "./ui.js";
+import { eventGroup } from "./events.js";
+import { recordDetails, recordRow } from "./record.js";
+import { runPath } from "./state.js";
+import { empty, failed, keys, skeleton } from "../shell.js";
+import { computed, each, effect, h, signal, untracked } from "../ui.js";
 
-/** @typedef {import("./run_state.js").Run} Run */
-/** @typedef {import("./run_state.js").Record_} Record_ */
+/** @typedef {import("./state.js").Run} Run */
+/** @typedef {import("./state.js").Record_} Record_ */
 
 /** @type {Record<string, [string, (record: Record_) => boolean]>} */
 const FILTERS = {
@@ -28,7 +28,7 @@ const FILTERS = {
   context: ["context and knowledge", (record) => record.events.some((event) => eventGroup(event) === "context")],
 };
 
-/** @param {Run} run @param {{get: (name: string) => string, set: (changes: Record<string, string>, isStep?: boolean) => void}} address @param {(record: Record_) => import("./ui.js").Child} controls */
+/** @param {Run} run @param {{get: (name: string) => string, set: (changes: Record<string, string>, isStep?: boolean) => void}} address @param {(record: Record_) => import("../ui.js").Child} controls */
 export function timelinePanel(run, address, controls) {
   const { records } = run;
   /** @type {Map<number, ReturnType<typeof recordDetails>>} */ const open = new Map();
@@ -64,6 +64,7 @@ export function timelinePanel(run, address, controls) {
     },
     render: (key) => {
       const record = records.byNumber.get(Number(key));
+      if (!record) void records.need(Number(key), Number(key));
       if (!record) return h("li", { class: "it is-missing" }, h("span", { class: "it-number" }, key), skeleton(1));
       const details = open.get(record.number);
       return recordRow(record, { isOpen: Boolean(details), toggle: () => toggle(record.number), details: details?.element, acts: records.acts, excerpts: found.peek()?.excerpts.get(record.number) });
@@ -184,7 +185,7 @@ export function timelinePanel(run, address, controls) {
   return { element, jump, list };
 }
 
-/** A call in flight, with its text as it comes. @param {Run} run @param {import("./ui.js").Signal<any>} one */
+/** A call in flight, with its text as it comes. @param {Run} run @param {import("../ui.js").Signal<any>} one */
 export function inFlight(run, one) {
   const first = one.peek();
   const isModel = () => one.value.thinking_length > 0 || one.value.text_length > 0;

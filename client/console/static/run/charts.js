@@ -1,6 +1,6 @@
 // @ts-check
 /** Small line charts: the name and the newest value are text, and the line has both its ends in its accessible name. */
-import { h, s } from "./ui.js";
+import { h, s } from "../ui.js";
 
 /** @typedef {{x: number, y: number}} Point */
 /** @typedef {{name: string, points: Point[], format: (value: number) => string, low?: number, high?: number}} Chart */

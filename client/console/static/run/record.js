@@ -4,18 +4,18 @@
  *
  * Rows have no live parts: the list drops and makes them while it scrolls. What is open has, within its own scope.
  */
-import { resource } from "./api.js";
-import { bytes, count, duration, exact, money, words } from "./format.js";
-import { markdown } from "./markdown.js";
-import { glyph, stateMark } from "./marks.js";
-import { actCourse, eventLine, takeActs } from "./run_events.js";
-import { runPath } from "./run_state.js";
-import { copy, view } from "./shell.js";
-import { h, mount, visible } from "./ui.js";
+import { resource } from "../api.js";
+import { bytes, count, duration, exact, money, words } from "../format.js";
+import { markdown } from "../markdown.js";
+import { glyph, stateMark } from "../marks.js";
+import { actCourse, eventLine, takeActs } from "./events.js";
+import { runPath } from "./state.js";
+import { copy, view } from "../shell.js";
+import { h, mount, visible } from "../ui.js";
 
-/** @typedef {import("./run_state.js").Record_} Record_ */
-/** @typedef {import("./run_state.js").Call} Call */
-/** @typedef {import("./run_state.js").Text} Text */
+/** @typedef {import("./state.js").Record_} Record_ */
+/** @typedef {import("./state.js").Call} Call */
+/** @typedef {import("./state.js").Text} Text */
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
@@ -56,18 +56,18 @@ export const callLine = (call) =>
     h("span", { class: "call-arguments" }, argumentLine(call.arguments.head)),
     h("span", { class: "call-outcome" }, call.attempts > 1 ? `${call.attempts} attempts · ` : "", outcome(call)));
 
-/** @param {import("./run_state.js").Event_} event */
+/** @param {import("./state.js").Event_} event */
 const chip = (event) => {
   const { state, text } = eventLine(event);
   return h("li", { class: "it-event" }, glyph(state), h("span", {}, text));
 };
 
-/** @param {Record_} record @param {{isOpen: boolean, toggle: () => void, excerpts?: string[], details?: HTMLElement|null, acts?: Map<string, import("./run_events.js").Act>}} options */
+/** @param {Record_} record @param {{isOpen: boolean, toggle: () => void, excerpts?: string[], details?: HTMLElement|null, acts?: Map<string, import("./events.js").Act>}} options */
 export function recordRow(record, { isOpen, toggle, excerpts = [], details = null, acts = new Map() }) {
   const { usage } = record;
   const applied = takeActs(record, acts);
-  // The row of a held call says that it waits for a person.
-  const chips = record.events.filter((event) => !event.event.startsWith("Intervention") && !(event.event === "ApprovalRequested" && event.data.tool));
+  // The row of a held call says that it waits for a person, and each decision has an event of its own.
+  const chips = record.events.filter(({ event, data }) => !event.startsWith("Intervention") && !(event === "ApprovalRequested" && data.tool) && !(event.startsWith("Approval") && data.kind === "approval"));
   const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
   const prompt = record.prompt && record.prompt !== "reason" ? words(record.prompt.replace("goal_", "")) : "";
   const onclick = (/** @type {any} */ event) => {
@@ -90,7 +90,7 @@ export function recordRow(record, { isOpen, toggle, excerpts = [], details = nul
 
 /**
  * All of a record, in an element with its own scope.
- * @param {string} run @param {number} number @param {(record: Record_) => import("./ui.js").Child} controls @returns {{element: HTMLElement, end: () => void, reload: () => void}}
+ * @param {string} run @param {number} number @param {(record: Record_) => import("../ui.js").Child} controls @returns {{element: HTMLElement, end: () => void, reload: () => void}}
  */
 export function recordDetails(run, number, controls) {
   const element = h("div", { class: "it-details" });
@@ -169,7 +169,7 @@ export function delegated(delegate) {
   return h("details", { class: "delegate", ontoggle }, h("summary", {}, "Delegated to ", h("b", {}, delegate.agent), " ", h("a", { href: runPath(delegate.id) }, delegate.id)), body);
 }
 
-/** @param {import("./run_state.js").Event_} event */
+/** @param {import("./state.js").Event_} event */
 function eventDetails(event) {
   const { state, text } = eventLine(event);
   return h("details", {}, h("summary", {}, glyph(state), ` ${text} `, h("span", { class: "faint" }, event.event, " ", clock(event.at))), h("pre", { tabindex: 0 }, JSON.stringify(event.data, null, 2)));
