@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.console.doors import Visitor
 from orga.client.console.rows import Row
@@ -145,15 +145,18 @@ class ServerFeed(Feed):
                 yield Frame(self._event, self._value.data)
 
     async def follow(self, sleep: Sleep) -> None:
+        is_slow = False
         while True:
-            self.show(is_there=await self._is_there())
+            try:
+                await self._client.service_client.check_health(timeout=HEALTH_TIMEOUT)
+            except RPCError as error:  # a server that is only slow is not away yet
+                if is_slow or error.status == RPCStatusCode.UNAVAILABLE:
+                    self.show(is_there=False)
+                is_slow = True
+            else:
+                self.show(is_there=True)
+                is_slow = False
             await sleep(HEALTH_S)
-
-    async def _is_there(self) -> bool:
-        try:
-            return await self._client.service_client.check_health(timeout=HEALTH_TIMEOUT)
-        except RPCError:
-            return False
 
     def show(self, *, is_there: bool) -> None:
         """Note whether the server answers."""
