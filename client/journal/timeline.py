@@ -4,11 +4,11 @@ A fold reads one segment of a run. A long text is given as its beginning, with a
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 from pydantic import ConfigDict
 from pydantic_core import to_json
@@ -25,7 +25,7 @@ from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.gate import Verdicts
-from orga.workflows.types.tool_calls.loop_tools import TERMINATE
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 HEAD_CHARS = 2_000
@@ -92,6 +92,9 @@ class TimelineCall(Record):
     ended: datetime | None = None
     delegate: TimelineDelegate | None = None
 
+    def with_texts(self, arguments: TimelineText, result: TimelineText | None) -> Self:
+        return replace_fields(self, {"arguments": arguments, "result": result})
+
 
 class TimelineEvent(Record):
     """A journal entry that the other fields of a record do not show."""
@@ -124,19 +127,34 @@ class IterationRecord(Record):
     events: tuple[TimelineEvent, ...] = ()
     scores: tuple[float, ...] = ()
 
+    def joined_with(self, earlier: Self) -> Self:
+        """Return the record of an iteration that two segments share. `earlier` is its part in the earlier one."""
+        whole = self if self.reply is not None or self.calls else earlier
+        own_calls = {call.id for call in self.calls}
+        changes = {
+            **{name: getattr(whole, name) for name in type(self).model_fields},
+            "started": earlier.started or self.started,
+            "ended": self.ended or earlier.ended,
+            "calls": (*(call for call in earlier.calls if call.id not in own_calls), *self.calls),
+            "events": (*earlier.events, *self.events),
+            "scores": (*earlier.scores, *self.scores),
+        }
+        return replace_fields(self, changes)
 
-def joined(earlier: IterationRecord, later: IterationRecord) -> IterationRecord:
-    """Return the record of an iteration that two segments share."""
-    whole = later if later.reply is not None or later.calls else earlier
-    own_calls = {call.id for call in later.calls}
-    changes = {
-        "started": earlier.started or later.started,
-        "ended": later.ended or earlier.ended,
-        "calls": (*(call for call in earlier.calls if call.id not in own_calls), *later.calls),
-        "events": (*earlier.events, *later.events),
-        "scores": (*earlier.scores, *later.scores),
-    }
-    return replace_fields(whole, changes)
+    def with_texts(self, texts: Mapping[str, TimelineText]) -> Self:
+        """Return the record with other texts, by their references."""
+
+        def other(text: TimelineText) -> TimelineText:
+            return texts.get(text.reference or "", text)
+
+        changes = {
+            "reply": self.reply and other(self.reply),
+            "thinking": self.thinking and other(self.thinking),
+            "calls": tuple(
+                call.with_texts(other(call.arguments), call.result and other(call.result)) for call in self.calls
+            ),
+        }
+        return replace_fields(self, changes)
 
 
 def texts_of(record: IterationRecord) -> Iterator[TimelineText]:
@@ -155,20 +173,6 @@ def searched_texts(record: IterationRecord) -> Iterator[tuple[str, str]]:
         yield f"{call.id} failure", call.failure or ""
     for event in record.events:
         yield event.event, json_text(event.data)
-
-
-def with_texts(record: IterationRecord, texts: dict[str, TimelineText]) -> IterationRecord:
-    """Return the record with other texts, by their references."""
-
-    def other(text: TimelineText | None) -> TimelineText | None:
-        return texts.get(text.reference or "", text) if text is not None else None
-
-    calls = tuple(
-        replace_fields(call, {"arguments": other(call.arguments), "result": other(call.result)})
-        for call in record.calls
-    )
-    changes = {"reply": other(record.reply), "thinking": other(record.thinking), "calls": calls}
-    return replace_fields(record, changes)
 
 
 class TextSource:
@@ -291,7 +295,7 @@ class _Call(TimelineCall):
         self.state = states.get(verdict.decision, self.state)
 
     def as_record(self) -> TimelineCall:
-        return TimelineCall.model_construct(None, **vars(self))
+        return TimelineCall(**dict(self))
 
 
 @dataclass
@@ -311,8 +315,7 @@ class _Iteration:
         self.ended, self.phase = self.ended or at, "done"
 
     def as_record(self) -> IterationRecord:
-        return IterationRecord.model_construct(
-            None,
+        return IterationRecord(
             number=self.number,
             phase=self.phase,
             started=self.started,
@@ -603,7 +606,7 @@ class TimelineFold:
     def _on_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
         iteration.end(at)
         for call in iteration.calls:  # the journal has no outcome for the call that ends a run
-            if event.reason == "completed" and call.tool == TERMINATE and call.started and call.result is None:
+            if event.reason == "completed" and loop_tool(call.tool).is_answer and call.started and call.result is None:
                 call.state, call.ended = "ok", at
 
     def _close(self, at: datetime) -> None:

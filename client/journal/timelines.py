@@ -31,10 +31,8 @@ from orga.client.journal.timeline import (
     TimelineFold,
     TimelineText,
     iterations_before,
-    joined,
     searched_texts,
     texts_of,
-    with_texts,
 )
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.context import DigestMismatch
@@ -202,7 +200,7 @@ class Timelines:
         found = await self._record(chain, iteration)
         clipped = [text for text in texts_of(found) if text.reference]
         texts = await self._texts(workflow_id, [text.reference or "" for text in clipped])
-        return with_texts(found, {text.reference or "": _longer(text, texts) for text in clipped})
+        return found.with_texts({text.reference or "": _longer(text, texts) for text in clipped})
 
     async def text(self, workflow_id: str, reference: str) -> str:
         """Return a whole text. Raise NoText if the run has none with this reference."""
@@ -259,7 +257,7 @@ class Timelines:
         if number is None or (number <= folds[0].base and not folds[0].is_first):
             return None  # an earlier segment has a part of it
         records = [record for fold in folds if (record := fold.record(number)) is not None]
-        return reduce(joined, records) if records else None
+        return reduce(lambda earlier, later: later.joined_with(earlier), records) if records else None
 
     async def _chain(self, workflow_id: str) -> _Chain:
         run_id, length = await latest_run(self._client, workflow_id, RUN_WORKFLOWS)
@@ -312,7 +310,7 @@ class Timelines:
             segment = await self._segment(chain, head)
             for number in segment.numbers():
                 if lowest <= number <= highest and (record := segment.record(number)) is not None:
-                    found[number] = joined(found[number], record) if number in found else record
+                    found[number] = record.joined_with(found[number]) if number in found else record
         return [found[number] for number in sorted(found)]
 
     async def _record(self, chain: _Chain, iteration: int) -> IterationRecord:
