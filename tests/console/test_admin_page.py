@@ -11,6 +11,7 @@ from tests.support.browser import a_visit, axe_violations
 from tests.support.console import OWNER, a_console
 from tests.support.runs.settings import a_desk
 
+VIEWS = ["Agents", "Models", "Tools", "Policies", "Schedules", "Workers", "Knowledge"]
 LIMIT, INSTRUCTIONS = "agents.default.config.max_iterations", "agents.default.instructions"
 
 
@@ -53,3 +54,26 @@ async def test_settings_are_edited_compared_saved_and_taken_back(
         await page.get_by_role("dialog").get_by_role("button", name="Save").click()
         await expect(page.get_by_text("Saved as version 3")).to_be_visible()
         assert (await desk.read()).values == {LIMIT: 9, INSTRUCTIONS: "Be brief."}
+
+
+async def test_each_view_shows_what_the_worker_has_and_judges_a_call(
+    client: Client, browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        a_desk(client, ScriptedModel([answers()], repeats=True), tmp_path, OrgaConfig()) as desk,
+        a_console(client, desk.queue) as console,
+        a_visit(browser, console) as visit,
+    ):
+        page = await visit.open("/admin")
+        for view in VIEWS:
+            await page.get_by_role("button", name=view).click()
+            await expect(page.locator("main table, main .state").first).to_be_visible()
+            await expect(page.locator(".state.failed")).to_have_count(0)
+            assert await axe_violations(page) == []
+        await page.go_back()
+        await expect(page.get_by_role("region", name="Workers")).to_contain_text(desk.queue)
+        await page.get_by_role("button", name="Policies").click()
+        await page.get_by_label("Tool", exact=True).fill("write_file")
+        await page.get_by_label("Arguments as JSON").fill('{"path": "a.txt"}')
+        await page.get_by_role("button", name="Judge it").click()
+        await expect(page.get_by_text("write_file is not listed")).to_be_visible()

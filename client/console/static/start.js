@@ -49,7 +49,7 @@ const models = signal(/** @type {any[]} */ ([]));
 get("/agents").then(({ items }) => (agents.value = items), () => {});
 get("/models").then(({ items }) => (models.value = items), () => {});
 /** @param {any[]} items @returns {string[]} */
-const nameOf = (items) => items.map((one) => one.name ?? one.id ?? one).filter((name) => typeof name === "string");
+const nameOf = (items) => items.map((one) => one.name ?? one.model ?? one).filter((name) => typeof name === "string");
 const tools = () => {
   const agent = agents.value.find((one) => one.name === (input().value.agent ?? "default"));
   return nameOf(Array.isArray(agent?.tools) ? agent.tools : []);
