@@ -19,9 +19,9 @@ from orga.client.config.file import ConfigSources
 from orga.client.config.listed import agent_json, mcp_rows, model_rows, tool_rows
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.setting_items import setting_items
 from orga.client.console.problems import Problem
 from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.setting_items import setting_items
 from orga.client.console.settings import sources_of, without_secrets
 from orga.client.errors import InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings

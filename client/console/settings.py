@@ -11,9 +11,9 @@ from pydantic import Field
 from orga.activities.text.secrets import KnownSecrets
 from orga.client.config.file import ConfigSources, config_sources
 from orga.client.config.run_time import RunTimeRules
-from orga.client.config.setting_items import SettingItem, setting_items
 from orga.client.console.problems import Problem
 from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.setting_items import SettingItem, setting_items
 from orga.client.errors import InvalidSettings, OrgaError
 from orga.client.runs.settings import SettingsCondition, read_settings, save_settings, settings_versions
 from orga.workflows.decisions.settings import problems_text

@@ -1,23 +1,20 @@
 """Each key that can be set at run time, for people: its value, where that comes from, its type, range and meaning."""
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from orga.client.config.file import ConfigSources
 from orga.client.config.run_time import setting_paths, value_at
 from orga.client.config.sections import OrgaConfig
+from orga.client.console.schemas import json_schema
 from orga.workflows.decisions.goals.prompts import DEFAULT_PROMPTS
 from orga.workflows.decisions.goals.templates import PLACEHOLDERS
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName
 from orga.workflows.types.json_text import as_object, as_objects
-from orga.workflows.types.record import Record, annotation_at, is_model, kinds_of
+from orga.workflows.types.record import Record
 
 KeyPath = tuple[str, ...]
 
@@ -81,7 +78,7 @@ def _item(
         type=str(kind.get("type", "string")),
         nullable=len(kinds) > 1,
         range=bounds or None,
-        description=_description_at(path),
+        description=str(schema.get("description", "")),
         template_variables=tuple(_template_variables(prompt)) if prompt else None,
     )
 
@@ -116,7 +113,7 @@ def _template_variables(prompt: PromptName) -> Iterator[TemplateVariable]:
 
 @cache
 def _schemas() -> dict[str, Any]:
-    return OrgaConfig.model_json_schema()
+    return json_schema(OrgaConfig)
 
 
 def _schema_at(path: KeyPath) -> dict[str, Any]:
@@ -131,23 +128,3 @@ def _schema_at(path: KeyPath) -> dict[str, Any]:
 def _resolved(node: dict[str, Any]) -> dict[str, Any]:
     reference = node.get("$ref")
     return as_object(as_object(_schemas()["$defs"]).get(str(reference).rpartition("/")[2])) if reference else node
-
-
-@cache
-def _description_at(path: KeyPath) -> str:
-    """Return the docstring of the field that holds a key."""
-    model = next(filter(is_model, kinds_of(annotation_at(OrgaConfig, path[:-1]))), None)
-    if model is None:
-        return ""
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
-    except (OSError, SyntaxError):  # no source is installed
-        return ""
-    statements = body.body if isinstance(body, ast.ClassDef) else []
-    for field, after in pairwise(statements):
-        is_field = (
-            isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.target.id == path[-1]
-        )
-        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            return " ".join(str(after.value.value).split())
-    return ""
