@@ -5,7 +5,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from json import dumps, loads
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from pydantic import AwareDatetime, Field
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
@@ -23,7 +23,7 @@ from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.questions import QuestionKind
-from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.status import AgentStatus
 
 Kind = Literal["agent", "goal", "session"]
@@ -88,6 +88,10 @@ class RunList(CheckedInput):
     """Only runs with this text in their id or in the beginning of their task."""
     next: str | None = Field(default=None, max_length=4_000)
     limit: int = Field(default=50, ge=1, le=200)
+
+    def without_states(self) -> Self:
+        """Return the filters without those that the counts are offered as."""
+        return replace_fields(self, {"phase": None, "waiting": None, "ending": None})
 
 
 def run_condition(given: RunList, tenants: frozenset[str] | None) -> str:
@@ -186,7 +190,7 @@ async def read_list(console: Console, given: RunList, tenants: frozenset[str] | 
     """Return a page of rows, newest first, with the counts of all runs that meet the criteria."""
     condition = run_condition(given, tenants)
     try:
-        counts = asyncio.create_task(run_counts(console.client, run_condition(_without_states(given), tenants)))
+        counts = asyncio.create_task(run_counts(console.client, run_condition(given.without_states(), tenants)))
         found, following = await _matching_runs(console, given, condition)
         rows = await read_rows(console, found)
         return {"items": rows, "next": following, "counts": await counts}
@@ -194,11 +198,6 @@ async def read_list(console: Console, given: RunList, tenants: frozenset[str] | 
         if error.status == RPCStatusCode.INVALID_ARGUMENT:
             raise Problem(422, f"the server refuses the filters: {error.message}") from None
         raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
-
-
-def _without_states(given: RunList) -> RunList:
-    """Return the filters without those that the counts are offered as."""
-    return given.model_copy(update={"phase": None, "waiting": None, "ending": None})
 
 
 async def _matching_runs(
