@@ -121,16 +121,14 @@ class _ProtocolRun:
     async def _events(self) -> "AsyncGenerator[BaseEvent]":
         run = await self._find()
         past = await read_past(run) if run else []
-        seen = 0
+        seen, last = 0, None
         from orga.client.frontends.agui_events import Shown
 
         if self.given.resume:
             if run is None:
                 raise Problem(404, "resume: this thread has no interrupts. Send a message instead")
-            await decide(run, self.visitor, self.given.resume)
+            turn, last = await self._resume(run, past)
             seen = 0 if any(each.id.startswith(f"{run.id}/") for each in self.given.messages) else _last_question(past)
-            named = {entry.interrupt_id for entry in self.given.resume}
-            turn = asked_turn(past, run.id, named) if isinstance(run, SessionHandle) else None
         else:
             run, turn = await self._send(run, past)
         shown = Shown(self.given, run.id if run else "", self.base)
@@ -138,7 +136,7 @@ class _ProtocolRun:
             yield shown.finished(Over("completed", "", "", UsageTotals()))
             return
         yield await self._state(run)
-        fold = TurnFold(run.id, turn)
+        fold, newest = TurnFold(run.id, turn, last), past[-1].sequence if past else -1
         for entry in past[:seen]:
             for step in fold.take(entry):
                 list(shown.take(step))
@@ -147,12 +145,27 @@ class _ProtocolRun:
         async for step in turn_steps(run, fold, past[seen:]):
             if isinstance(step, Progress) and step.is_plan:
                 yield shown.plan(fold)
-            elif isinstance(step, Waiting | Over) or (isinstance(step, Progress) and step.entry not in past):
+            elif isinstance(step, Waiting | Over) or (isinstance(step, Progress) and step.entry.sequence > newest):
                 yield await self._state(run)
             for event in shown.take(step):
                 yield event
             if isinstance(step, Waiting):
                 return
+
+    async def _resume(self, run: AgentHandle, past: list[JournalEntry]) -> tuple[int | None, int | None]:
+        """Decide what the request answers. Return the turn that asked, and the turn of a message that comes with it."""
+        answers = self.given.resume or []
+        await decide(run, self.visitor, answers)
+        if not isinstance(run, SessionHandle):
+            return None, None
+        turn = asked_turn(past, run.id, {each.interrupt_id for each in answers})
+        message = (
+            _new_message(self.given) if self.given.messages[-1:] and self.given.messages[-1].role == "user" else None
+        )
+        if message is None or any(entry.data.get("message") == message[1] for entry in past):
+            return turn, None
+        is_left = all(each.status == "cancelled" for each in answers)
+        return turn, await post_message(run, message[1], message[0], "interrupt" if is_left else "enqueue")
 
     async def _find(self) -> AgentHandle | None:
         """Return the run of the thread. The thread may also be the id of a run that was started elsewhere."""

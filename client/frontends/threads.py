@@ -20,6 +20,7 @@ from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.names import AGENT, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import WhenBusy
 from orga.workflows.types.status import JournalEntry
 
 PING_S = 15
@@ -85,10 +86,10 @@ async def start_thread(
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
 
 
-async def post_message(session: SessionHandle, text: str, message_id: str) -> int:
+async def post_message(session: SessionHandle, text: str, message_id: str, when_busy: WhenBusy = "enqueue") -> int:
     """Send a message and return its turn. If the session could not begin, raise InvalidInput with the reason."""
     try:
-        return await session.post(text, message_id=message_id)
+        return await session.post(text, when_busy=when_busy, message_id=message_id)
     except RunEnded:
         last = (await read_past(session))[-1]
         if last.event == "Terminated" and last.data.get("reason") == "error":

@@ -129,6 +129,8 @@ class TurnFold:
     run_id: str
     turn: int | None
     """The turn of a session. None means the whole run."""
+    last: int | None = None
+    """The last turn to show, if it is a later one."""
     view: RunView = field(default_factory=RunView)
     is_over: bool = False
     pause_s: float | None = None
@@ -162,7 +164,8 @@ class TurnFold:
             case on.InterventionReceived(kind="delegate_held"):
                 self.pause_s = QUIET_S
             case on.TurnEnded() | on.Terminated() if not run:
-                yield from self._end(event, entry.iteration)
+                is_last = isinstance(event, on.Terminated) or event.turn == (self.last or self.turn)
+                yield from self._end(event, entry.iteration, is_last=is_last)
             case _:
                 pass
         is_plan = isinstance(event, _PLAN_EVENTS)
@@ -209,12 +212,14 @@ class TurnFold:
         for place, _ in left:
             yield CallEnded(run, iteration, place, "denied", "denied")
 
-    def _end(self, event: on.TurnEnded | on.Terminated, iteration: int) -> Iterator[Step]:
-        self.is_over = True
+    def _end(self, event: on.TurnEnded | on.Terminated, iteration: int, *, is_last: bool) -> Iterator[Step]:
+        self.is_over = is_last
         for run in list(self._open):
             for place, _ in self._open.pop(run):
                 yield CallEnded(run, iteration, place, "not_run", event.reason)
-        yield Over(event.reason, event.detail, self._answer, event.usage)
+        if is_last:
+            yield Over(event.reason, event.detail, self._answer, event.usage)
+        self._answer = ""
 
 
 async def turn_steps(

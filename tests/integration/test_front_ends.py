@@ -27,7 +27,7 @@ from tests.support.hold import Hold
 from tests.support.runs.approvals import Asks
 from tests.support.runs.delegates import agent, delegates
 from tests.support.runs.loop import a_loop
-from tests.support.web.agui import AguiClient, agui_client
+from tests.support.web.agui import AguiClient, agui_client, assistant_ui_messages
 
 WORDS = "one two three four five six seven eight"
 
@@ -170,6 +170,22 @@ async def test_a_delegate_is_a_subagent_and_its_held_call_an_interrupt(stage: St
     assert (held.types[-3:], done.error) == (["SUBAGENT_FINISHED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"], None)
     assert done.result["output"] == "all done"
     assert {m["content"] for m in done.messages if m.get("subagentRunId") == child and m.get("content")} >= {"paid"}
+
+
+async def test_assistant_ui_talks_decides_and_leaves_a_question(stage: Stage) -> None:
+    before = len(stage.pay.calls)
+    steps = ("say:slow", "say:pay", 'resume:{"approved":true}', "say:pay twice", "leave:never mind", "say:ask")
+    given = (f"{stage.console.base}/agui/default", "ann-approver", *steps, 'resume:{"answer":"red"}')
+    slow, held, paid, again, left, asked, answered = await assistant_ui_messages(*given)
+    assert [part["text"] for part in slow["content"]] == ["Counting.", WORDS]
+    assert (held["status"]["reason"], len(held["interrupts"]), len(again["interrupts"])) == ("interrupt", 1, 1)
+    assert [each["content"][-1]["text"] for each in (paid, left, answered)] == [
+        "all done",
+        "You said: never mind",
+        "all done",
+    ]
+    assert (asked["status"]["reason"], answered["interrupts"]) == ("interrupt", [])
+    assert len(stage.pay.calls) == before + 1
 
 
 async def test_a_lost_connection_loses_nothing_and_repeats_nothing(stage: Stage) -> None:

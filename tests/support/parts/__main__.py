@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tests.support.parts.aimock import installed as aimock
 from tests.support.parts.bubblewrap import bubblewrap
-from tests.support.parts.front_ends import agui_package, front_ends
+from tests.support.parts.front_ends import agui_package, assistant_ui, front_ends
 from tests.support.parts.mcp_servers import node_program, python_program
 from tests.support.parts.opa import opa
 from tests.support.parts.system_packages import require
@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "MCP servers of npm": lambda: node_program("mcp-server-everything"),
     "front ends of npm": front_ends,
     "client of AG-UI": agui_package,
+    "assistant-ui": assistant_ui,
     "MCP servers of PyPI": lambda: python_program("mcp-server-time"),
 }
 

@@ -26,6 +26,19 @@ def agui_package() -> Path:
     return installed_folder("agui-node", lambda folder: with_npm(folder, "@ag-ui/client@1.0.0"))
 
 
+@cache
+def assistant_ui() -> Path:
+    """Return the folder that has assistant-ui, with a document for it in place of a browser."""
+    packages = (
+        "@assistant-ui/react-ag-ui@0.0.57",
+        "@assistant-ui/react@0.15.22",
+        "react@19.3.1",
+        "react-dom@19.3.1",
+        "jsdom@29.1.1",
+    )
+    return installed_folder("assistant-ui-node", lambda folder: with_npm(folder, *packages))
+
+
 def front_end_path() -> str:
     """Return a PATH on which their programs are found."""
     return f"{front_ends() / '.bin'}{os.pathsep}{os.environ['PATH']}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.parts.front_ends import agui_package
+from tests.support.parts.front_ends import agui_package, assistant_ui
 
-_PROGRAM = Path(__file__).parents[1] / "programs" / "agui_client.mjs"
+_PROGRAMS = Path(__file__).parents[1] / "programs"
 _MAX_LINE = 2**24
 
 
@@ -53,7 +53,7 @@ class AguiClient:
 @asynccontextmanager
 async def agui_client(url: str, thread: str, token: str) -> AsyncGenerator[AguiClient]:
     """Start a client of an agent, and end it."""
-    arguments = (str(_PROGRAM), str(agui_package()), url, thread, token)
+    arguments = (str(_PROGRAMS / "agui_client.mjs"), str(agui_package()), url, thread, token)
     pipes: dict[str, Any] = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     process = await asyncio.create_subprocess_exec("node", *arguments, limit=_MAX_LINE, **pipes)
     try:
@@ -61,3 +61,18 @@ async def agui_client(url: str, thread: str, token: str) -> AsyncGenerator[AguiC
     finally:
         process.kill()
         await process.wait()
+
+
+async def assistant_ui_messages(*arguments: str) -> list[dict[str, Any]]:
+    """Let assistant-ui take the steps, and return the last message after each, as its program says."""
+    command = (str(_PROGRAMS / "assistant_ui.mjs"), str(assistant_ui()), *arguments)
+    pipes: dict[str, Any] = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+    process = await asyncio.create_subprocess_exec("node", *command, limit=_MAX_LINE, **pipes)
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, err.decode()
+    return [json.loads(line) for line in out.decode().splitlines()]
