@@ -85,12 +85,22 @@ class _File:
         return gzip.compress(self.content, mtime=0)
 
 
+_COMMENTS = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$", re.DOTALL | re.MULTILINE)
+"""Comments of a script that begin a line. A comment behind code stays."""
+
+
+def _served(path: Path) -> bytes:
+    """Return the content of a file. A script loses its comments, a fifth of its weight, but no line."""
+    text = path.read_text()
+    return (_COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text) if path.suffix == ".js" else text).encode()
+
+
 class _Files:
     """All static files, read once."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         self.files = {
-            path.relative_to(folder).as_posix(): _File(path.read_bytes(), TYPES[path.suffix])
+            path.relative_to(folder).as_posix(): _File(_served(path), TYPES[path.suffix])
             for path in sorted(folder.rglob("*"))
             if path.suffix in TYPES
         }

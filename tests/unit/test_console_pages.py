@@ -60,6 +60,25 @@ def test_files_have_strong_tags_and_stay_until_they_change(pages: TestClient) ->
     assert pages.get("/static/old/shell.html").status_code == 404
 
 
+def _is_comment(lines: list[str]) -> list[bool]:
+    """Whether each line belongs to a comment that has its lines to itself."""
+    found: list[bool] = []
+    is_within = False
+    for line in map(str.strip, lines):
+        begins = line.startswith("/*") and (line.endswith("*/") or "*/" not in line)
+        found.append(is_within or begins or line.startswith("//"))
+        is_within = (is_within or begins) and "*/" not in line
+    return found
+
+
+def test_scripts_are_served_without_comments_but_with_all_lines(pages: TestClient) -> None:
+    for path in sorted(STATIC.rglob("*.js")):
+        lines = path.read_text().splitlines()
+        code = ["" if comment else line for line, comment in zip(lines, _is_comment(lines), strict=True)]
+        assert code != lines
+        assert pages.get(f"/static/any/{path.relative_to(STATIC).as_posix()}").text.splitlines() == code, path
+
+
 SINKS = re.compile(
     r"(inner|outer)HTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|setHTML|srcdoc|javascript:"
     r"|\beval\(|new Function|setAttribute\(\"style"
