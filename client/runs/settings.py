@@ -3,6 +3,8 @@
 A workflow on the queue holds them (`orga.workflows.settings`). Its memo has the current set: reading needs no worker.
 """
 
+import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,6 +37,9 @@ from orga.workflows.types.settings import (
 READ_TIMEOUT = timedelta(seconds=10)
 SAVE_TIMEOUT = timedelta(seconds=20)
 """A task for a worker that has just been killed is given to another one after 10 seconds."""
+
+WORKER_S, BETWEEN_LOOKS_S = 2.0, 0.1
+"""Seconds for a worker that has just started, and between two looks."""
 
 SettingsCondition = Literal["ready", "absent", "broken", "unreachable"]
 
@@ -122,8 +127,7 @@ async def save_settings(
     if problem := bounds_problem(dict(values), frozenset(values)):
         raise InvalidSettings([_problem_in(problem)])
     queue = task_queue or queue_and_memo(client)[0]
-    if not await may_be_polled(client, queue):
-        raise NoAnswer(queue)
+    await _require_worker(client, queue)
     try:
         await client.start_workflow(  # pyright: ignore[reportUnknownMemberType]
             SETTINGS_WORKFLOW,
@@ -149,6 +153,15 @@ async def save_settings(
             raise
         problems = TypeAdapter(list[SettingProblem]).validate_python(*error.details)
         raise InvalidSettings(problems) from None
+
+
+async def _require_worker(client: Client, queue: str) -> None:
+    """Wait a moment for a worker, because the server does not see at once that one polls."""
+    until = time.monotonic() + WORKER_S
+    while not await may_be_polled(client, queue):
+        if time.monotonic() > until:
+            raise NoAnswer(queue)
+        await asyncio.sleep(BETWEEN_LOOKS_S)
 
 
 def _problem_in(text: str) -> SettingProblem:
