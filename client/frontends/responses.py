@@ -26,7 +26,16 @@ from orga.client.console.routes import Adapter, Console, console_of, json_body
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused
 from orga.client.frontends.openai_errors import OpenAIErrors
 from orga.client.frontends.response_items import ResponseFold
-from orga.client.frontends.threads import TurnStream, find_run, own_id, post_message, read_past, start_thread
+from orga.client.frontends.threads import (
+    TurnStream,
+    find_run,
+    open_stream,
+    own_id,
+    post_message,
+    read_past,
+    require_room,
+    start_thread,
+)
 from orga.client.frontends.turns import TurnFold, Waiting, turn_steps
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
@@ -158,6 +167,7 @@ async def _create(request: Request) -> Response:
     if body.get("tools"):
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
     messages = _messages(body)
+    require_room(console, visitor)
     key = request.headers.get("idempotency-key")
     message_id = own_id("response", visitor.name, key) if key else str(uuid_utils.uuid7())
     if previous:
@@ -182,7 +192,8 @@ async def _create(request: Request) -> Response:
     asked = _Asked(session, turn, visitor, request, body)
     if body.get("stream"):
         return await asked.stream()
-    return JSONResponse(await asked.response(is_awaited=not body.get("background")))
+    with open_stream(console, visitor):
+        return JSONResponse(await asked.response(is_awaited=not body.get("background")))
 
 
 async def _begun(

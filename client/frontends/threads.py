@@ -1,6 +1,7 @@
 """Conversations of HTTP front ends: sessions, found and started for a visitor of the console."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -31,21 +32,33 @@ MAX_STREAMS = 50
 """Open streams of one name. A front end may serve many people under its name."""
 
 
+def require_room(console: Console, visitor: Visitor) -> None:
+    """Raise Problem if the visitor has too many streams open."""
+    if console.adapter_streams[visitor.name] >= MAX_STREAMS:
+        raise Problem(429, f"{visitor.name} has {MAX_STREAMS} streams open. Close one", retry_after_s=5)
+
+
+@contextmanager
+def open_stream(console: Console, visitor: Visitor) -> Generator[None]:
+    """Count an open stream until the block ends."""
+    console.adapter_streams[visitor.name] += 1
+    try:
+        yield
+    finally:
+        console.adapter_streams[visitor.name] -= 1
+
+
 class TurnStream(EventSourceResponse):
     """The events of a turn for a front end. Raise Problem if its name has too many streams open."""
 
     def __init__(self, events: AsyncGenerator[dict[str, str]], console: Console, visitor: Visitor) -> None:
-        self._open, self._name = console.adapter_streams, visitor.name
-        if self._open[self._name] >= MAX_STREAMS:
-            raise Problem(429, f"{self._name} has {MAX_STREAMS} streams open. Close one", retry_after_s=5)
+        require_room(console, visitor)
+        self._console, self._visitor = console, visitor
         super().__init__(events, ping=PING_S, sep="\n", send_timeout=SEND_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._open[self._name] += 1
-        try:
+        with open_stream(self._console, self._visitor):
             await super().__call__(scope, receive, send)
-        finally:
-            self._open[self._name] -= 1
 
 
 def own_id(kind: str, *parts: str) -> str:
