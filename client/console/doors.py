@@ -19,7 +19,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orga.client.console.problems import Problem, handle_problem, problem_response
+from orga.client.console.problems import Problem, handle_problem, problem_answer
 from orga.client.console.visitors import ROLES, Role, Visitor, roles_up_to, visitor_name
 
 __all__ = ["ROLES", "Role", "Visitor"]
@@ -191,7 +191,7 @@ class DoorKeeper:
                 return
             await self._app(scope, _BoundedBody(receive).receive, answer.send)
         except Problem as problem:
-            await problem_response(problem)(scope, receive, answer.send)
+            await problem_answer(request, problem)(scope, receive, answer.send)
         except Exception as error:
             _LOG.exception("the console failed to answer %s", request.method)
             if answer.has_begun:

@@ -31,16 +31,6 @@ FIRST_ANSWER_S = 2.0
 """Seconds. The browser shows the page's frame at once. Data that take longer are asked for by the page itself."""
 
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
-PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
-        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
-
 
 _FIRST = "\0"
 """The place of the data in the rendered shell."""
@@ -159,7 +149,7 @@ def page_routes() -> Sequence[BaseRoute]:
                 yield before  # the browser shows this while the data are read
                 yield await _first_answers(request, page) + after
 
-            headers = PAGE_HEADERS | {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+            headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
             if _takes_gzip(request):
                 return StreamingResponse(
                     _zipped(parts()), media_type="text/html", headers=headers | {"Content-Encoding": "gzip"}

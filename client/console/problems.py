@@ -1,12 +1,13 @@
 """Errors of the console's interface, as RFC 9457 problems: what is wrong, and what to do."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from orga.client.errors import (
     NoAnswer,
@@ -71,6 +72,19 @@ def problem_response(problem: Problem) -> Response:
     return JSONResponse(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
+def problem_answer(request: Request, problem: Problem) -> Response:
+    """Return the problem as people read it if a browser asks for a page, else as JSON."""
+    is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+    if not is_page:
+        return problem_response(problem)
+    title = HTTPStatus(problem.status).phrase
+    html = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title} · orga</title><main><h1>{title}</h1><p>{escape(problem.detail)}</p></main></html>"
+    )
+    return HTMLResponse(html, problem.status, headers=problem.headers)
+
+
 def _http_problem(error: HTTPException) -> Problem:
     """Return the problem of a request that fits no route."""
     details = {
@@ -85,10 +99,10 @@ def _http_problem(error: HTTPException) -> Problem:
 async def handle_problem(request: Request, error: Exception) -> Response:
     """Answer with the problem that an error of a route stands for. An unknown error says nothing about itself."""
     if isinstance(error, Problem):
-        return problem_response(error)
+        return problem_answer(request, error)
     if isinstance(error, HTTPException):
-        return problem_response(_http_problem(error))
+        return problem_answer(request, _http_problem(error))
     for kind, status in STATUS_BY_ERROR:
         if isinstance(error, kind):
-            return problem_response(Problem(status, str(error)))
-    return problem_response(Problem(500, "the console has a defect; its log has the cause"))
+            return problem_answer(request, Problem(status, str(error)))
+    return problem_answer(request, Problem(500, "the console has a defect; its log has the cause"))

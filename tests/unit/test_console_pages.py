@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
+from orga.client.console.doors import SECURITY_HEADERS
 from orga.client.console.markdown import MAX_TEXT, Node, markdown_tree
 from orga.client.console.pages import STATIC, page_routes
 from orga.client.console.problems import Problem, handle_problem
@@ -39,10 +40,17 @@ def test_the_first_data_of_a_page_are_the_answers_of_the_interface(pages: TestCl
 def test_a_page_runs_no_inline_script_and_takes_no_markup_from_its_address(pages: TestClient) -> None:
     answer = pages.get("/?text=%3Cscript%3Ealert(1)%3C/script%3E")
     assert "<script>" not in answer.text
-    policy = answer.headers["content-security-policy"]
+    policy = SECURITY_HEADERS["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "require-trusted-types-for 'script'" in policy
     assert "unsafe" not in policy
+
+
+def test_a_browser_gets_a_problem_as_a_page_and_a_program_as_json(pages: TestClient) -> None:
+    page = pages.get("/static/old/none.js", headers={"accept": "text/html,*/*"})
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "<p>there is no such file</p>" in page.text
+    assert pages.get("/static/old/none.js").json()["detail"] == "there is no such file"
 
 
 def test_files_have_strong_tags_and_stay_until_they_change(pages: TestClient) -> None:

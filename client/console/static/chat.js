@@ -199,7 +199,7 @@ function session() {
         : may("operator") ? untracked(() => composer({ placeholder: "Message", send, more: modes })) : h("p", { class: "composer soft" }, "You need the role operator to write here.")));
   };
   waitKeys();
-  show(() => (isKnown.value ? untracked(page) : run.source.problem.value ? failed(run.source.problem.value, () => void run.source.reload()) : [h("h1", {}, "Chat"), skeleton(8)]));
+  show(() => (isKnown.value ? untracked(page) : run.source.problem.value ? h("div", { class: "stack page-lost" }, h("h1", {}, "Chat"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", {}, "Chat"), skeleton(8)]));
   effect(() => setTitle(`Chat with ${run.snapshot.value?.agent ?? "an agent"}`));
   let phase = "";
   effect(() => {

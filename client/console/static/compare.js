@@ -119,7 +119,7 @@ function comparison() {
       }))) : empty("No result yet", `${capital("the answers")} stand here side by side when a run has ended.`),
     ];
   };
-  return () => (known.value ? untracked(page) : problem.value ? failed(problem.value, () => void load()) : [h("h1", {}, "Compare"), skeleton(8)]);
+  return () => (known.value ? untracked(page) : problem.value ? [h("h1", {}, "Compare"), failed(problem.value, () => void load())] : [h("h1", {}, "Compare"), skeleton(8)]);
 }
 
 setTitle("Compare");

@@ -96,7 +96,7 @@ function charts() {
 waitKeys();
 show(() => {
   if (isKnown.value) return untracked(page);
-  return run.source.problem.value ? failed(run.source.problem.value, () => void run.source.reload()) : [h("h1", {}, "Run"), skeleton(8)];
+  return run.source.problem.value ? h("div", { class: "stack page-lost" }, h("h1", {}, "Run"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", {}, "Run"), skeleton(8)];
 });
 effect(() => setTitle(run.snapshot.value?.task?.slice(0, 60) || run.id));
 let before = "";

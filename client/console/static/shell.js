@@ -134,7 +134,7 @@ export function ask({ title: heading, body, action, danger }) {
 /** @param {import("./api.js").Problem} problem @param {() => void} [retry] */
 export const failed = (problem, retry) =>
   h("section", { class: "state failed", role: "alert" }, h("h2", {}, "This did not work"), h("p", {}, problem.detail),
-    problem.errors.length ? h("ul", {}, problem.errors.map(({ where, detail }) => h("li", {}, h("code", {}, where), ` ${detail}`))) : null,
+    problem.errors.some(({ detail }) => !problem.detail.includes(detail)) ? h("ul", {}, problem.errors.map(({ where, detail }) => h("li", {}, h("code", {}, where), ` ${detail}`))) : null,
     retry ? h("button", { type: "button", onclick: retry }, "Try again") : null);
 
 /** @param {string} heading @param {import("./ui.js").Child} hint @param {...import("./ui.js").Child} more */
