@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from orga.activities.adapters.agents.agents import with_default_agent
-from orga.client.config.file import ConfigSources
+from orga.client.config.file import ConfigSources, load_config
 from orga.client.config.listed import agent_json, mcp_rows, model_rows, tool_rows
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
@@ -23,7 +23,7 @@ from orga.client.console.problems import Problem
 from orga.client.console.routes import ApiRoute, Call, NoParameters
 from orga.client.console.setting_items import setting_items
 from orga.client.console.settings import sources_of, without_secrets
-from orga.client.errors import InvalidSettings, ScheduleNotFound
+from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
 from orga.client.runs.settings import read_settings
 from orga.client.schedules.handle import ScheduleHandle
 from orga.client.schedules.reading import all_schedules, run_states, schedule_json
@@ -81,6 +81,15 @@ async def _configuration(call: Call[Any]) -> tuple[ConfigSources, OrgaConfig]:
     return sources, config
 
 
+async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
+    """Return the configuration for what uses its addresses and stores. The file may have changed since the start."""
+    try:
+        return (await asyncio.to_thread(load_config, call.console.config_file)).config
+    except ConfigError:  # its text has paths
+        detail = "the configuration cannot be used, or nobody has trusted it. Run `orga doctor` in the console's folder"
+        raise Problem(503, detail) from None
+
+
 async def _agents(call: Call[NoParameters]) -> dict[str, Any]:
     _, config = await _configuration(call)
     return _listed([agent_json(name, agent, config, os.environ) for name, agent in config.agents.items()])
@@ -98,11 +107,11 @@ async def _tools(call: Call[NoParameters]) -> dict[str, Any]:
 
 
 async def _policies(call: Call[NoParameters]) -> dict[str, Any]:
-    sources, config = await _configuration(call)
-    return _listed(**await asyncio.to_thread(_policy_view, sources, config))
+    _, config = await _configuration(call)
+    return _listed(**await asyncio.to_thread(_policy_view, config))
 
 
-def _policy_view(sources: ConfigSources, config: OrgaConfig) -> dict[str, Any]:
+def _policy_view(config: OrgaConfig) -> dict[str, Any]:
     from orga.activities.adapters.policy.cedar import read_policies
     from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.policy.ladder import engine_name
@@ -113,7 +122,7 @@ def _policy_view(sources: ConfigSources, config: OrgaConfig) -> dict[str, Any]:
     shown: dict[str, Any] = {"items": [], "engine": engine_name(settings), "version": None, "problem": None}
     if settings.folder is None:
         return shown
-    base = f"{(sources.path.parent if sources.path else Path.cwd()).resolve()}{os.sep}"
+    base = f"{settings.folder.parent}{os.sep}"  # no answer has a whole path
     try:
         files = policy_files(settings.folder, settings.surface)
         policies = read_policies(files)[0]
@@ -136,7 +145,7 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
     from orga.client.config.policy_settings import policy_settings
     from orga.client.policies.cases import BadCases, CaseFile, CaseTool, PolicyCase, case_results
 
-    given, (sources, config) = call.given, await _configuration(call)
+    given, config = call.given, await _trusted_configuration(call)
     case = PolicyCase(
         name="test",
         agent=given.agent,
@@ -156,15 +165,16 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
         raise Problem(422, f"tool: {detail}", errors=[{"where": "tool", "detail": detail}]) from None
     except ValueError as error:
         raise Problem(503, f"policy: {error}") from None
-    texts = {each["id"]: each for each in (await asyncio.to_thread(_policy_view, sources, config))["items"]}
+    shown = await asyncio.to_thread(_policy_view, config)
+    texts = {each["id"]: each for each in shown["items"]}
     verdict = judged.verdict
-    shown = {
+    answer = {
         "outcome": judged.outcome,
         "reason": verdict.reason,
         "version": verdict.version or None,
         "policies": [texts.get(each, {"id": each}) for each in verdict.policies],
     }
-    return cast("dict[str, Any]", without_secrets(shown))
+    return cast("dict[str, Any]", without_secrets(answer))
 
 
 async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
@@ -230,8 +240,8 @@ async def _knowledge(call: Call[KnowledgeSearch]) -> dict[str, Any]:
     from orga.activities.knowledge.ports import KnowledgeError
     from orga.client.workers.knowledge_store import configured_store
 
-    sources, config = await _configuration(call)
-    root = (config.tools.files.root or (sources.path.parent if sources.path else Path.cwd())).resolve()
+    config = await _trusted_configuration(call)
+    root = (config.tools.files.root or (config.file.parent if config.file else Path.cwd())).resolve()
     reader = Reader(tenant=clean_text(given.tenant), user=clean_text(given.user), agent=clean_text(given.agent))
     request = Recall(text=clean_text(given.text), reader=reader, limit=given.limit, threshold=DEFAULT_THRESHOLD)
     try:

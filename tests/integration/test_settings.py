@@ -420,7 +420,10 @@ async def test_the_console_shows_what_admins_look_at(
         seen["knowledge"] = await console.get("/knowledge", text="retries")
         judged = await console.post("/policies/test", {"tool": "read_file", "arguments": {"path": "secret/a"}})
         unknown = await console.post("/policies/test", {"tool": "fly"})
+        monkeypatch.delenv("ORGA_TRUST")
+        untrusted = await console.post("/policies/test", {"tool": "read_file"})
 
+    assert (untrusted.status_code, "nobody has trusted it" in untrusted.text) == (503, True), untrusted.text
     assert (judged.json()["outcome"], [each["id"] for each in judged.json()["policies"]]) == ("deny", ["secrets"])
     assert (unknown.status_code, unknown.json()["errors"][0]["where"]) == (422, "tool")
     agents = {each["name"]: each for each in seen["agents"]["items"]}
