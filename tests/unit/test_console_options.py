@@ -1,0 +1,63 @@
+"""`orga console` starts only where it is safe, and says why it does not start."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.workbench.console import _Options  # pyright: ignore[reportPrivateUsage] - the rules of the command
+from orga.client.console.serving import bound_socket
+from orga.client.errors import OrgaError
+
+TOKENS: dict[str, Any] = {"tokens": Path("tokens.json")}
+URL: dict[str, Any] = {"url": "https://console.example.com"}
+PUBLIC: dict[str, Any] = {"host": "0.0.0.0"}
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a public address without names": (PUBLIC | URL | {"behind_proxy": True}, "--tokens FILE"),
+    "a public address without encryption": (PUBLIC | URL | TOKENS, "--tls-cert and --tls-key, or --behind-proxy"),
+    "a public address that nobody knows": (PUBLIC | TOKENS | {"behind_proxy": True}, "--url"),
+    "a host name": ({"host": "console.example.com"}, "--tokens FILE"),
+    "behind a proxy without names": (URL | {"behind_proxy": True}, "--tokens FILE"),
+    "a certificate without its key": ({"tls_cert": Path("cert.pem")}, "--tls-key"),
+    "a certificate that is not there": (
+        {"tls_cert": Path("no.pem"), "tls_key": Path("no.key")},
+        "file not found: no.pem",
+    ),
+    "a proxy without an address": (URL | {"proxy": "nginx"}, "no address or network"),
+    "an address of no site": (TOKENS | {"url": "console.example.com"}, "must be like https://"),
+}
+
+
+@pytest.mark.parametrize(("given", "why"), REFUSED.values(), ids=REFUSED)
+def test_the_console_refuses_to_start(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        _Options(**given).check()
+    assert why in str(refused.value)
+
+
+ALLOWED: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "on this machine": ({}, {"127.0.0.1:80", "localhost:80", "[::1]:80", "127.0.0.1", "localhost", "[::1]"}),
+    "behind a proxy with tokens": (
+        TOKENS | URL | {"behind_proxy": True},
+        {"127.0.0.1:80", "127.0.0.1", "console.example.com"},
+    ),
+    "behind a proxy that names people": (
+        URL | {"proxy": "10.0.0.0/8"},
+        {"127.0.0.1:80", "127.0.0.1", "console.example.com"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "hosts"), ALLOWED.values(), ids=ALLOWED)
+def test_the_console_answers_to_its_own_names_only(given: dict[str, Any], hosts: set[str]) -> None:
+    options = _Options(**given)
+    options.check()
+    assert options.hosts(80) == hosts
+
+
+def test_a_port_that_is_taken_is_a_clear_error() -> None:
+    first = bound_socket("127.0.0.1", 0)
+    with first, pytest.raises(OrgaError, match=r"--port: 127\.0\.0\.1:\d+ cannot be used .*Choose another"):
+        bound_socket("127.0.0.1", first.getsockname()[1])
