@@ -159,9 +159,8 @@ class _ProtocolRun:
         if not isinstance(run, SessionHandle):
             return None, None
         turn = asked_turn(past, run.id, {each.interrupt_id for each in answers})
-        message = (
-            _new_message(self.given) if self.given.messages[-1:] and self.given.messages[-1].role == "user" else None
-        )
+        is_new = any(each.role == "user" for each in self.given.messages[-1:])
+        message = _new_message(self.given) if is_new else None
         if message is None or any(entry.data.get("message") == message[1] for entry in past):
             return turn, None
         is_left = all(each.status == "cancelled" for each in answers)
@@ -194,6 +193,8 @@ class _ProtocolRun:
                 return await start_thread(self.console, self.visitor, "goal", self._own_id("goal"), goal), None
             run = await start_thread(self.console, self.visitor, "session", self._own_id("session"), given)
         if not isinstance(run, SessionHandle):
+            if not past or past[0].data.get("task") == text:  # the same request again
+                return run, None
             if any(entry.event == "Terminated" and not entry.run for entry in past[-1:]):
                 raise RunEnded(run.id)
             await run.steer(text, by=self.visitor.name, intervention_id=message_id)
