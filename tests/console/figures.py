@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from orga.client.history.converter import data_converter
 from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.browser import a_browser, a_visit
 from tests.support.console import Served, a_console
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 
@@ -84,3 +85,61 @@ async def test_a_long_run_opens_at_once(
     print(f"\n{name}: {cold:.3f} s, again {again:.3f} s")
     assert cold < 1.0
     assert again < again_target_s
+
+
+SEND_EVENTS = """([run, record]) => {
+  const channel = new BroadcastChannel("orga-stream");
+  const live = { run, activity_id: "x", name: "reason", attempt: 1, thinking: "", thinking_length: 0, failure: "" };
+  let sent = 0;
+  setInterval(() => {
+    const text = `word ${++sent} `.repeat(20);
+    const activity = { ...live, text, text_length: text.length, since: record.started, retry_at: null };
+    const entry = { sequence: sent, event: "KnowledgeStored", at: record.started, iteration: record.number, data: {} };
+    const isEntry = sent % 4 === 0;
+    const data = isEntry ? { run, entry, record: { ...record, number: record.number + sent / 4 } }
+      : { run, activities: [activity] };
+    channel.postMessage({ event: isEntry ? "entry" : "live", data, id: "" });
+  }, 50);
+}"""
+"""The first tab sends the others 20 events a second, as it does with those of the server."""
+
+SCROLL = """async () => {
+  const scroller = document.querySelector(".timeline");
+  const frame = () => new Promise(requestAnimationFrame);
+  const figures = { frames: [], nodes: 0 };
+  figures.paint = performance.getEntriesByName("first-contentful-paint")[0].startTime;
+  const files = performance.getEntriesByType("resource").filter((file) => /\\.(js|css)$/.test(file.name));
+  const size = (all) => all.reduce((sum, one) => sum + one.encodedBodySize, 0);
+  figures.script = size(files.filter((file) => file.name.endsWith("js")));
+  figures.bytes = size([...performance.getEntriesByType("navigation"), ...files]);
+  scroller.scrollTop = 0;
+  let before = await frame();
+  for (let step = 0; step < 900; step++) {
+    scroller.scrollTop += scroller.scrollHeight / 900;
+    const now = await frame();
+    figures.frames.push(now - before);
+    before = now;
+    if (step % 50 === 0) figures.nodes = Math.max(figures.nodes, document.querySelectorAll("*").length);
+  }
+  return figures;
+}"""
+
+
+@pytest.mark.timeout(600)
+async def test_a_long_run_scrolls_smoothly_while_events_come_in(client: Client, long_run: str) -> None:
+    async with a_console(client) as console, a_browser() as browser, a_visit(browser, console) as visit:
+        first_tab = await visit.open("/inbox")
+        page = await visit.open(f"/runs/{long_run}?tab=timeline")
+        [record] = (await console.get(f"/runs/{long_run}/timeline", limit=1))["items"]
+        await first_tab.evaluate(SEND_EVENTS, [long_run, record])
+        await page.bring_to_front()
+        found = await page.evaluate(SCROLL)
+        frames = sorted(found["frames"])
+        middle, slow = frames[len(frames) // 2], frames[len(frames) * 95 // 100]
+        print(f"\nscrolling: {middle:.1f} ms a frame, 95th percentile {slow:.1f} ms, {found['nodes']} elements")
+        print(f"first paint {found['paint']:.0f} ms, {found['bytes']} bytes, of them {found['script']} of script")
+        assert middle <= 17
+        assert slow <= 35
+        assert found["nodes"] < 1_500
+        assert found["bytes"] < 150_000
+        assert found["script"] < 60_000

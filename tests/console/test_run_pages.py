@@ -48,7 +48,7 @@ class Model:
         if any(goal_prompt_in(message.text) for message in request.messages if message.role == "user"):
             return await self.goals.complete(request, on_text)
         asked = [message.text for message in request.messages if message.role == "user"]
-        task = next(text for text in reversed(asked) if "do: " in text)
+        task = next((text for text in reversed(asked) if "do: " in text), "do: answer")
         steps = task.partition("do: ")[2].split("\n")[0].split()
         done = 0
         for message in reversed(request.messages):
@@ -182,9 +182,13 @@ async def test_a_run_without_a_worker_says_how_to_start_one(scene: Scene) -> Non
     await run.terminate()
 
 
-async def test_a_chat_streams_waits_and_keeps_what_is_not_sent(scene: Scene) -> None:
+async def test_a_chat_goes_on_with_a_run_streams_waits_and_keeps_what_is_not_sent(scene: Scene) -> None:
+    before = await scene.loop.start("say hello")
+    await before.result()
     async with a_visit(scene.browser, scene.console) as visit:
-        page = await visit.open("/chat/new")
+        page = await visit.open(f"/runs/{before.id}")
+        await page.locator(".menu summary").click()
+        await page.get_by_role("link", name="Go on with this run").click()
         await page.get_by_label("Your first message").fill(f"do: look pay stream:chat {HOSTILE}")
         await page.keyboard.press("Enter")
         await page.wait_for_url(re.compile(r"/chat/(?!new)"))
@@ -204,6 +208,7 @@ async def test_a_chat_streams_waits_and_keeps_what_is_not_sent(scene: Scene) -> 
         await expect(page.locator(".is-queued")).to_have_count(0)
         await page.locator(".chat-calls summary").first.click()
         await expect(page.locator(".chat-calls .call-details")).to_contain_text("a lamp")
+        await expect(page.locator(".said", has_text="say hello")).to_have_count(1)
         session = page.url.rpartition("/")[2]
     turns = await events(scene, session, "TurnEnded")
     assert [turn["reason"] for turn in turns] == ["completed", "completed"]

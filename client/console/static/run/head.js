@@ -74,9 +74,14 @@ export function projections(budgets, age) {
   return left;
 }
 
+/** What an ended run has used. @param {number|null} iteration @param {any} usage @param {number|null} cost @param {any} result @returns {Budget[]} */
+const spentOf = (iteration, usage, cost, result) =>
+  /** @type {[string, number|null|undefined, string][]} */ ([["max_iterations", iteration, ""], ["max_total_tokens", usage?.total_tokens, "tokens"], ["max_cost_usd", usage?.cost_usd ?? cost, "usd"], ["timeout_s", result?.duration_s, "s"], ["max_tool_calls", result?.tool_calls?.run, ""]])
+    .flatMap(([name, used, unit]) => (used === null || used === undefined ? [] : [{ name, used, limit: null, unit }]));
+
 /** @param {Run} run @param {(name: string) => void} extend */
 export function meters(run, extend) {
-  const budgets = stable(run, ({ budgets }) => budgets);
+  const budgets = stable(run, ({ budgets, iteration, usage, cost_usd, result }) => (budgets?.length ? budgets : spentOf(iteration, usage, cost_usd, result)));
   const isLive = stable(run, ({ ended, phase }) => !ended && phase !== "idle");
   const mayExtend = stable(run, (snapshot) => controlOf(snapshot, "extend")?.enabled ?? false);
   return h("section", { class: "meters", "aria-label": "Budgets" }, () => {
