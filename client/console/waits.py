@@ -78,7 +78,7 @@ def question_waits(
         Wait(
             **common,
             id=asked.wait_id,
-            options=tuple(map(str, data.get("options") or asked.choices)),
+            options=tuple(map(str, data.get("options") or (() if asked.kind == "answer" else asked.choices))),
             tool=data.get("tool") or None,
             arguments=_limit(data) if asked.kind == "budget" else _arguments(data),
             reason=str(data.get("reason") or ""),

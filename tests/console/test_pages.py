@@ -17,6 +17,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.browser import MARK, a_visit, axe_violations
@@ -36,12 +37,21 @@ HOSTILE = [
 ]
 TASK = "pay the lamp's bill " + " ".join(HOSTILE)
 LONG_TASK = "write a long note"
+YEAR_TASK, COLOUR_TASK, LOOK_TASK = "ask me for the year", "ask me for the colour", "look twice"
+AGENTS = {"default": AgentConfig(tools=("pay", "look", "ask_user"))}
 
 
 def reply(request: ModelRequest) -> Reply:
-    """Pay once, then report it."""
-    if any(message.role == "tool" for message in request.messages):
-        return answers("paid " + " ".join(HOSTILE))
+    """Do what the task asks for, then answer with what came of it."""
+    results = [message.text for message in request.messages if message.role == "tool"]
+    if results:
+        return answers(results[-1] + " ".join(HOSTILE))
+    if any(YEAR_TASK in message.text for message in request.messages):
+        return calls("ask_user", question=f"Which year? {HOSTILE[1]}")
+    if any(COLOUR_TASK in message.text for message in request.messages):
+        return calls("ask_user", question="Which colour?", options=["red", "blue"])
+    if any(LOOK_TASK in message.text for message in request.messages):
+        return calls("look")
     is_long = any(LONG_TASK in message.text for message in request.messages)
     return calls("pay", cents=250, note="a line\n" * 600 if is_long else HOSTILE[0], to="\n".join(HOSTILE))
 
@@ -58,7 +68,9 @@ class Scene:
 async def scene(client: Client, browser: Browser) -> AsyncGenerator[Scene]:
     await register_missing(client)
     async with (
-        a_loop(client, [reply], FakeTool("pay"), engine=Asks(), setup=FACTS) as loop,
+        a_loop(
+            client, [reply], FakeTool("pay", "paid"), FakeTool("look"), engine=Asks(), setup=FACTS, agents=AGENTS
+        ) as loop,
         a_console(client, loop.task_queue) as console,
     ):
         yield Scene(client, loop, console, browser)
@@ -121,6 +133,26 @@ async def test_a_decision_of_somebody_else_is_shown(scene: Scene) -> None:
         await AgentHandle(scene.client, run.id).approve(held["approval_id"], by="kim")
         await expect(card(page, run.id)).to_contain_text("approved by kim")
         await expect(card(page, run.id).get_by_role("button", name="Approve")).to_have_count(0)
+
+
+async def test_questions_and_a_used_up_budget_are_decided_in_their_cards(scene: Scene) -> None:
+    year, colour = [await scene.loop.start(task) for task in (YEAR_TASK, COLOUR_TASK)]
+    budget = await scene.loop.start(LOOK_TASK, max_iterations=1, on_exhausted="ask")
+    async with a_visit(scene.browser, scene.console) as visit:
+        page = await visit.open("/inbox")
+        await expect(card(page, year.id).get_by_role("button")).to_have_text(["Answer"])
+        await card(page, year.id).get_by_role("textbox").fill("1999")
+        await page.keyboard.press("Enter")
+        await card(page, colour.id).get_by_role("button", name="red").click()
+        await expect(card(page, budget.id).get_by_label("New max iterations")).to_have_value("2")
+        await card(page, budget.id).get_by_role("button", name="Extend").click()
+        results = [await run.result() for run in (year, colour, budget)]
+    assert [result["termination"]["reason"] for result in results] == ["completed"] * 3
+    assert "1999" in results[0]["output"]
+    assert "red" in results[1]["output"]
+    journal = [entry async for entry in read_journal(scene.client, colour.id)]
+    [answered] = [entry.data for entry in journal if entry.event == "QuestionAnswered"]
+    assert (answered["answer"], answered["by"]) == ("red", OWNER)
 
 
 async def test_long_arguments_are_unfolded_before_they_are_approved(scene: Scene) -> None:
