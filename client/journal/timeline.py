@@ -427,7 +427,7 @@ class TimelineFold:
         arguments = cast("list[Any]", happening.value or [])
         state = as_object(arguments[1]) if len(arguments) > 1 else {}
         self.is_first = len(arguments) < 2
-        self.base = self._current = iterations_before(arguments)
+        self.base = self._current = as_count(state.get("iteration"))  # a fork reads its past later
         self._turn = as_count(as_object(state.get("session")).get("turn")) or None
         self._model = as_text(as_object(state.get("setup")).get("model")) or None
         if carried_reply(happening) is not None:

@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from time import monotonic
 from typing import NamedTuple
@@ -270,7 +270,11 @@ class Timelines:
             run_id = head.previous
         while len(heads) > 1 and await self._read_head(workflow_id, heads[0].run_id, is_last=False) is None:
             del heads[0]  # the server has deleted it since it was read
-        return _Chain(workflow_id, tuple(heads), length)
+        chain = _Chain(workflow_id, tuple(heads), length)
+        if not heads[0].previous and heads[0].base:  # whoever starts a fork can claim any iteration
+            base = (await self._segment(chain, heads[0])).base
+            heads[0] = self._heads[heads[0].run_id] = heads[0]._replace(base=base)
+        return replace(chain, heads=tuple(heads))
 
     async def _read_head(self, workflow_id: str, run_id: str, *, is_last: bool) -> _Head | None:
         """Return a segment, or None if the server has deleted it."""
@@ -281,6 +285,8 @@ class Timelines:
                 return None
             raise history_error(workflow_id, error) from error
         arguments = await start_arguments(self._client, workflow_id, started)
+        if not started.continued_execution_run_id:
+            arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
         if len(self._heads) >= KEPT_HEADS:
             self._heads.clear()
         head = _Head(run_id, previous_segment(started), iterations_before(arguments))

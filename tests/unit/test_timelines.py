@@ -344,6 +344,28 @@ async def test_a_segment_that_is_deleted_after_it_was_read_is_shown_no_longer() 
     assert (page.first, [record.number for record in page.items]) == (3, [4, 5, 6, 7])
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [{"task": "do it", "fork": {"workflow_id": "other", "run_id": "r", "iteration": 1_000_000}}],
+        [{"task": "do it"}, {"iteration": 1_000_000}],
+        [{"task": "do it", "fork": {"iteration": "many"}}],
+        [{"fork": [1]}, 7],
+        [None],
+        [],
+    ],
+)
+async def test_what_a_starter_claims_hides_no_iteration(arguments: list[Any]) -> None:
+    client = HistoryClient(recorded("tools-and-a-denial"))
+    started = client.segments["segment-0"][0].workflow_execution_started_event_attributes
+    del started.input.payloads[:]
+    started.input.payloads.extend(data_converter.payload_converter.to_payloads(arguments))
+
+    for window in ({}, {"around": 2}, {"after": 0}, {"before": 4}):
+        page = await Timelines(client).page(client.workflow_id, **window)
+        assert {2, 3} <= {record.number for record in page.items}
+
+
 async def test_a_live_segment_is_read_again_only_after_it_has_grown() -> None:
     history = recorded("tools-and-a-denial")
     client = HistoryClient(without_end(history, 20))
