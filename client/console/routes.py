@@ -67,6 +67,10 @@ class Console:
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """The first events of runs, by workflow id and run id."""
+    contexts: dict[tuple[str, str], tuple[tuple[str, ...], str]] = field(
+        default_factory=dict[tuple[str, str], tuple[tuple[str, ...], str]]
+    )
+    """The policies that hold a wait, and what its run did before, by run and wait."""
     config_file: Path = NO_FILE
     """The configuration that it was started with."""
     check: Callable[["AgentInput | GoalInput | SessionInput"], None] = lambda _given: None

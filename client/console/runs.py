@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from orga.client.console.doors import Role, Visitor
 from orga.client.console.routes import ApiRoute, Call, Console, NoParameters
 from orga.client.console.rows import Row, read_row, task_of
-from orga.client.console.waits import Wait, status_waits
+from orga.client.console.waits import Wait, status_waits, with_contexts
 from orga.client.errors import NoAnswer, OrgaError
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
@@ -203,7 +203,9 @@ async def read_snapshot(
         "started_by": as_text(await described.memo_value(STARTED_BY_MEMO, "")) or None,
         "budgets": _budgets(status.budgets) if status else (),
         "usage": ended.usage if ended else status.usage if status else None,
-        "waits": status_waits(row.id, task, live_status) if live_status else _viewed_waits(view, row),
+        "waits": await with_contexts(
+            console, status_waits(row.id, task, live_status) if live_status else _viewed_waits(view, row)
+        ),
         "plan": plan,
         "trend": as_object(_plan_data(status, view, ended)).get("trend") or None,
         "children": [

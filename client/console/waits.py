@@ -1,18 +1,31 @@
 """What waits for a person, one `Wait` for each decision: in a run, and over all runs."""
 
-from collections.abc import Container
+import asyncio
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic_core import from_json
+from temporalio.service import RPCError
 
 from orga.client.console.routes import ApiRoute, Call, Console
 from orga.client.console.rows import list_schema, read_tasks
+from orga.client.errors import OrgaError
+from orga.client.journal.timeline import IterationRecord
+from orga.client.journal.timelines import timelines_of
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.questions import Item, ShownQuestion
-from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.record import CheckedInput, InvalidInput, Record, replace_fields
 from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.text import clip
+
+CONTEXT_S = 1.0
+"""Seconds to read what held calls and what runs did before."""
+MAX_RUNS_READ = 20
+MAX_CONTEXTS = 5_000
+MAX_BEFORE_BYTES = 600
 
 WaitKind = Literal["approval", "answer", "escalation", "budget", "delivery"]
 
@@ -89,6 +102,49 @@ def question_waits(
     ]
 
 
+async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
+    """Return the waits with the policies that hold them, and with what the run did just before.
+
+    Both come from the timeline, and never change. What takes too long is left out and is there the next time.
+    """
+    missing = {wait.run for wait in waits if wait.place and (wait.run, wait.id) not in console.contexts}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CONTEXT_S):
+            for run_id in list(missing)[:MAX_RUNS_READ]:
+                await _read_contexts(console, run_id, [wait for wait in waits if wait.run == run_id])
+    return [_with_context(wait, console.contexts.get((wait.run, wait.id))) for wait in waits]
+
+
+def _with_context(wait: Wait, context: tuple[tuple[str, ...], str] | None) -> Wait:
+    if context is None:
+        return wait
+    policies, before = context
+    return replace_fields(wait, {"policies": wait.policies or policies, "before": wait.before or before})
+
+
+async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -> None:
+    if len(console.contexts) >= MAX_CONTEXTS:
+        console.contexts.clear()
+    try:
+        records = (await timelines_of(console.client).page(run_id, limit=2)).items
+    except (OrgaError, InvalidInput, RPCError):  # the run has gone, or its history cannot be read
+        return
+    calls = {call.id: call for record in records for call in record.calls}
+    before = _before(records)
+    for wait in waits:
+        asked = calls.get(wait.place)
+        console.contexts[run_id, wait.id] = (asked.policies if asked else (), before)
+
+
+def _before(records: Sequence[IterationRecord]) -> str:
+    """Return the last call that has ended, and the latest reply."""
+    ended = [call for record in records for call in record.calls if call.ended]
+    lines = [f"{call.tool}: {call.failure or (call.result.head if call.result else call.state)}" for call in ended[-1:]]
+    if records and (reply := records[-1].reply) is not None:
+        lines.append(reply.head)
+    return "\n".join(clip(line, MAX_BEFORE_BYTES) for line in lines if line)
+
+
 def _call_wait(common: dict[str, Any], call: dict[str, Any], held: dict[str, Item]) -> Wait:
     item = held.get(str(call.get("id")))
     return Wait(
@@ -137,7 +193,8 @@ async def read_inbox(
     found = inbox(console.client, kind=kind, queue=queue)
     entries = [entry async for entry in found if tenants is None or entry.tenant in tenants]
     tasks = await read_tasks(console, [(entry.run_id, entry.segment_id) for entry in entries])
-    return [wait for entry, task in zip(entries, tasks, strict=True) for wait in _entry_waits(entry, task)]
+    waits = [wait for entry, task in zip(entries, tasks, strict=True) for wait in _entry_waits(entry, task)]
+    return await with_contexts(console, waits)
 
 
 def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:

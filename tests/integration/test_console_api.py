@@ -19,6 +19,7 @@ from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop
 
 FACTS = Setup(agent="", model="", search_attributes=True)
+LOOKS = [calls("look"), calls("pay", cents=250)]
 PAYS = [calls("pay", cents=250), answers("paid")]
 
 
@@ -41,7 +42,7 @@ async def listed(client: Client, *handles: WorkflowHandle[Any, Any], waiting: bo
 
 async def test_a_held_run_is_in_the_list_in_the_inbox_and_in_its_snapshot(client: Client) -> None:
     async with (
-        a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=FACTS) as loop,
+        a_loop(client, LOOKS, FakeTool("look", "a lamp"), FakeTool("pay"), engine=Asks(), setup=FACTS) as loop,
         a_console(client, loop.task_queue) as console,
     ):
         run = await loop.start({"task": "pay the lamp's bill", "tenant": "north"})
@@ -57,6 +58,7 @@ async def test_a_held_run_is_in_the_list_in_the_inbox_and_in_its_snapshot(client
         [wait] = [each for each in (await console.get("/inbox"))["items"] if each["run"] == run.id]
         assert (wait["id"], wait["tool"], wait["arguments"]) == (held[0]["approval_id"], "pay", {"cents": 250})
         assert wait["run_task"] == "pay the lamp's bill"
+        assert wait["before"].startswith("look: a lamp")
 
         shown = await console.get(f"/runs/{run.id}")
         assert [each["id"] for each in shown["waits"]] == [wait["id"]]

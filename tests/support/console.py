@@ -19,6 +19,7 @@ from orga.client.console.routes import API, Adapter, Console
 from orga.client.console.serving import bound_socket, served
 from orga.client.server.endpoint import Endpoint
 from orga.workflows.types.input import Workplace
+from tests.support.values.planted import around_marks
 
 NO_PLACE = Workplace(folder="/", root="/", mark="", digest="")
 OWNER = "ann"
@@ -38,6 +39,7 @@ class Served:
         """Return the JSON of an answer with status 200."""
         answer = await self.http.get(f"{API}{path}", params=query)
         assert answer.status_code == 200, answer.text
+        assert not around_marks(answer.content), "an answer has a planted secret"
         return answer.json()
 
     async def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
