@@ -28,6 +28,7 @@ from orga.client.frontends.reach import open_waits
 from orga.client.frontends.threads import (
     TurnStream,
     asked_turn,
+    console_address,
     current_turn,
     find_run,
     known_turn,
@@ -66,7 +67,7 @@ async def _respond(request: Request) -> Response:
     if importlib.util.find_spec("ag_ui") is None:
         raise Problem(501, "AG-UI needs the package ag-ui-protocol. Install it with: pip install 'orga[agui]'")
     given = _checked_input(clean_json(await json_body(request)))
-    run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, str(request.base_url))
+    run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, console_address(request))
     return TurnStream(run.stream(), console, visitor)
 
 

@@ -28,6 +28,7 @@ from orga.client.frontends.openai_errors import OpenAIErrors
 from orga.client.frontends.response_items import ResponseFold
 from orga.client.frontends.threads import (
     TurnStream,
+    console_address,
     find_run,
     open_stream,
     own_id,
@@ -95,7 +96,7 @@ class _Asked:
             model=past[0].agent,
             created=int(next(begun, datetime.now(UTC)).timestamp()),
             previous=f"resp_{self.session.id}.{self.turn - 1}" if self.turn > 1 else None,
-            inbox=f"{self.request.base_url}inbox",
+            inbox=f"{console_address(self.request)}inbox",
             after=after,
             body=self.body,
         )

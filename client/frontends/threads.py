@@ -6,11 +6,12 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from sse_starlette import EventSourceResponse
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Console, visible_run
+from orga.client.console.routes import Console, console_of, visible_run
 from orga.client.console.start import START_KINDS, begin_run, checked_input
 from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
 from orga.client.journal.reading import read_journal
@@ -30,6 +31,11 @@ SEND_TIMEOUT_S = 60.0
 
 MAX_STREAMS = 50
 """Open streams of one name. A front end may serve many people under its name."""
+
+
+def console_address(request: Request) -> str:
+    """Return the address of the console's pages, as browsers see it."""
+    return f"{console_of(request).doors.scheme}://{request.headers['host']}/"
 
 
 def require_room(console: Console, visitor: Visitor) -> None:
