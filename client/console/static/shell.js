@@ -71,7 +71,7 @@ effect(() => {
 });
 mount(byId("stale"), () => () =>
   connection.value.state === "lost"
-    ? `No connection to the console since ${exact(connection.value.since)}. This page shows what was then. It connects again by itself.`
+    ? `${connection.value.why ? `The console refuses the stream of events: ${connection.value.why}. S` : "No connection to the console. S"}ince ${exact(connection.value.since)} this page shows what was then. It connects again by itself.`
     : null,
 );
 

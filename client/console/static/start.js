@@ -11,9 +11,9 @@ const KINDS = /** @type {Record<string, {label: string, about: string, text: str
   session: { label: "Chat", about: "A conversation with an agent, which lasts as long as you want.", text: "", verb: "Begin the chat" },
 });
 /** The keys that most people set, in this order. The others are folded. */
-const COMMON = ["agent", "model", "tools", "tenant", "config.max_iterations", "config.max_total_tokens", "config.timeout_s", "config.max_cost_usd", "config.on_exhausted", "config.review_plan", "config.agent_config.max_iterations"];
+const COMMON = ["agent", "model", "tools", "skills", "tenant", "config.max_iterations", "config.max_total_tokens", "config.timeout_s", "config.max_cost_usd", "config.on_exhausted", "config.plan_review", "deliver", "output_schema"];
 /** Keys of a run that others start: they are in the JSON alone. */
-const HIDDEN = new Set(["lineage", "messages", "history"]);
+const HIDDEN = new Set(["lineage", "messages"]);
 const LONG = new Set(["task", "goal", "instructions"]);
 const DRAFT = "orga-start";
 

@@ -5,7 +5,7 @@
  *     const end = subscribe(["runs", "run:ID"])       adds topics while this page needs them
  *     onEvent("state", (data, id) => …)               events of all topics that any tab needs: look at data.run
  *     onEvent("resync", ({topics}) => …)              read the snapshot of these topics again
- *     connection                                      signal {state: "connecting" | "live" | "lost", since: ms}
+ *     connection                                      signal {state: "connecting" | "live" | "lost", since: ms, why: what the server says}
  *
  * The tabs elect a leader by a lock. The leader has the one connection, for the topics of all tabs, and passes each event
  * on by a channel. All tabs remember the id of the last event. When the leader closes, the next tab gets the lock and goes
@@ -18,10 +18,10 @@ const LEADER = "orga-stream";
 /** Milliseconds. The server sends a ping every 15 s. */
 const SILENCE = 40_000;
 
-/** @typedef {{state: "connecting"|"live"|"lost", since: number}} Connection */
+/** @typedef {{state: "connecting"|"live"|"lost", since: number, why: string}} Connection */
 
 /** @type {import("./ui.js").Signal<Connection>} */
-export const connection = signal({ state: "connecting", since: Date.now() });
+export const connection = signal({ state: "connecting", since: Date.now(), why: "" });
 
 /** @type {Map<string, Set<(data: any, id: string) => void>>} */
 const handlers = new Map();
@@ -90,9 +90,10 @@ function deliver(event, data, id) {
   }
 }
 
-/** @param {Connection["state"]} state @param {number} [since] */
-function report(state, since = Date.now()) {
-  if (connection.peek().state !== state) connection.value = { state, since };
+/** @param {Connection["state"]} state @param {number} [since] @param {string} [why] */
+function report(state, since = Date.now(), why = "") {
+  const now = connection.peek();
+  if (now.state !== state || now.why !== why) connection.value = { state, since: now.state === state ? now.since : since, why };
   if (leads) channel.postMessage({ connection: connection.peek() });
 }
 
@@ -107,7 +108,7 @@ channel.onmessage = (/** @type {MessageEvent} */ { data: message }) => {
   else if (message.connection && !leads) {
     lastHeard = Date.now();
     if (!lastId && message.lastId) lastId = message.lastId;
-    report(message.connection.state, message.connection.since);
+    report(message.connection.state, message.connection.since, message.connection.why);
   } else if (message.event && !leads) deliver(message.event, message.data, message.id);
 };
 
@@ -127,12 +128,16 @@ async function connect(topics) {
   request = own;
   streamed = topics;
   let silence = setTimeout(() => own.abort(), SILENCE);
+  let why = "";
   try {
     const response = await fetch(`/api/v1/events?topics=${topics.map(encodeURIComponent).join(",")}`, {
       headers: { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) },
       signal: own.signal,
     });
-    if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
+    if (!response.ok || !response.body) {
+      why = (await response.json()).detail;
+      throw new Error(why);
+    }
     failures = 0;
     report("live");
     await read(response.body, (event, data, id) => {
@@ -147,9 +152,9 @@ async function connect(topics) {
   clearTimeout(silence);
   if (request !== own) return; // another connection has begun
   request = null;
-  report("lost");
+  report("lost", Date.now(), why);
   failures++;
-  plan(Math.min(4000, 250 * 2 ** Math.min(failures, 4)) * (0.75 + Math.random() / 2));
+  plan(Math.min(2000, 250 * 2 ** Math.min(failures, 3)) * (0.75 + Math.random() / 2));
 }
 
 /** @param {ReadableStream<Uint8Array>} body @param {(event: string, data: any, id: string) => void} take */
