@@ -222,8 +222,10 @@ async def _cancel(request: Request) -> Response:
     console, visitor = _admitted(request, "operator", is_write=True)
     session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
     asked = _Asked(session, turn, visitor, request, {})
-    with suppress(Refused):  # it is over already
+    try:
         await session.interrupt(f"cancelled by {visitor.name}", turn=turn)
+    except Refused:  # it is over already, or has not begun
+        return JSONResponse(await asked.response(is_awaited=False))
     return JSONResponse(await asked.response(is_awaited=True))
 
 
