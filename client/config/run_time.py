@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from orga.activities.adapters.agents.agent_problems import cost_refusal, embedder_refusal, model_refusal
 from orga.activities.adapters.agents.agents import with_default_agent
@@ -23,7 +23,7 @@ from orga.workflows.types.input import MAX_TASK_BYTES
 from orga.workflows.types.limits import LIMITS
 from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.providers import model_name_problem
-from orga.workflows.types.record import InvalidInput, bounds_problem, replace_fields
+from orga.workflows.types.record import InvalidInput, bounds_problem
 from orga.workflows.types.settings import SettingProblem
 from orga.workflows.types.text import printable_text, similar_name_hint
 from orga.workflows.types.tiers import LOCAL_TIER, TIERS, tier_in_model_name
@@ -89,9 +89,9 @@ def with_values(config: OrgaConfig, values: Values) -> OrgaConfig:
         changed = OrgaConfig.model_validate(document, extra="forbid")
     except ValidationError as error:
         raise InvalidSettings(_validation_problems(error, {key: paths[key] for key in values})) from None
-    for key in values:
-        config = _with_value_of(config, changed, paths[key])
-    return config
+    agents = {name: agent.with_settings_of(changed.agents[name]) for name, agent in config.agents.items()}
+    models = config.models.with_choice(changed.models.default, changed.models.tiers)
+    return config.with_agents(agents).with_models(models).with_goals(changed.goals)
 
 
 def _value_problems(values: Values, paths: Mapping[str, Path]) -> Iterator[SettingProblem]:
@@ -135,16 +135,6 @@ def _validation_problems(error: ValidationError, paths: Mapping[str, Path]) -> l
         keys = keys or [key for key, rest in below.items() if text.startswith(".".join(rest))] or list(below)
         found.append(SettingProblem(where=", ".join(keys[:3]) or ".".join(place), detail=text))
     return found
-
-
-def _with_value_of(own: Any, changed: Any, path: Path) -> Any:
-    """Return a model or table with the value that another one has at the path."""
-    name, rest = path[0], path[1:]
-    if isinstance(own, BaseModel):
-        before, after = getattr(own, name), getattr(changed, name)
-        return replace_fields(own, {name: _with_value_of(before, after, rest) if rest else after})
-    own, changed = cast("dict[str, Any]", own), cast("dict[str, Any]", changed)
-    return {**own, name: _with_value_of(own[name], changed[name], rest) if rest else changed[name]}
 
 
 @dataclass(frozen=True)

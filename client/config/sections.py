@@ -25,7 +25,7 @@ from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, Deliv
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
 from orga.workflows.types.goals.requests import PROMPT_NAMES, PromptName, PromptTemplates
 from orga.workflows.types.questions import NotifyEvent
-from orga.workflows.types.record import CheckedInput, replace_fields
+from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
 from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
@@ -228,6 +228,9 @@ class ModelsConfig(CheckedInput):
     unpriced: Literal["refuse", "allow"] = "refuse"
     """The treatment of a run with `max_cost_usd` and a model of unknown price. With `allow` it starts, and its cost is
     not limited."""
+
+    def with_choice(self, default: str | None, tiers: ModelTiers) -> Self:
+        return replace_differing_fields(self, {"default": default, "tiers": tiers})
 
     @model_validator(mode="after")
     def _check_default(self) -> Self:
@@ -432,6 +435,12 @@ class OrgaConfig(CheckedInput):
 
     def with_agents(self, agents: dict[str, AgentConfig]) -> Self:
         return replace_fields(self, {"agents": agents})
+
+    def with_models(self, models: ModelsConfig) -> Self:
+        return replace_fields(self, {"models": models})
+
+    def with_goals(self, goals: GoalsConfig) -> Self:
+        return replace_fields(self, {"goals": goals})
 
     def with_policy(self, policy: PolicyConfig) -> Self:
         return replace_fields(self, {"policy": policy})

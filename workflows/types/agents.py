@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.input import LoopConfig, Name
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.record import CheckedInput, replace_fields
+from orga.workflows.types.record import CheckedInput, replace_differing_fields, replace_fields
 from orga.workflows.types.tool_calls.decision import CheckedDecision, DecisionName
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
@@ -204,6 +204,11 @@ class AgentConfig(CheckedInput):
     def reviewed_tools(self) -> tuple[tuple[str, str], ...]:
         """Pairs of a config key and a tool name or glob, for each tool whose calls a critic reviews."""
         return tuple((f"critics.{critic.name}.tools", tool) for critic in self.critics for tool in critic.tools)
+
+    def with_settings_of(self, other: "AgentConfig") -> Self:
+        """Return the agent with the model, the instructions and the run settings of another one."""
+        changes = {"model": other.model, "instructions": other.instructions, "config": other.config}
+        return replace_differing_fields(self, changes)
 
     def with_delegates(self, *names: str) -> Self:
         """Return the agent with these delegates added. It keeps the ones that it has."""
