@@ -9,7 +9,7 @@
 import { get, may, sendAction } from "./api.js";
 import { age, bytes, capital, now, time, words } from "./format.js";
 import { glyph, kindLabel } from "./marks.js";
-import { keys } from "./shell.js";
+import { ask, keys } from "./shell.js";
 import { computed, each, h, signal, untracked } from "./ui.js";
 
 /** @typedef {import("./ui.js").Signal<any>} Any */
@@ -147,12 +147,18 @@ function controls(wait, send, unfolded, busy) {
   }
   if (wait.kind === "delivery") return button("Send it again", () => send("requeue", { letter: wait.id }));
   if (wait.kind === "budget") return extension(wait, send, button);
+  const resolve = async (/** @type {string} */ choice) => {
+    if (choice === "result" && !text.value) return text.focus();
+    if (choice === "abort" && !(await isSure())) return;
+    send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) });
+  };
   return [
-    (wait.options?.length ? wait.options : ["retry", "skip", "abort"]).map((/** @type {string} */ choice) =>
-      button(capital(choice), () => send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) }), choice === "abort" ? { class: "danger" } : {})),
+    (wait.options?.length ? wait.options : ["retry", "skip", "abort"]).map((/** @type {string} */ choice) => button(capital(choice), () => void resolve(choice), choice === "abort" ? { class: "danger" } : {})),
     entry(wait.options?.includes("result") ? "Reason, or the result to go on with" : "Reason", () => {}),
   ];
 }
+
+const isSure = () => ask({ title: "Abort the run?", body: "It ends with what it has gathered. Effects that its tools had outside stay.", action: "Abort the run", danger: true });
 
 /** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {(label: string, act: () => void, more?: any) => HTMLElement} button */
 function extension(wait, send, button) {
@@ -164,7 +170,7 @@ function extension(wait, send, button) {
     h("span", {}, `${words(limit)} to`), field,
     button("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
     button("End at the limit", () => resolve("skip")),
-    button("Abort", () => resolve("abort"), { class: "danger" }),
+    button("Abort", async () => (await isSure()) && resolve("abort"), { class: "danger" }),
   ];
 }
 
