@@ -66,7 +66,7 @@ function page() {
     h("section", {}, h("h2", {}, "What people did"), actsPanel(run)),
     surroundings(run));
   return h("div", { class: "run", "data-tab": tab },
-    head(run, runControls(run)), newestAct(run), troubles(run),
+    head(run, [runControls(run), newestAct(run)]), troubles(run),
     h("section", { class: "run-waits", "aria-label": "What waits for a person" }, waitList(waits)),
     tabs, rail,
     h("div", { class: "panels" }, panel("timeline", timeline.element), each(() => seen.value, (name) => name, (one) => panel(one.peek(), makers[one.peek()]?.()))));

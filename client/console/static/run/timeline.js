@@ -97,7 +97,7 @@ export function timelinePanel(run, address, controls) {
     open.get(number)?.reload();
   });
   effect(() => {
-    if (only.value) void lookAtAll(only.value);
+    if (only.value && records.isLoaded.value) void lookAtAll(only.value);
   });
   /** Load all records from the newest, because a filter looks at them. @param {string} filter */
   async function lookAtAll(filter) {
