@@ -264,6 +264,11 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
             "Serve an agent to an editor over the Agent Client Protocol: Zed, JetBrains, Neovim, Emacs.",
         ),
         CommandEntry(
+            "mcp-server",
+            "orga.client.cli.workbench.frontends:mcp_server",
+            "Serve runs as MCP tools to an assistant: Claude Code and Desktop, Codex, Cursor.",
+        ),
+        CommandEntry(
             "console",
             "orga.client.cli.workbench.console:console",
             "Serve the web console: see, decide, steer and start runs in a browser.",

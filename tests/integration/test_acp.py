@@ -9,57 +9,34 @@ from typing import Any
 
 import pytest
 
-from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says, chat_server
+from tests.support.model.chat_server import Calls, ChatServer, Says
 from tests.support.parts.front_ends import front_end_path
 from tests.support.programs.acp_client import AcpClient, AcpError, an_editor
-from tests.support.programs.inline_command import InlineOrga
-from tests.support.programs.orga_command import COMMAND, ROOT, Orga, Running, an_orga
-
-APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
-REFUNDS = CallsAtOnce([Calls("refund", {"order": "A", "cents": 1}), Calls("refund", {"order": "B", "cents": 2})])
-
-
-def block(language: str) -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```", APPROVALS, re.DOTALL | re.MULTILINE)
-    assert found
-    return found[1]
+from tests.support.programs.orga_command import COMMAND, ROOT, Orga
+from tests.support.scenarios.till import REFUNDS, Till, a_till
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[ChatServer]:
-    with chat_server(Says(["nothing"])) as chat:
-        yield chat
+def till(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Till]:
+    with a_till(tmp_path_factory) as found:
+        yield found
 
 
-@pytest.fixture(scope="module")
-def orga(tmp_path_factory: pytest.TempPathFactory, model: ChatServer) -> Iterator[Orga]:
-    folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
-    tools = '\n[agents.default]\ntools = ["ask_user", "read_file", "refund"]\n'
-    (folder / "orga.toml").write_text(block("toml") + tools)
-    (folder / "till.py").write_text(block("python"))
-    (folder / "policies").mkdir()
-    asks = 'permit (principal, action == Action::"tool_call", resource == Tool::"ask_user");\n'
-    (folder / "policies" / "refunds.cedar").write_text(block("cedar") + asks)
-    (folder / "notes.md").write_text("It begins on 4 May.\n")
-    settings = {"ORGA_MODELS__BASE_URLS": json.dumps({"openai-compatible": model.url}), "LOGNAME": "ada"}
-    command = InlineOrga(folder, an_orga(folder, home, ORGA_MODELS__DEFAULT="openai-compatible:m", **settings).env)
-    yield command
-    command("server", "--stop")
+@pytest.fixture
+def orga(till: Till) -> Orga:
+    return till.orga
 
 
-@pytest.fixture(scope="module", autouse=True)
-def worker(orga: Orga) -> Iterator[Running]:
-    with orga.started("worker") as running:
-        running.line("polls task queue")
-        yield running
+@pytest.fixture
+def model(till: Till) -> ChatServer:
+    return till.model
 
 
 @pytest.fixture(autouse=True)
-def refunds(orga: Orga) -> Path:
+def refunds(till: Till) -> Path:
     """Return the file of the refunds that were paid in this test."""
-    paid = orga.folder / "refunds"
-    paid.write_text("")
-    return paid
+    till.paid.write_text("")
+    return till.paid
 
 
 def begin(client: AcpClient, orga: Orga) -> str:
@@ -285,6 +262,17 @@ def test_text_of_a_model_cannot_act_on_a_terminal(orga: Orga, model: ChatServer)
         assert client.text() == "\ufffd[2J\ufffd\ufffdgnp.exe\ufffd1mdone\n\tcode"
         [call] = [each for each in client.updates if each["sessionUpdate"] == "tool_call"]
         assert not re.search("[\x00-\x08\x0b-\x1f\u202e\x9b]", call["title"] + call["locations"][0]["path"])
+
+
+def test_the_settings_of_the_guide_start_the_agent(orga: Orga) -> None:
+    guide = (ROOT / "docs" / "front-ends.md").read_text()
+    blocks = re.findall(r"^```json\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    named = [json.loads(each)["agent_servers"]["orga"]["args"] for each in blocks if "agent_servers" in each]
+    assert len(named) == 2
+    assert {command for command, *_ in named} == {"acp"}
+    [options] = {tuple(rest) for _, *rest in named}
+    with an_editor(orga, *options) as client:
+        assert begin(client, orga).startswith("session-")
 
 
 def test_acpx_talks_and_decides(orga: Orga, model: ChatServer, refunds: Path, tmp_path: Path) -> None:

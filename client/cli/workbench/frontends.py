@@ -21,8 +21,12 @@ from orga.client.cli.start.task_input import RunOptions, session_input
 from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
 from orga.client.frontends.reach import Reach
 from orga.client.server.pollers import may_be_polled
+from orga.client.server.resolve import names_server
 from orga.client.workers.at_hand import keep_worker
+from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.input import AgentInput
 from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.text import one_line
 
 Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its runs, and new ones for it.")]
 
@@ -65,18 +69,68 @@ async def _serve_acp(
     return 0
 
 
-def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output for the protocol alone. What else is written to stdout goes to stderr.
+def mcp_server(
+    *,
+    agent_tools: Annotated[
+        bool, typer.Option("--agent-tools", help="Offer a tool for each agent of orga.toml, such as ask_reviewer.")
+    ] = False,
+    may_decide: Annotated[
+        bool,
+        typer.Option(
+            "--may-decide",
+            help="Offer the tool decide, which allows and denies held calls under your login name. Without it, they "
+            "wait in orga inbox.",
+        ),
+    ] = False,
+    tenant: Tenant = None,
+    no_worker: NoWorker = False,
+    config: ConfigFile = None,
+) -> int:
+    """An assistant such as Claude Code starts this command and calls its tools over standard input and output:
+    docs/front-ends.md shows how to add it. The runs act in the folder in which the command starts.
 
-    Raises:
-        UsageError: No program is at the other end.
+    The tools: start_run, run_state, result, answer, steer, abort. Each call returns within a minute, and the run goes
+    on: orga list and orga inbox show it too. It also goes on if the assistant closes, as long as a worker runs.
+
+    Example: orga mcp-server --agent-tools
     """
+    _require_pipes()
+    return run_interruptible(
+        _serve_mcp(config, tenant, agent_tools=agent_tools, may_decide=may_decide, no_worker=no_worker)
+    )
+
+
+async def _serve_mcp(
+    config: Path | None, tenant: str | None, *, agent_tools: bool, may_decide: bool, no_worker: bool
+) -> int:
+    from orga.client.frontends.mcp_server import build_server  # only this command needs the server of the package
+
+    async with _reach(None, config, tenant, no_worker=no_worker) as (here, reach):
+        settings = here.loaded.config
+
+        def check(given: AgentInput | GoalInput) -> None:
+            if not names_server(settings.temporal.address):  # workers of a shared server may know other agents
+                refuse_unknown(requested_names(given), settings)
+
+        named = {name: one_line(agent.instructions or "", 300) for name, agent in settings.agents.items()}
+        server = build_server(reach, check, agent_tools=named if agent_tools else {}, may_decide=may_decide)
+        await server.run_stdio_async()
+    return 0
+
+
+def _require_pipes() -> None:
+    """Raise UsageError if no program is at the other end."""
     kinds = [os.fstat(number).st_mode for number in (0, 1)]
     if not all(stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) for kind in kinds):
         raise UsageError(
-            "stdin and stdout: an editor has to be at the other end. Name this command in the editor's settings, as "
-            "docs/front-ends.md shows"
+            "stdin and stdout: a program has to be at the other end. Name this command in the settings of your editor "
+            "or assistant, as docs/front-ends.md shows"
         )
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Return standard input and output for the protocol alone. What else is written to stdout goes to stderr."""
+    _require_pipes()
     pipes = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -87,10 +141,11 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 @asynccontextmanager
 async def _reach(
-    wanted: RequestedNames, config: Path | None, tenant: str | None, *, no_worker: bool
+    wanted: RequestedNames | None, config: Path | None, tenant: str | None, *, no_worker: bool
 ) -> AsyncGenerator[tuple[CliContext, Reach]]:
     """Connect, and keep a worker for new runs and for each run that the front end opens, unless `no_worker`."""
-    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here, AsyncExitStack() as workers:
+    check = partial(refuse_unknown, wanted) if wanted else None
+    async with cli_context(config, check=check) as here, AsyncExitStack() as workers:
         served = set[str]()
 
         async def serve_queue(queue: str) -> None:
@@ -105,9 +160,10 @@ async def _reach(
 
         def has(run: WorkflowExecution) -> bool:
             queue = run.task_queue
-            return queue.startswith(here.connection.folder_queue) if here.connection.endpoint.embedded else True
+            embedded = here.connection.endpoint.embedded
+            return queue.startswith(here.connection.folder_queue) if embedded else queue == here.task_queue
 
-        if not no_worker and not await may_be_polled(here.client, here.task_queue):
+        if wanted and not no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_in_process(wanted, here.loaded.config)
         await serve_queue(here.task_queue)
         yield here, Reach(here.client, login_name(), here.folder_runs_query, has, serve, tenant)

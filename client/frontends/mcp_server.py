@@ -1,0 +1,379 @@
+"""An MCP server: assistants start runs as tools, follow them, and answer their questions.
+
+Clients give up on a call after a minute. So each call returns within `wait_s` with the state of the run and what it
+waits for, and the run goes on. The next call waits for more. No run ends because a call or a client does.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Annotated, Any, Literal, cast
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ToolAnnotations
+from pydantic import BaseModel, Field
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from orga.client.errors import OrgaError, Refused
+from orga.client.frontends.reach import OpenWait, Reach, held_arguments, open_waits
+from orga.client.runs.agents import AgentHandle, start_agent
+from orga.client.runs.goals import start_goal
+from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.questions import Choice
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import escaped_text, one_line
+
+LOOK_S = 0.5
+PROGRESS_S = 5.0
+"""Seconds between two reports of progress."""
+MAX_ANSWER_CHARS = 20_000
+
+INSTRUCTIONS = """Durable agents. `start_run` begins a run and returns when it has ended, waits for a person, or wait_s
+is over; the run goes on in any case. While its state is `running`, call `run_state` to wait for more. While it is
+`waiting`, show the user what it waits for: `answer` answers a question. A held call is decided by a person, with
+`orga inbox` or, if this server has it, with `decide` after the user has seen the call."""
+
+RunId = Annotated[str, Field(description="The id of the run.", max_length=1_000)]
+WaitS = Annotated[float, Field(description="Seconds to wait for news, at most 55.", ge=0, le=55)]
+DEFAULT_WAIT_S = 45.0
+
+
+class HeldCall(BaseModel):
+    """A call that does not run until a person allows it."""
+
+    approval_id: str
+    tool: str
+    arguments: str
+    reason: str
+    approvers: list[str]
+
+
+class Wait(BaseModel):
+    """Something that waits for a person."""
+
+    id: str
+    kind: str
+    question: str
+    options: list[str] = Field(description="The only valid answers or decisions. Empty: any text.")
+    calls: list[HeldCall]
+
+
+class RunState(BaseModel):
+    """The state of a run."""
+
+    run_id: str
+    state: str = Field(description="running, waiting, or how it ended: completed, aborted, max_iterations, …")
+    phase: str = ""
+    iteration: int = 0
+    waits: list[Wait] = []
+    output: str = Field(default="", description="The answer, once the run has ended.")
+    data: Any = None
+    detail: str = Field(default="", description="Why it ended.")
+
+
+Reply = RunState | InputRequiredResult
+
+
+@dataclass
+class Runs:
+    """The tools, for one client."""
+
+    reach: Reach
+    check: Callable[[AgentInput | GoalInput], None]
+    """Raises InvalidInput for a run that no worker would take."""
+    _reported: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """What each run waited for when the client last heard of it."""
+    _declined: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Questions that the person did not want to answer in a form, by run."""
+
+    async def start(self, ctx: Context, given: AgentInput | GoalInput, wait_s: float, run_id: str | None) -> Reply:
+        if (run := await self._continued(ctx)) is None:
+            self.check(given)
+            if isinstance(given, GoalInput):
+                start = start_goal(
+                    self.reach.client, given, workflow_id=run_id, search_attributes=self.reach.attributes
+                )
+            else:
+                start = start_agent(
+                    self.reach.client, given, workflow_id=run_id, search_attributes=self.reach.attributes
+                )
+            run = await start
+        return await self.follow(ctx, run, wait_s)
+
+    async def find(self, run_id: str) -> AgentHandle:
+        found = await self.reach.find(run_id)
+        if found.status == WorkflowExecutionStatus.RUNNING:
+            await self.reach.serve(found)
+        return AgentHandle(self.reach.client, run_id)
+
+    async def follow(self, ctx: Context, run: AgentHandle, wait_s: float) -> Reply:
+        """Wait until the run has ended, or until it waits for something that was not reported yet."""
+        await self._continued(ctx)
+        clock, state = asyncio.get_running_loop().time, RunState(run_id=run.id, state="running")
+        until, progress_at = clock() + wait_s, clock()
+        while True:
+            if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:
+                return await self._ended(run)
+            waits = list[OpenWait]()
+            try:
+                status = await run.status()
+                state.phase, state.iteration = status.phase, status.iteration
+                waits = await open_waits(run)
+            except OrgaError:  # no worker answers at the moment
+                state.phase = "no worker"
+            if (asked := await self._elicited(ctx, run, waits, until - clock())) is not None:
+                if isinstance(asked, InputRequiredResult):
+                    return asked
+                continue
+            state.waits, state.state = [_wait_view(wait) for wait in waits], "waiting" if waits else "running"
+            keys = frozenset(
+                key for wait in state.waits for key in (wait.id, *(call.approval_id for call in wait.calls))
+            )
+            is_news = not keys <= self._reported.get(run.id, frozenset())
+            if clock() >= until or is_news:
+                self._reported[run.id] = keys
+                return state
+            if clock() >= progress_at:
+                progress_at = clock() + PROGRESS_S
+                about = f"{state.state}: {state.phase}, iteration {state.iteration}"
+                await ctx.report_progress(clock() - until + wait_s, wait_s, about)
+            await asyncio.sleep(min(LOOK_S, max(until - clock(), 0)))
+
+    async def find_wait(self, run: AgentHandle, wanted: str, kinds: frozenset[str]) -> OpenWait:
+        """Return what waits in a run under this id, or the only one of these kinds if the id is empty."""
+        waits = [wait for wait in await open_waits(run) if wait.wait.kind in kinds]
+        ids = [{wait.wait.wait_id, *(item.approval_id for item in wait.calls)} for wait in waits]
+        found = [
+            wait for wait, own in zip(waits, ids, strict=True) if wanted in own or (not wanted and len(waits) == 1)
+        ]
+        if not found:
+            known = ", ".join(sorted(set[str]().union(*ids))) or "nothing"
+            raise ToolError(f"{one_line(wanted)!r} does not wait in this run. What waits there: {known}")
+        return found[0]
+
+    async def _ended(self, run: AgentHandle) -> RunState:
+        self._reported.pop(run.id, None)
+        ended = await run.result()
+        return RunState(
+            run_id=run.id,
+            state=ended.termination.reason,
+            phase="ended",
+            iteration=ended.iterations,
+            output=ended.output,
+            data=ended.data,
+            detail=ended.termination.detail,
+        )
+
+    async def _elicited(
+        self, ctx: Context, run: AgentHandle, waits: list[OpenWait], within_s: float
+    ) -> InputRequiredResult | Literal[True] | None:
+        """Ask the person the first question, and return True. None: there is none, or the client cannot ask.
+
+        A client of a later revision gets the question as the result of its call, and calls again with the answer.
+        """
+        offered = ctx.client_capabilities.elicitation if ctx.client_capabilities else None
+        asked = [wait for wait in waits if wait.wait.kind == "answer" and self._key(wait) not in self._declined]
+        if offered is None or not asked or within_s <= 0:
+            return None
+        wait = asked[0]
+        answer: dict[str, Any] = {"type": "string", "title": "Answer", "maxLength": MAX_ANSWER_CHARS}
+        if wait.options:
+            answer = {"type": "string", "title": "Answer", "enum": wait.options}
+        schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        message, session = escaped_text(wait.wait.question), ctx.request_context.session
+        if not session.can_send_request:
+            form = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
+            state = json.dumps({"run": run.id, "asker": wait.run.id, "question": wait.wait.wait_id})
+            return InputRequiredResult(input_requests={"answer": form}, request_state=state)
+        try:
+            async with asyncio.timeout(within_s):
+                result = await session.elicit_form(message, schema, ctx.request_id)
+            await self._take_answer(wait.run, wait.wait.wait_id, result)
+        except TimeoutError:
+            self._declined.add(self._key(wait))
+        return True
+
+    async def _continued(self, ctx: Context) -> AgentHandle | None:
+        """Take the answer that a client of a later revision calls again with, and return the run that it is for."""
+        if not ctx.request_state:
+            return None
+        state = json.loads(ctx.request_state)
+        answer = (ctx.input_responses or {}).get("answer")
+        asker = AgentHandle(self.reach.client, state["asker"])
+        if isinstance(answer, ElicitResult) and (state["asker"], state["question"]) not in self._declined:
+            await self._take_answer(asker, state["question"], answer)
+        return AgentHandle(self.reach.client, state["run"])
+
+    async def _take_answer(self, asker: AgentHandle, question: str, result: ElicitResult) -> None:
+        """Answer a question once. It is not asked again in a form, so that a refused answer is not asked for ever."""
+        self._declined.add((asker.id, question))
+        text = (result.content or {}).get("answer") if result.action == "accept" else None
+        if isinstance(text, str) and text.strip():
+            with suppress(Refused):  # somebody else was first, or it is none of the options: then it still waits
+                await asker.answer(text, question, self.reach.by)
+
+    def _key(self, wait: OpenWait) -> tuple[str, str]:
+        return wait.run.id, wait.wait.wait_id
+
+
+def _wait_view(wait: OpenWait) -> Wait:
+    calls = [
+        HeldCall(
+            approval_id=item.approval_id,
+            tool=str(item.call.get("name", "")),
+            arguments=json.dumps(held_arguments(item), ensure_ascii=False),
+            reason=item.reason,
+            approvers=list(item.approvers),
+        )
+        for item in wait.calls
+    ]
+    options = wait.options or [choice for choice in wait.wait.choices if choice != "result"]
+    return Wait(id=wait.wait.wait_id, kind=wait.wait.kind, question=wait.wait.question, options=options, calls=calls)
+
+
+def build_server(
+    reach: Reach,
+    check: Callable[[AgentInput | GoalInput], None] = lambda _: None,
+    *,
+    agent_tools: Mapping[str, str] | None = None,
+    may_decide: bool = False,
+) -> MCPServer:
+    """Return a server for one client.
+
+    Args:
+        reach: The runs that exist for the client, and the name of its operator.
+        check: Raises InvalidInput for a run that no worker would take.
+        agent_tools: Agents that get a tool of their own, with what each is for.
+        may_decide: Whether the client may decide held calls. Its operator is then the approver.
+    """
+    runs = Runs(reach, check)
+    server: MCPServer = MCPServer("orga", title="orga: durable agents", instructions=INSTRUCTIONS, log_level="ERROR")
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+    def tool(function: Callable[..., Any], annotations: ToolAnnotations | None = None) -> None:
+        server.add_tool(_with_errors(function), annotations=annotations)
+
+    async def start_run(
+        ctx: Context,
+        task: Annotated[str, Field(description="What to do.")],
+        *,
+        agent: Annotated[str, Field(description="The name of the agent.")] = "default",
+        kind: Annotated[Literal["agent", "goal"], Field(description="goal: plan steps, and evaluate them.")] = "agent",
+        run_id: Annotated[str | None, Field(description="An id of your choice, so that it starts once.")] = None,
+        wait_s: WaitS = DEFAULT_WAIT_S,
+    ) -> Reply:
+        """Start a run on a task. It returns the state of the run; the run goes on after that."""
+        tenant = {} if reach.tenant is None else {"tenant": reach.tenant}
+        if kind == "goal":
+            return await runs.start(ctx, parse_goal({"goal": task, "agent": agent, **tenant}), wait_s, run_id)
+        return await runs.start(ctx, parse_input({"task": task, "agent": agent, **tenant}), wait_s, run_id)
+
+    async def run_state(ctx: Context, run_id: RunId, wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
+        """Wait for news of a run: its end, or something new that waits for a person. Then return its state."""
+        return await runs.follow(ctx, await runs.find(run_id), wait_s)
+
+    async def result(ctx: Context, run_id: RunId, wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
+        """Return the result of a run that has ended. A run that goes on is waited for."""
+        return await runs.follow(ctx, await runs.find(run_id), wait_s)
+
+    async def answer(
+        ctx: Context,
+        run_id: RunId,
+        text: Annotated[str, Field(description="The user's answer.", max_length=MAX_ANSWER_CHARS)],
+        question_id: Annotated[str, Field(description="Needed if several questions are open.")] = "",
+        wait_s: WaitS = DEFAULT_WAIT_S,
+    ) -> Reply:
+        """Answer a question of a run with the words of the user."""
+        run = await runs.find(run_id)
+        if not ctx.request_state:
+            wait = await runs.find_wait(run, question_id, frozenset({"answer"}))
+            await wait.run.answer(text, wait.wait.wait_id, reach.by)
+        return await runs.follow(ctx, run, wait_s)
+
+    async def decide(
+        ctx: Context,
+        run_id: RunId,
+        *,
+        wait_id: Annotated[str, Field(description="The approval_id of a held call, or the id of what waits.")],
+        decision: Annotated[
+            Literal["approve", "deny", "retry", "skip", "abort"],
+            Field(description="approve or deny for a held call, else one of the options."),
+        ],
+        reason: Annotated[str, Field(max_length=2_000)] = "",
+        wait_s: WaitS = DEFAULT_WAIT_S,
+    ) -> Reply:
+        """Decide what waits in a run, as the user has decided after seeing it."""
+        run = await runs.find(run_id)
+        if not ctx.request_state:
+            wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
+            item = next((each for each in wait.calls if each.approval_id == wait_id), None)
+            if (item is not None) != (decision in {"approve", "deny"}):
+                raise ToolError(f"decision: {decision} does not fit {wait_id}. Name the approval_id of a held call")
+            if item is None:
+                await wait.run.resolve_escalation(wait_id, cast("Choice", decision), by=reach.by, reason=reason)
+            elif decision == "approve":
+                if held_arguments(item) is None:
+                    raise ToolError("wait_id: the arguments are too long to show here. Use: orga approve --show")
+                await wait.run.approve(wait_id, reach.by, reason)
+            else:
+                await wait.run.deny(wait_id, reach.by, reason)
+        return await runs.follow(ctx, run, wait_s)
+
+    async def steer(
+        run_id: RunId, guidance: Annotated[str, Field(description="What the agent reads at its next step.")]
+    ) -> str:
+        """Guide a run."""
+        await (await runs.find(run_id)).steer(guidance, by=reach.by)
+        return "sent: the run reads it at its next step"
+
+    async def abort(ctx: Context, run_id: RunId, why: str = "", wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
+        """End a run at once. Its result keeps what was gathered so far."""
+        run = await runs.find(run_id)
+        if not ctx.request_state:
+            await run.abort(why, by=reach.by)
+        return await runs.follow(ctx, run, wait_s)
+
+    tool(start_run)
+    tool(run_state, reads)
+    tool(result, reads)
+    for function in (answer, steer, abort, *([decide] if may_decide else [])):
+        tool(function)
+    for name, purpose in (agent_tools or {}).items():
+        asks = _with_errors(_agent_tool(start_run, name))
+        server.add_tool(asks, name=_tool_name(name), description=f"Give a task to the agent {name}. {purpose}".strip())
+    return server
+
+
+def _agent_tool(start_run: Callable[..., Any], agent: str) -> Callable[..., Any]:
+    async def ask(
+        ctx: Context,
+        task: Annotated[str, Field(description="What to do, with everything that the agent needs to know.")],
+        wait_s: WaitS = DEFAULT_WAIT_S,
+    ) -> Reply:
+        return await start_run(ctx, task, agent=agent, wait_s=wait_s)
+
+    return ask
+
+
+def _tool_name(agent: str) -> str:
+    return f"ask_{re.sub('[^A-Za-z0-9_-]', '_', agent)}"[:64]
+
+
+def _with_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a tool report a failure that the user can fix in the words of orga."""
+
+    @wraps(function)
+    async def call(*given: Any, **named: Any) -> Any:
+        try:
+            return await function(*given, **named)
+        except (OrgaError, InvalidInput, RPCError) as error:
+            raise ToolError(str(error)) from None
+
+    return call
