@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic_core import from_json
 from temporalio.service import RPCError
@@ -55,6 +55,10 @@ class Wait(Record):
     place: str = ""
     before: str = ""
     """What the run did just before, such as the error that led to an escalation."""
+
+    def with_context(self, policies: tuple[str, ...], before: str) -> Self:
+        """Return the wait with this context, as far as it has none."""
+        return replace_fields(self, {"policies": self.policies or policies, "before": self.before or before})
 
 
 class InboxQuery(CheckedInput):
@@ -112,14 +116,7 @@ async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
         async with asyncio.timeout(CONTEXT_S):
             for run_id in list(missing)[:MAX_RUNS_READ]:
                 await _read_contexts(console, run_id, [wait for wait in waits if wait.run == run_id])
-    return [_with_context(wait, console.contexts.get((wait.run, wait.id))) for wait in waits]
-
-
-def _with_context(wait: Wait, context: tuple[tuple[str, ...], str] | None) -> Wait:
-    if context is None:
-        return wait
-    policies, before = context
-    return replace_fields(wait, {"policies": wait.policies or policies, "before": wait.before or before})
+    return [wait.with_context(*console.contexts.get((wait.run, wait.id), ((), ""))) for wait in waits]
 
 
 async def _read_contexts(console: Console, run_id: str, waits: Sequence[Wait]) -> None:
