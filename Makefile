@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 unexport PYTHONDONTWRITEBYTECODE # thousands of processes would compile all code anew
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder # on two cores: tests wait more than they compute
 
-.PHONY: console-test console-check help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean
+.PHONY: console-test console-check console-pictures help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ check: setup ## Format, lint and strict types
 console-test: setup ## The console's pages in a real browser
 	@$(BIN)/python -m pytest tests/console
 	@$(BIN)/python -m pytest -s tests/console/figures.py
+
+console-pictures: setup ## Make the pictures of the console in docs/pictures again
+	@$(BIN)/python -m pytest -q tests/console/pictures.py
 
 TSC := .cache/typescript/node_modules/.bin/tsc
 

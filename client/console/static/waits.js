@@ -85,7 +85,7 @@ function body(wait, unfolded) {
   return [
     wait.question && wait.kind !== "approval" ? h("p", { class: "question" }, wait.question) : null,
     wait.tool ? h("p", { class: "call" }, wait.tool) : null,
-    wait.kind === "approval" || wait.arguments ? callArguments(wait.arguments, unfolded) : null,
+    wait.kind === "approval" || (wait.arguments && wait.kind !== "budget") ? callArguments(wait.arguments, unfolded) : null,
     wait.reason || wait.policies?.length ? h("p", {}, wait.kind === "approval" ? [h("span", { class: "faint" }, "held by "), h("span", { class: "why" }, by), wait.reason ? ": " : ""] : null, wait.reason) : null,
     wait.approvers?.length ? h("p", { class: "small soft" }, `may be decided by ${wait.approvers.join(", ")}`) : null,
     wait.before ? h("details", {}, h("summary", { class: "small soft" }, "What the run did just before"), h("p", { class: "plain small" }, wait.before)) : null,
@@ -117,7 +117,7 @@ function callArguments(values, unfolded) {
 
 /** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {Any} unfolded @param {Any} busy */
 function controls(wait, send, unfolded, busy) {
-  const role = wait.kind === "answer" ? "operator" : "approver";
+  const role = ["approval", "budget", "delivery"].includes(wait.kind) ? "approver" : "operator";
   if (!may(role)) return h("span", { class: "soft small" }, `You need the role ${role} to decide this.`);
   const text = h("input", { "aria-label": "Reason or answer", disabled: () => Boolean(busy.value) });
   const entry = (/** @type {string} */ placeholder, /** @type {() => void} */ enter) => {

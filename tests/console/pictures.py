@@ -1,0 +1,102 @@
+"""Makes the pictures of the console in docs/pictures, from real runs. Only `make console-pictures` runs it."""
+
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from playwright.async_api import Browser, expect
+from temporalio.client import Client
+
+from orga.activities.ports import ModelRequest
+from orga.client.runs.agents import AgentHandle
+from orga.client.server.search_attributes import register_missing
+from orga.testing import FakeTool, answers, calls, together
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.record import replace_fields
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
+from tests.support.browser import a_visit
+from tests.support.console import a_console
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import Asks
+from tests.support.runs.loop import a_loop
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+FACTS = Setup(agent="", model="", search_attributes=True)
+AGENTS = {"default": AgentConfig(tools=("read_file", "search_text", "restart_service", "ask_user"))}
+IMPORT, OFFERS, LINKS = (
+    "Why did the nightly import stop? Restart it if that is safe",
+    "Compare the offers",
+    "Check all links",
+)
+CONTRACT, NOTES, KEYS = "Find where the handbook contradicts the contract", "Draft the release notes", "List old keys"
+TENANT = "harbour"
+
+
+class Holds(Asks):
+    """Holds restarts for a person."""
+
+    async def judge(self, proposal: GateRequest) -> Verdict:
+        verdict = await super().judge(proposal)
+        return replace_fields(verdict, {"reason": "a restart in production needs a person"})
+
+
+def reply(request: ModelRequest) -> Reply:
+    """Read, then do what the task is about."""
+    task = next(message.text for message in request.messages if message.role == "user")
+    steps = sum(message.role == "assistant" for message in request.messages)
+    if steps == 0:
+        return together(
+            calls("search_text", text="import-nightly", reply_text="I look at what is written about it first."),
+            calls("read_file", path="notes/2026-11.md"),
+        )
+    if IMPORT in task and steps == 1:
+        text = "The disk was full until 03:10 and is at 41 % now, so a restart is safe."
+        return calls("restart_service", name="import-nightly", host="batch-2", wait_s=30, reply_text=text)
+    if OFFERS in task and steps == 1:
+        question = "Which delivery date counts: the one in the letter, or the one in the attachment?"
+        return calls("ask_user", question=question, options=["3 December, the letter", "12 December, the attachment"])
+    if LINKS in task and steps < 3:
+        return calls("read_file", path=f"docs/page-{steps}.md", reply_text=f"Page {steps} has no broken link.")
+    return answers("Section 4 of the handbook allows 90 days, the contract 30. **The contract counts.**")
+
+
+async def waits(run: AgentHandle) -> bool:
+    return bool((await run.status()).waiting)
+
+
+async def test_pictures(client: Client, browser: Browser) -> None:
+    await register_missing(client)
+    read = FakeTool("read_file", "03:10 import-nightly: no space left on device\n03:12 disk cleaned, 41 % used")
+    tools = (read, FakeTool("search_text", "notes/2026-11.md:14"), FakeTool("restart_service", effect="irreversible"))
+    engine = Holds(("restart_service",), approvers=("ann", "mara"))
+    async with (
+        a_loop(client, [reply], *tools, engine=engine, setup=FACTS, agents=AGENTS) as loop,
+        a_console(client, loop.task_queue) as console,
+        a_visit(browser, console) as visit,
+    ):
+        for task in (CONTRACT, NOTES):
+            await (await loop.start({"task": task, "tenant": TENANT})).result()
+        keys = await loop.start({"task": KEYS, "tenant": TENANT}, max_iterations=1)
+        await keys.result()
+        asked = await loop.start({"task": OFFERS, "tenant": TENANT})
+        stopped = await loop.start({"task": LINKS, "tenant": TENANT}, max_iterations=2, on_exhausted="ask")
+        held = await loop.start({"task": IMPORT, "tenant": TENANT})
+        for run in (asked, stopped, held):
+            await wait_until(partial(waits, AgentHandle(client, run.id)))
+        looks: tuple[tuple[str, str, int, Literal["light", "dark"]], ...] = (
+            ("runs", "/", 1200, "light"),
+            ("runs-dark", "/", 1200, "dark"),
+            ("inbox", "/inbox", 1200, "dark"),
+            ("inbox-phone", "/inbox", 390, "light"),
+            ("run", f"/runs/{held.id}", 1200, "light"),
+            ("start", "/start", 1200, "light"),
+            ("admin", "/admin?view=tools", 1200, "light"),
+        )
+        for name, path, width, scheme in looks:
+            page = await visit.open(path, width=width, scheme=scheme)
+            await expect(page.get_by_text("live", exact=True)).to_be_visible()
+            await page.wait_for_timeout(1_000)  # for what comes by the stream
+            await page.screenshot(path=PICTURES / f"console-{name}.png")
+            await page.close()
