@@ -273,7 +273,9 @@ class Timelines:
         chain = _Chain(workflow_id, tuple(heads), length)
         if not heads[0].previous and heads[0].base:  # whoever starts a fork can claim any iteration
             base = (await self._segment(chain, heads[0])).base
-            heads[0] = self._heads[heads[0].run_id] = heads[0]._replace(base=base)
+            heads[0] = heads[0]._replace(base=base)
+            if base:  # else a live fork may not have read its past yet
+                self._heads[heads[0].run_id] = heads[0]
         return replace(chain, heads=tuple(heads))
 
     async def _read_head(self, workflow_id: str, run_id: str, *, is_last: bool) -> _Head | None:
