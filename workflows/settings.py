@@ -55,6 +55,7 @@ class SettingsWorkflow:
             ApplicationError: `InvalidSettings` with a list of `{where, detail}`, or `StaleSettings`.
         """
         change = settings.parsed_change(first_argument(given))
+        at = workflow.now()  # after a local activity it may be another time than in a replay
         problems: list[SettingProblem] = await workflow.execute_local_activity(
             CHECK_SETTINGS,
             change.values,
@@ -69,7 +70,7 @@ class SettingsWorkflow:
             settings.refuse_stale(self._state, change)  # another one may have been saved during the check
         except settings.StaleSettings as error:
             raise ApplicationError(str(error), type="StaleSettings") from None
-        self._state = settings.with_change(self._state, change, workflow.now())
+        self._state = settings.with_change(self._state, change, at)
         workflow.upsert_memo(_memo(self._state))
         return self._state.version
 

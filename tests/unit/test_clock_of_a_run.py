@@ -24,7 +24,7 @@ ASKS_TEMPORAL = {
     "is_continue_as_new_suggested": {"phases/control/run.py"},
 }
 """Names that ask for what differs from task to task, each with the files that may. The settings workflow is no run, and
-has no local activities."""
+asks before its local activity."""
 
 MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Whose `now`, `time` and `time_ns` are meant: a run has a `now` of its own."""
