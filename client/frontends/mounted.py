@@ -4,8 +4,9 @@ from orga.activities.adapters.agents.agents import with_default_agent
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.routes import Adapter
 from orga.client.frontends.agui import agui_adapter
+from orga.client.frontends.mcp_mount import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
 
 
 def mounted_adapters(config: OrgaConfig) -> tuple[Adapter, ...]:
-    return agui_adapter(), responses_adapter(lambda: sorted(with_default_agent(config.agents)))
+    return agui_adapter(), mcp_adapter(), responses_adapter(lambda: sorted(with_default_agent(config.agents)))

@@ -1,7 +1,9 @@
-"""AG-UI and OpenAI Responses on a real server, driven by the clients that others publish."""
+"""AG-UI, OpenAI Responses and MCP over HTTP on a real server, driven by the clients that others publish."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -13,17 +15,22 @@ from starlette.requests import HTTPConnection
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ThinkingListener
+from orga.client.config.workplace import set_client_home
 from orga.client.console.doors import ROLES, Doors, Limits, Visitor
 from orga.client.frontends.agui import agui_adapter
+from orga.client.frontends.mcp_mount import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import SessionHandle
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.console import Served, a_console
 from tests.support.hold import Hold
+from tests.support.model.goals import SteadyModel
+from tests.support.parts.front_ends import front_end_path, front_ends
 from tests.support.runs.approvals import Asks
 from tests.support.runs.delegates import agent, delegates
 from tests.support.runs.loop import a_loop
@@ -40,6 +47,8 @@ class Model:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         last = request.messages[-1]
+        if goal_prompt_in(last.text):
+            return await SteadyModel(frozenset({"look"}), lambda _: None).complete(request, on_text)
         if last.role == "tool":
             return answers("all done")
         word, _, rest = last.text.partition(" ")
@@ -101,6 +110,24 @@ class Stage(NamedTuple):
             self.sdks[token] = AsyncOpenAI(base_url=f"{self.console.base}/v1", api_key=token, max_retries=0)
         return self.sdks[token]
 
+    async def mcp(self, token: str, *arguments: str) -> Any:
+        """Send one request by the inspector of MCP, and return the JSON that it prints."""
+        inspector = str(front_ends() / ".bin" / "mcp-inspector")
+        where = (
+            "--cli",
+            f"{self.console.base}/mcp",
+            "--transport",
+            "http",
+            "--header",
+            f"Authorization: Bearer {token}",
+        )
+        env = os.environ | {"PATH": front_end_path()}
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(inspector, *where, *arguments, stdout=pipe, stderr=pipe, env=env)
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+        return json.loads(out or err)
+
     def agui(self, token: str = "ann-approver", thread: str = "") -> AbstractAsyncContextManager[AguiClient]:
         return agui_client(f"{self.console.base}/agui/default", thread or str(uuid4()), token)
 
@@ -109,11 +136,13 @@ class Stage(NamedTuple):
 async def stage(client: Client) -> AsyncGenerator[Stage]:
     await register_missing(client)
     model, pay, facts = Model(), FakeTool("pay", "paid"), Setup(agent="", model="", search_attributes=True)
-    adapters = agui_adapter(), responses_adapter(lambda: ["default", "helper"])
+    adapters = agui_adapter(), mcp_adapter(), responses_adapter(lambda: ["default", "helper"])
+    own = Client(**client.config())
     async with (
         a_loop(client, model, FakeTool("look", "a lamp"), pay, engine=Asks(), setup=facts, agents=AGENTS) as loop,
-        a_console(client, loop.task_queue, adapters=adapters, doors_kind=Tenants, limits=MANY) as console,
+        a_console(own, loop.task_queue, adapters=adapters, doors_kind=Tenants, limits=MANY) as console,
     ):
+        set_client_home(own, loop.task_queue, None)
         stage = Stage(console, model, pay, {})
         yield stage
         for sdk in stage.sdks.values():
@@ -170,6 +199,24 @@ async def test_a_delegate_is_a_subagent_and_its_held_call_an_interrupt(stage: St
     assert (held.types[-3:], done.error) == (["SUBAGENT_FINISHED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"], None)
     assert done.result["output"] == "all done"
     assert {m["content"] for m in done.messages if m.get("subagentRunId") == child and m.get("content")} >= {"paid"}
+
+
+async def test_without_its_package_ag_ui_names_the_extra(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", dict[str, None]().get)
+    answer = await stage.console.http.post("/agui/default", json={})
+    assert (answer.status_code, "orga[agui]" in answer.json()["detail"]) == (501, True)
+
+
+async def test_a_goal_shows_its_plan_and_the_same_request_shows_it_again(stage: Stage) -> None:
+    async with stage.agui() as client:
+        pursued = await client.run(say="find the lamp", forwarded={"kind": "goal"})
+        again = await client.run(forwarded={"kind": "goal"})
+    plans = [event["content"] for event in pursued.events if event["type"] == "ACTIVITY_SNAPSHOT"]
+    assert {step["status"] for step in plans[0]["steps"]} == {"open"}
+    assert {step["status"] for step in plans[-1]["steps"]} == {"done"}
+    assert pursued.result == again.result
+    assert pursued.result["output"] == "the final answer"
+    assert again.texts("assistant") == ["the final answer"]
 
 
 async def test_assistant_ui_talks_decides_and_leaves_a_question(stage: Stage) -> None:
@@ -283,6 +330,21 @@ async def test_a_refusal_has_the_form_of_openais_errors(
     assert {"message", "type", "param", "code"} == set(cast("dict[str, Any]", refused.value.body))
 
 
+async def test_mcp_serves_each_visitor_by_its_role_and_tenant(stage: Stage) -> None:
+    tools = await stage.mcp("eve-viewer", "--method", "tools/list")
+    assert {tool["name"] for tool in tools["tools"]} == {"run_state", "result"}
+
+    def call(token: str, tool: str, given: str) -> Coroutine[Any, Any, Any]:
+        return stage.mcp(token, "--method", "tools/call", "--tool-name", tool, "--tool-arg", given)
+
+    held = (await call("ann-operator-north", "start_run", "task=pay"))["structuredContent"]
+    assert (held["state"], held["waits"][0]["kind"]) == ("waiting", "approval")
+    other = await call("eve-approver-south", "run_state", f"run_id={held['run_id']}")
+    assert "no run" in other["content"][0]["text"]
+    assert "tools" not in await stage.mcp("nobody", "--method", "tools/list")
+    await stage.console.console.client.get_workflow_handle(held["run_id"]).terminate()
+
+
 async def test_the_limits_of_the_console_count(stage: Stage) -> None:
     shared = stage.console.console
     async with (
@@ -364,8 +426,11 @@ async def test_a_run_goes_on_when_its_client_is_gone_and_others_are_not_delayed(
     stream = await sdk.responses.create(model="default", input="hold", stream=True)
     first = await anext(aiter(stream))
     await stream.close()
+    held = cast("Any", first).response.id
+    later = await sdk.responses.create(input="later", previous_response_id=held, background=True)
+    assert (await sdk.responses.cancel(later.id)).status == "in_progress"
     many = await asyncio.gather(*(sdk.responses.create(model="default", input=f"n{n}") for n in range(20)))
     assert [each.output_text for each in many] == [f"You said: n{n}" for n in range(20)]
     stage.model.hold.go.set()
-    again = await sdk.responses.retrieve(cast("Any", first).response.id, stream=True)
+    again = await sdk.responses.retrieve(held, stream=True)
     assert [each async for each in again][-1].type == "response.completed"

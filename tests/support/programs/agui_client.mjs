@@ -11,9 +11,9 @@ const agent = new HttpAgent({ url, threadId, headers: { Authorization: `Bearer $
 let said = 0;
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { say, resume, cancel, lose, run, interrupts } = JSON.parse(line);
+  const { say, resume, cancel, lose, run, interrupts, forwarded } = JSON.parse(line);
   if (say !== undefined) agent.addMessage({ id: `user-${++said}`, role: "user", content: say });
-  const given = { ...(run && { runId: run }) };
+  const given = { ...(run && { runId: run }), ...(forwarded && { forwardedProps: forwarded }) };
   const decided = cancel ? { status: "cancelled" } : { status: "resolved", payload: resume };
   const ids = interrupts ?? agent.pendingInterrupts.map((each) => each.id);
   if (resume || cancel) given.resume = ids.map((interruptId) => ({ interruptId, ...decided }));

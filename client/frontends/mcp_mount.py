@@ -1,0 +1,72 @@
+"""`/mcp` of the console: the MCP server over HTTP, for each visitor with the visitor's own runs and rights.
+
+It keeps no session of the protocol, so the console can be restarted between two calls. Nobody decides held calls here,
+since an assistant would hold the token of an approver: the inbox is the place for that.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from temporalio.client import Client, WorkflowExecution
+
+from orga.client.console.doors import Visitor, visitor_of
+from orga.client.console.routes import Adapter, console_of, may_see
+from orga.client.frontends.mcp_server import build_server
+from orga.client.frontends.reach import Reach
+from orga.client.frontends.threads import open_stream, require_room
+from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.record import InvalidInput
+
+_KEPT_SERVERS = 100
+_WRITING_TOOLS = ("start_run", "answer", "steer", "abort")
+
+_BY_THE_DOORS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+"""The doors of the console have checked the host and the origin."""
+
+
+def mcp_adapter() -> Adapter:
+    return Adapter("mcp", (Route("/mcp", _Endpoint(), name="mcp"),))
+
+
+class _Endpoint:
+    """The ASGI application of `/mcp`, after the doors."""
+
+    def __init__(self) -> None:
+        self._server = lru_cache(_KEPT_SERVERS)(_server_for)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        visitor, console = visitor_of(request), console_of(request)
+        console.doors.require(visitor, "viewer", is_write=False)
+        may_write = visitor.may("operator") and not console.doors.read_only
+        server = self._server(console.client, console.check, visitor, may_write)
+        app = server.streamable_http_app(stateless_http=True, transport_security=_BY_THE_DOORS)
+        require_room(console, visitor)
+        with open_stream(console, visitor):
+            async with app.router.lifespan_context(app):
+                await app(scope, receive, send)
+
+
+def _server_for(
+    client: Client, accept: Callable[[AgentInput | GoalInput], None], visitor: Visitor, may_write: bool
+) -> MCPServer:
+    async def serve(_: WorkflowExecution) -> None:
+        """Start no worker: the console has none."""
+
+    def check(given: AgentInput | GoalInput) -> None:
+        accept(given)
+        if visitor.tenants is not None and len(visitor.tenants) != 1:
+            raise InvalidInput("tenant: you have several. Start the run in the console, where you can choose one")
+
+    tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
+    reach = Reach(client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant)
+    server = build_server(reach, check)
+    for name in () if may_write else _WRITING_TOOLS:
+        server.remove_tool(name)
+    return server
