@@ -96,6 +96,9 @@ export function resource(path) {
   return { data, problem, loading, reload };
 }
 
+/** Actions that take effect only later, as an event then says. The run answers all others at once. */
+const SIGNALS = new Set(["pause", "resume", "steer", "add_context", "abort", "override_step"]);
+
 /** What the journal says of each action that a page has sent, by its id. @type {Map<string, import("./ui.js").Signal<Progress>>} */
 const sent = new Map();
 onEvent("action", (data) => {
@@ -119,8 +122,7 @@ export function sendAction(run, kind, values = {}) {
   const id = crypto.randomUUID();
   const progress = Object.assign(signal(/** @type {Progress} */ ({ state: "sending", detail: "sending" })), { id });
   sent.set(id, progress);
-  const unsubscribe = subscribe([`run:${run}`]);
-  setTimeout(unsubscribe, 120_000);
+  if (SIGNALS.has(kind)) setTimeout(subscribe([`run:${run}`]), 120_000);
   const attempt = async (left = 4) => {
     try {
       const answer = await post(`/runs/${encodeURIComponent(run)}/actions`, { id, kind, ...values });

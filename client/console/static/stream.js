@@ -17,6 +17,8 @@ const TAB = `orga-tab-${crypto.randomUUID()}`;
 const LEADER = "orga-stream";
 /** Milliseconds. The server sends a ping every 15 s. */
 const SILENCE = 40_000;
+/** The server refuses a stream with more. */
+const MOST_TOPICS = 100;
 
 /** @typedef {{state: "connecting"|"live"|"lost", since: number, why: string}} Connection */
 
@@ -112,12 +114,17 @@ channel.onmessage = (/** @type {MessageEvent} */ { data: message }) => {
   } else if (message.event && !leads) deliver(message.event, message.data, message.id);
 };
 
+/** All topics that some tab needs, as far as one connection may have them: those of no single run first. */
+function union() {
+  const topics = [...new Set([...tabs.values()].flat())].sort();
+  return [...topics.filter((topic) => !topic.includes(":")), ...topics.filter((topic) => topic.includes(":"))].slice(0, MOST_TOPICS);
+}
+
 /** Connect again soon if a topic is missing. Topics that nobody needs any more are dropped with the next connection. */
 function plan(delay = 40) {
-  const union = [...new Set([...tabs.values()].flat())].sort();
-  if (request && union.every((topic) => streamed.includes(topic))) return;
+  if (request && union().every((topic) => streamed.includes(topic))) return;
   clearTimeout(planned);
-  planned = setTimeout(() => void connect([...new Set([...tabs.values()].flat())].sort()), delay);
+  planned = setTimeout(() => void connect(union()), delay);
 }
 
 /** @param {string[]} topics */
