@@ -7,7 +7,7 @@ before it is saved, and again whenever they read it, because anybody with access
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import settings
 from orga.workflows.phases.control.handlers import first_argument
+from orga.workflows.phases.control.run import event_time, history_length
 from orga.workflows.types.names import CHECK_SETTINGS, SETTINGS_WORKFLOW
 from orga.workflows.types.settings import SETTINGS_MEMO, CurrentSettings, SettingProblem, SettingsState
 
@@ -31,6 +32,7 @@ class SettingsWorkflow:
     def __init__(self, *given: Any) -> None:
         """Begin with the state of the segment before."""
         self._state = settings.initial_settings(first_argument(given) or {})
+        self._is_full = False
 
     @workflow.run
     async def run(self, *given: Any) -> None:
@@ -40,12 +42,14 @@ class SettingsWorkflow:
         current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         workflow.continue_as_new(args=[self._state], memo=_memo(self._state), initial_versioning_behavior=current)
 
-    @property
-    def _is_full(self) -> bool:
-        info, state = workflow.info(), self._state
-        return (
-            info.get_current_history_length() > state.full_events or info.get_current_history_size() > state.full_bytes
-        )
+    def _record_event(self) -> datetime:
+        """Return the time of an update or a signal, and look at the history's length. A replay has the same ones.
+
+        What follows a local activity may run at another time than its replay, so nothing else asks.
+        """
+        length, state = history_length(), self._state
+        self._is_full = length.events > state.full_events or length.size > state.full_bytes
+        return event_time()
 
     @workflow.update
     async def save(self, *given: Any) -> int:
@@ -54,8 +58,8 @@ class SettingsWorkflow:
         Raises:
             ApplicationError: `InvalidSettings` with a list of `{where, detail}`, or `StaleSettings`.
         """
+        now = self._record_event()
         change = settings.parsed_change(first_argument(given))
-        at = workflow.now()  # after a local activity it may be another time than in a replay
         problems: list[SettingProblem] = await workflow.execute_local_activity(
             CHECK_SETTINGS,
             change.values,
@@ -70,7 +74,7 @@ class SettingsWorkflow:
             settings.refuse_stale(self._state, change)  # another one may have been saved during the check
         except settings.StaleSettings as error:
             raise ApplicationError(str(error), type="StaleSettings") from None
-        self._state = settings.with_change(self._state, change, at)
+        self._state = settings.with_change(self._state, change, now)
         workflow.upsert_memo(_memo(self._state))
         return self._state.version
 
@@ -86,6 +90,7 @@ class SettingsWorkflow:
     @workflow.signal(dynamic=True)
     def ignore_signal(self, name: str, arguments: Sequence[RawValue]) -> None:
         """Take any signal. The SDK would keep it in memory otherwise."""
+        self._record_event()
 
 
 def _memo(state: SettingsState) -> dict[str, Any]:

@@ -12,15 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 ASKS_TEMPORAL = {
-    "now": {"phases/control/run.py", "settings.py"},
+    "now": {"phases/control/run.py"},
     "time": {"phases/control/run.py"},
     "time_ns": {"phases/control/run.py"},
     "utcnow": set[str](),
     "today": set[str](),
     "monotonic": set[str](),
     "perf_counter": set[str](),
-    "get_current_history_length": {"phases/control/run.py", "settings.py"},
-    "get_current_history_size": {"phases/control/run.py", "settings.py"},
+    "get_current_history_length": {"phases/control/run.py"},
+    "get_current_history_size": {"phases/control/run.py"},
     "is_continue_as_new_suggested": {"phases/control/run.py"},
 }
 """Names that ask for what differs from task to task, each with the files that may. The settings workflow is no run, and
@@ -30,7 +30,7 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Whose `now`, `time` and `time_ns` are meant: a run has a `now` of its own."""
 
 ASKED_BY = {
-    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py"},
+    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings.py"},
     "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
     "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
     "wall_time": {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
