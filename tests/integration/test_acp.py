@@ -3,10 +3,13 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.model.chat_server import Calls, ChatServer, Says
@@ -275,23 +278,46 @@ def test_the_settings_of_the_guide_start_the_agent(orga: Orga) -> None:
         assert begin(client, orga).startswith("session-")
 
 
-def test_acpx_talks_and_decides(orga: Orga, model: ChatServer, refunds: Path, tmp_path: Path) -> None:
-    model.replies = [Says(["Hello."]), REFUNDS, Says(["Paid."]), REFUNDS, Says(["Not paid."])]
+def test_acpx_talks_decides_and_is_killed_amid_a_turn(
+    orga: Orga, model: ChatServer, refunds: Path, tmp_path: Path
+) -> None:
+    slow = Says(["Slow ", "but done."], hold=True)
+    model.replies = [Says(["Hello."]), REFUNDS, Says(["Paid."]), REFUNDS, Says(["Not paid."]), slow, Says(["Last."])]
     agent = " ".join(f"'{word}'" for word in (*COMMAND, "acp", "--no-worker"))
     env = orga.env | {"PATH": front_end_path(), "HOME": str(tmp_path)}
 
+    def command(*words: str, permissions: str = "--approve-all") -> list[str]:
+        return ["acpx", permissions, "--ttl", "30", "--agent", agent, *words]
+
     def acpx(*words: str, permissions: str = "--approve-all") -> str:
-        command = ["acpx", permissions, "--ttl", "30", "--agent", agent, *words]
-        done = subprocess.run(
-            command, cwd=orga.folder, env=env, capture_output=True, text=True, timeout=60, check=False
-        )
+        told = command(*words, permissions=permissions)
+        done = subprocess.run(told, cwd=orga.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    acpx("sessions", "new")
+    session = acpx("sessions", "new")
     assert "Hello." in acpx("Hi")
     assert "Paid." in acpx("Pay")
     assert refunds.read_text() == "A 1\nB 2\n"
     assert "Not paid." in acpx("Pay again", permissions="--deny-all")
     assert refunds.read_text() == "A 1\nB 2\n"
+    before = len(model.requests)
+    with subprocess.Popen(command("Take your time"), cwd=orga.folder, env=env, stdout=subprocess.DEVNULL):
+        wait_until(lambda: len(model.requests) > before)
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("HOME") == str(tmp_path):  # acpx, its own server, and the agent
+                    process.kill()
+    model.release.set()
+    assert "Last." in acpx("And?")
+    found = re.search(r"session-[0-9a-f-]+", session)
+    assert found
+    assert "Slow but done." in orga("conversation", found[0]).out
     acpx("sessions", "close")
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
