@@ -1,13 +1,14 @@
 """The list of runs: filters, pages, counts by state, and one `Row` for each run."""
 
 import asyncio
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from json import dumps, loads
-from typing import Any, Literal, NamedTuple, Self, cast, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast, get_args
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -67,6 +68,16 @@ class Row(Record):
     worker_command: str
 
 
+def _checked_time(given: object) -> object:
+    """Refuse numbers, which would be read as seconds since 1970."""
+    if isinstance(given, str) and not re.match(r"\d{4}-\d\d-\d\dT", given):
+        raise ValueError("must be a time such as 2026-11-26T20:00:00Z")
+    return given
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_checked_time)]
+
+
 class RunList(CheckedInput):
     """The parameters of `GET /runs`."""
 
@@ -80,9 +91,9 @@ class RunList(CheckedInput):
     """Only runs that ended in this way, such as `completed` or `terminated`. `any`: all that ended."""
     tenant: str | None = None
     folder: str | None = None
-    from_: AwareDatetime | None = Field(default=None, alias="from")
+    from_: Time | None = Field(default=None, alias="from")
     """Only runs that started then or later."""
-    to: AwareDatetime | None = None
+    to: Time | None = None
     """Only runs that started before."""
     text: str | None = Field(default=None, max_length=200)
     """Only runs with this text in their id or in the beginning of their task."""

@@ -259,3 +259,34 @@ async def test_the_schema_of_an_input_has_descriptions_and_defaults(client: Clie
         limit = schema["$defs"]["GoalConfig"]["properties"]["max_iterations"]
         assert (limit["default"], limit["description"]) == (15, "Rounds of steps that were executed.")
         assert (await console.http.get("/api/v1/schema/job")).status_code == 404
+
+
+BAD_LISTS = {
+    "a number as a time": ({"to": "0.5"}, "to"),
+    "a time without a zone": ({"from": "2026-11-26T20:00:00"}, "from"),
+    "a limit of 0": ({"limit": "0"}, "limit"),
+    "an unknown filter": ({"colour": "red"}, "colour"),
+    "an unknown kind": ({"kind": "job"}, "kind"),
+    "a forged next": ({"next": "abc"}, "next"),
+}
+
+
+@pytest.mark.parametrize(("query", "where"), BAD_LISTS.values(), ids=BAD_LISTS)
+async def test_a_bad_filter_is_refused_by_its_key(client: Client, query: dict[str, str], where: str) -> None:
+    async with a_console(client) as console:
+        answer = await console.http.get("/api/v1/runs", params=query)
+        assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, where)
+
+
+async def test_the_filters_of_the_list_can_be_combined(client: Client) -> None:
+    async with a_loop(client, [answers()], setup=FACTS) as loop, a_console(client) as console:
+        run = await loop.start({"task": "combine", "tenant": "combined"})
+        await run.result()
+        await listed(client, run)
+        filters = {"kind": "agent", "agent": "default", "ending": "completed", "tenant": "combined", "text": "COMB"}
+        times = {"from": "2020-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z"}
+        assert [row["id"] for row in (await console.get("/runs", **filters, **times))["items"]] == [run.id]
+        for key, value in {"kind": "goal", "agent": "nobody", "ending": "aborted", "text": "lamp"}.items():
+            assert (await console.get("/runs", **(filters | {key: value})))["items"] == [], key
+        for key, value in {"phase": "acting", "waiting": "any", "folder": "/nowhere"}.items():
+            assert (await console.get("/runs", tenant="combined", **{key: value}))["items"] == [], key
