@@ -226,6 +226,11 @@ async def test_a_turn_is_stopped_and_a_goal_is_started_from_a_chat(scene: Scene)
         await page.get_by_label("Message", exact=True).fill("find a lamp")
         await page.keyboard.press("Enter")
         await expect(page.locator(".goal-turn .reply")).to_contain_text("the final answer", timeout=20_000)
+        await expect(page.locator(".said", has_text="Its answer")).to_have_count(1)
+        await page.reload()
+        await expect(page.locator(".goal-turn .reply")).to_contain_text("the final answer")
+    guided = [each for each in await events(scene, session.id, "InterventionReceived") if each["kind"] == "add_context"]
+    assert [each["by"] for each in guided] == [OWNER]
     await session.close()
 
 

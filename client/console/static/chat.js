@@ -22,6 +22,14 @@ const kept = (key) => ({
 });
 const draft = kept("draft");
 const queue = kept("queue");
+/** The goals that this browser has started and whose answers the session does not have yet. */
+const ownGoals = kept("goals");
+/** @param {string} goal */
+const takeOwn = (goal) => {
+  const all = ownGoals.get().split(" ");
+  ownGoals.set(all.filter((one) => one !== goal).join(" ").trim());
+  return all.includes(goal);
+};
 
 /** @param {{placeholder: string, send: (text: string) => Promise<boolean>, more?: import("./ui.js").Child, after?: import("./ui.js").Child}} options */
 function composer({ placeholder, send, more, after }) {
@@ -140,7 +148,7 @@ function session() {
       render: (key) => {
         if (typeof key === "string") {
           const row = goals.peek().find((one) => one.id === key);
-          if (!goalRows.has(key)) goalRows.set(key, untracked(() => goalRow(id, row)));
+          if (!goalRows.has(key)) goalRows.set(key, untracked(() => goalRow(id, row, () => takeOwn(key))));
           return /** @type {HTMLElement} */ (goalRows.get(key));
         }
         const record = records.byNumber.get(key);
@@ -165,6 +173,7 @@ function session() {
     const send = async (/** @type {string} */ text) => {
       if (mode.peek() === "goal") {
         const { id: goal } = await post("/runs", { kind: "goal", id: `${id}.goal-${Date.now().toString(36)}`, input: { goal: text, agent: facts().agent ?? "default" } });
+        ownGoals.set(`${ownGoals.get()} ${goal}`.trim());
         mode.value = "enqueue";
         announce(`The goal ${goal} has begun`);
         setTimeout(() => void loadGoals(), 300);

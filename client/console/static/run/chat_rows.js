@@ -48,8 +48,11 @@ function toolLine(run, call, open) {
   return box;
 }
 
-/** A goal that was started from the chat: its plan while it is under way, then its answer. @param {string} session @param {any} row */
-export function goalRow(session, row) {
+/**
+ * A goal that was started from the chat: its plan while it is under way, then its answer.
+ * @param {string} session @param {any} row @param {() => boolean} takeOwn True once, in the browser that has started it.
+ */
+export function goalRow(session, row, takeOwn) {
   const goal = runState(row.id);
   const plan = stable(goal, (snapshot) => snapshot?.plan ?? null);
   const state = stable(goal, (snapshot) => ({ state: snapshot?.state ?? row.state, output: snapshot?.result?.output ?? null, reason: snapshot?.result?.termination?.reason ?? null }));
@@ -57,8 +60,8 @@ export function goalRow(session, row) {
   const selected = signal(/** @type {string|null} */ (null));
   effect(() => {
     const { output } = state();
-    // The session's model reads the answer with the next message. The same id is taken once, whoever sends it.
-    if (output) void post(`${runPath(session)}/actions`, { id: `answer-${row.id}`.slice(0, 64), kind: "add_context", text: `The goal "${row.task}" was pursued in a run of its own. Its answer:\n\n${output}` }).catch(() => {});
+    // The session's model reads the answer with the next message. Who only looks at the chat sends nothing.
+    if (output && takeOwn()) void post(`${runPath(session)}/actions`, { id: `answer-${row.id}`.slice(0, 64), kind: "add_context", text: `The goal "${row.task}" was pursued in a run of its own. Its answer:\n\n${output}` }).catch(() => {});
   });
   return h("li", { class: "turn goal-turn" },
     bubble("You", row.started, h("p", { class: "plain" }, row.task)),
