@@ -111,16 +111,18 @@ async def test_a_call_is_approved_by_click_and_denied_by_key(scene: Scene) -> No
     assert await decisions(scene.client, second) == [(False, OWNER, "not this month")]
 
 
-async def test_a_call_is_approved_by_key(scene: Scene) -> None:
+async def test_a_call_is_approved_by_key_and_another_tab_says_by_whom(scene: Scene) -> None:
     run = await held_run(scene)
     async with a_visit(scene.browser, scene.console) as visit:
-        page = await visit.open("/inbox")
+        page, other = [await visit.open("/inbox") for _ in range(2)]
+        await expect(card(other, run)).to_be_visible()
         await expect(card(page, run)).to_be_visible()
         await page.keyboard.press("j")
         await expect(page.locator(".wait:focus")).to_have_count(1)
         await card(page, run).focus()
         await page.keyboard.press("a")
         await expect(card(page, run)).to_contain_text("applied")
+        await expect(card(other, run)).to_contain_text(f"approved by {OWNER}")
     assert await decisions(scene.client, run) == [(True, OWNER, "")]
 
 
