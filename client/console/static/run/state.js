@@ -155,7 +155,7 @@ export function runState(id) {
     if (data.run !== id) return;
     if (data.record) records.put(data.record);
     if (data.entry.event === "InterventionReceived" && data.entry.data.kind === "rewind") void records.reset();
-    if (SNAPSHOT_EVENTS.test(data.entry.event)) reloadSoon();
+    if (SNAPSHOT_EVENTS.test(data.entry.event) || source.data.peek()?.worker?.present === false) reloadSoon();
   });
   onEvent("resync", ({ topics }) => {
     if (!topics.includes(`run:${id}`)) return;
@@ -164,8 +164,12 @@ export function runState(id) {
     void records.reset();
   });
   subscribe([`run:${id}`]);
-  // A worker that comes or goes is no event of the run.
-  setInterval(() => document.hidden || (source.data.peek()?.ended === null && reloadSoon()), 15_000);
+  // A worker that goes is no event of the run: a run that seems to do nothing is asked whether it has one.
+  setInterval(() => {
+    const now = source.data.peek();
+    const isQuiet = now?.ended === null && !now.waits?.length && !now.paused && now.phase !== "idle" && !live.peek().length;
+    if (isQuiet && !document.hidden) reloadSoon();
+  }, 15_000);
 
   /** @param {string} kind @param {Record<string, unknown>} [values] @param {string} [text] */
   const send = (kind, values = {}, text = "") => {
