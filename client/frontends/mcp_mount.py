@@ -4,18 +4,16 @@ It keeps no session of the protocol, so the console can be restarted between two
 since an assistant would hold the token of an approver: the inbox is the place for that.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
-
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import WorkflowExecution
 
 from orga.client.console.doors import Visitor, visitor_of
-from orga.client.console.routes import Adapter, console_of, may_see
+from orga.client.console.problems import Problem
+from orga.client.console.routes import Adapter, Console, console_of, may_see
 from orga.client.frontends.mcp_server import build_server
 from orga.client.frontends.reach import Reach
 from orga.client.frontends.threads import open_stream, require_room
@@ -38,14 +36,18 @@ class _Endpoint:
     """The ASGI application of `/mcp`, after the doors."""
 
     def __init__(self) -> None:
-        self._server = lru_cache(_KEPT_SERVERS)(_server_for)
+        self._servers: dict[tuple[Visitor, bool], MCPServer] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         visitor, console = visitor_of(request), console_of(request)
         console.doors.require(visitor, "viewer", is_write=False)
         may_write = visitor.may("operator") and not console.doors.read_only
-        server = self._server(console.client, console.check, visitor, may_write)
+        server = self._servers.get((visitor, may_write))
+        if server is None:
+            server = self._servers[visitor, may_write] = _server_for(console, visitor, may_write)
+        if len(self._servers) > _KEPT_SERVERS:
+            del self._servers[next(iter(self._servers))]
         app = server.streamable_http_app(stateless_http=True, transport_security=_BY_THE_DOORS)
         require_room(console, visitor)
         with open_stream(console, visitor):
@@ -53,19 +55,21 @@ class _Endpoint:
                 await app(scope, receive, send)
 
 
-def _server_for(
-    client: Client, accept: Callable[[AgentInput | GoalInput], None], visitor: Visitor, may_write: bool
-) -> MCPServer:
+def _server_for(console: Console, visitor: Visitor, may_write: bool) -> MCPServer:
     async def serve(_: WorkflowExecution) -> None:
         """Start no worker: the console has none."""
 
     def check(given: AgentInput | GoalInput) -> None:
-        accept(given)
+        console.check(given)
         if visitor.tenants is not None and len(visitor.tenants) != 1:
             raise InvalidInput("tenant: you have several. Start the run in the console, where you can choose one")
+        try:
+            console.doors.count_start(visitor)
+        except Problem as problem:
+            raise InvalidInput(problem.detail) from None
 
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
-    reach = Reach(client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant)
+    reach = Reach(console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant)
     server = build_server(reach, check)
     for name in () if may_write else _WRITING_TOOLS:
         server.remove_tool(name)
