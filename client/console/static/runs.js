@@ -179,7 +179,7 @@ function nameField() {
     naming.value = false;
   };
   input.addEventListener("keydown", (event) => (event.key === "Enter" && done(), event.key === "Escape" && (naming.value = false)));
-  setTimeout(() => input.focus());
+  queueMicrotask(() => input.focus());
   return [input, h("button", { type: "button", class: "small", onclick: done }, "Save")];
 }
 
