@@ -18,7 +18,7 @@ __all__ = ["home", "orga"]
 def test_the_doctor_finds_everything_well(orga: Orga) -> None:
     done = orga("doctor", "--deep")
     assert done.code == 0
-    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 11
+    assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 12
 
 
 @pytest.mark.parametrize(
