@@ -8,6 +8,7 @@ from playwright.async_api import Browser, expect
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
+from orga.client.past.fork import fork
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls, together
@@ -21,6 +22,7 @@ from tests.support.console import a_console
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks
 from tests.support.runs.loop import a_loop
+from tests.support.runs.sessions import begin
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 FACTS = Setup(agent="", model="", search_attributes=True)
@@ -31,6 +33,8 @@ IMPORT, OFFERS, LINKS = (
     "Check all links",
 )
 CONTRACT, NOTES, KEYS = "Find where the handbook contradicts the contract", "Draft the release notes", "List old keys"
+PAGES = "Name the pages, too"
+CHAT = "Does the contract allow us to keep old offers?"
 TENANT = "harbour"
 
 
@@ -59,6 +63,8 @@ def reply(request: ModelRequest) -> Reply:
         return calls("ask_user", question=question, options=["3 December, the letter", "12 December, the attachment"])
     if LINKS in task and steps < 3:
         return calls("read_file", path=f"docs/page-{steps}.md", reply_text=f"Page {steps} has no broken link.")
+    if any(PAGES in message.text for message in request.messages):
+        return answers("Section 4 of the handbook (page 12) allows 90 days, the contract (page 3) 30.")
     return answers("Section 4 of the handbook allows 90 days, the contract 30. **The contract counts.**")
 
 
@@ -76,8 +82,13 @@ async def test_pictures(client: Client, browser: Browser) -> None:
         a_console(client, loop.task_queue) as console,
         a_visit(browser, console) as visit,
     ):
-        for task in (CONTRACT, NOTES):
-            await (await loop.start({"task": task, "tenant": TENANT})).result()
+        contract = await loop.start({"task": CONTRACT, "tenant": TENANT})
+        await contract.result()
+        await (await loop.start({"task": NOTES, "tenant": TENANT})).result()
+        forked = await fork(client, contract.id, 1, task=f"{CONTRACT}. {PAGES}")
+        await forked.result()
+        session = await begin(loop)
+        await session.send(CHAT)
         keys = await loop.start({"task": KEYS, "tenant": TENANT}, max_iterations=1)
         await keys.result()
         asked = await loop.start({"task": OFFERS, "tenant": TENANT})
@@ -92,6 +103,8 @@ async def test_pictures(client: Client, browser: Browser) -> None:
             ("inbox-phone", "/inbox", 390, "light"),
             ("run", f"/runs/{held.id}", 1200, "light"),
             ("start", "/start", 1200, "light"),
+            ("chat", f"/chat/{session.id}", 1200, "dark"),
+            ("compare", f"/compare?a={contract.id}&b={forked.id}", 1200, "light"),
             ("admin", "/admin?view=tools", 1200, "light"),
         )
         for name, path, width, scheme in looks:
