@@ -6,6 +6,7 @@ visitor in headers. A token in an address becomes a session cookie.
 """
 
 import hmac
+import html
 import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from typing import NamedTuple, Protocol, cast
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orga.client.console.problems import Problem, handle_problem, problem_answer
@@ -221,9 +222,14 @@ class DoorKeeper:
             raise Problem(401, "the token is not valid. Open the address that `orga console` printed last")
         url = request.url.remove_query_params("token")
         place = "/" + url.path.lstrip("/") + (f"?{url.query}" if url.query else "")
-        entered = RedirectResponse(place, 303)
+        # a browser sends no strict cookie along a redirect that another page or a file has begun
+        is_foreign = request.headers.get("sec-fetch-site", "none") == "cross-site"
+        entered = HTMLResponse(_GO_ON.format(html.escape(place))) if is_foreign else RedirectResponse(place, 303)
         entered.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
         return entered
+
+
+_GO_ON = '<!doctype html><title>orga</title><meta http-equiv="refresh" content="0; url={}">'
 
 
 def _check_write(request: Request) -> None:

@@ -59,6 +59,11 @@ class Home:
         return self.folder / "console-token"
 
     @property
+    def console_page(self) -> Path:
+        """A page that leads to that address, for `orga console --open`."""
+        return self.folder / "console.html"
+
+    @property
     def knowledge(self) -> Path:
         """Folder of the knowledge stores without a configured path, one for each folder that runs work in."""
         return self.folder / "knowledge"

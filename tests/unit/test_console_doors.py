@@ -100,6 +100,17 @@ def test_the_token_of_the_address_becomes_a_cookie_and_leaves_the_address() -> N
     assert elsewhere.headers["location"] == "/evil.example/"
 
 
+def test_a_page_of_this_user_leads_to_the_console_by_a_page_of_the_console() -> None:
+    there = browser()
+    entered = there.get("/", params={"token": TOKEN, "text": '"><b>'}, headers={"Sec-Fetch-Site": "cross-site"})
+    assert entered.status_code == 200
+    assert TOKEN not in entered.text
+    assert "<b>" not in entered.text
+    assert 'content="0; url=/?text=' in entered.text
+    assert "default-src 'none'" in entered.headers["content-security-policy"]
+    assert there.get("/api/v1/me").json()["name"] == "ann"
+
+
 def test_every_answer_has_the_security_headers() -> None:
     there = browser(cookies={COOKIE: TOKEN})
     for path, headers in (("/api/v1/me", {}), ("/nowhere", {}), ("/api/v1/me", {"Host": "evil.example"})):

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.workbench.console import _Options  # pyright: ignore[reportPrivateUsage] - the rules of the command
+from orga.client.cli.workbench.console import (  # pyright: ignore[reportPrivateUsage] - the parts of the command
+    _open_in_browser,
+    _Options,
+)
 from orga.client.console.serving import bound_socket
 from orga.client.errors import OrgaError
 
@@ -61,3 +64,14 @@ def test_a_port_that_is_taken_is_a_clear_error() -> None:
     first = bound_socket("127.0.0.1", 0)
     with first, pytest.raises(OrgaError, match=r"--port: 127\.0\.0\.1:\d+ cannot be used .*Choose another"):
         bound_socket("127.0.0.1", first.getsockname()[1])
+
+
+def test_no_process_has_the_token_among_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path))
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    _open_in_browser("http://127.0.0.1:8642/?token=secret&a=b")
+    page = tmp_path / "console.html"
+    assert opened == [page.as_uri()]
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert "url=http://127.0.0.1:8642/?token=secret&amp;a=b" in page.read_text()

@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import html
 import webbrowser
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +25,7 @@ from orga.client.config.file import NO_FILE
 from orga.client.config.known_input import refuse_unknown, requested_names
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
+from orga.client.server.drafts import write_atomically
 from orga.client.server.home import server_home
 from orga.client.workers.at_hand import keep_worker
 from orga.client.workers.process import WorkerFailed
@@ -182,6 +184,15 @@ def _add_token(name: str, role: RoleName, tenants: list[str], tokens: Path | Non
     return 0
 
 
+def _open_in_browser(address: str) -> None:
+    """Open the address by a file that only this user reads: others see the arguments of the browser's process."""
+    page = server_home().console_page
+    write_atomically(
+        page, f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">'.encode()
+    )
+    webbrowser.open(page.as_uri())
+
+
 async def _serve(options: _Options, config: Path | None, *, opens: bool, with_worker: bool, as_json: bool) -> int:
     try:
         async with cli_context(config) as here, _opened(here, options) as address:
@@ -191,7 +202,7 @@ async def _serve(options: _Options, config: Path | None, *, opens: bool, with_wo
                 write_result(address)
             write_note("Ctrl-C ends the console; runs go on")
             if opens:
-                webbrowser.open(address)
+                _open_in_browser(address)
             async with _worker(here, is_wanted=with_worker):
                 await asyncio.Event().wait()
     except asyncio.CancelledError:
