@@ -49,8 +49,9 @@ check: setup ## Format, lint and strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 
-console-test: setup ## The console's pages in a real browser
+console-test: setup ## The console: its pages in a real browser, its interface, its figures
 	@$(BIN)/python -m pytest tests/console
+	@$(BIN)/python -m pytest tests/console/interface.py
 	@$(BIN)/python -m pytest -s tests/console/figures.py
 
 console-pictures: setup ## Make the pictures of the console in docs/pictures again
