@@ -135,6 +135,8 @@ class TurnFold:
     is_over: bool = False
     pause_s: float | None = None
     """Seconds without news after which the run is asked what waits for a person. None: there can be nothing."""
+    newest: JournalEntry | None = None
+    """The last entry that was taken."""
     _is_reached: bool = False
     _streams: dict[tuple[str, int, bool], _Stream] = field(default_factory=dict[tuple[str, int, bool], _Stream])
     _open: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
@@ -142,6 +144,7 @@ class TurnFold:
     _answer: str = ""
 
     def take(self, entry: JournalEntry) -> Iterator[Step]:
+        self.newest = entry
         viewed = self.view.take(entry)
         event, run = viewed.event, entry.run
         is_begun = isinstance(event, on.TurnStarted) and event.turn == self.turn
@@ -227,6 +230,8 @@ async def turn_steps(
 ) -> AsyncGenerator[Step]:
     """Yield the steps of a turn: first those of the past, then, to `follow` it, live ones until it is over.
 
+    The fold may have taken entries before these.
+
     `Waiting` comes when the run begins to wait for people, and again every `AGAIN_S`. Its consumer may leave.
 
     Raises:
@@ -241,8 +246,7 @@ async def turn_steps(
                 yield Waiting(waits)
     if fold.is_over or not follow:
         return
-    last = past[-1].sequence if past else -1
-    events = run.events(past[-1].cursor if past else None)
+    events = run.events(fold.newest.cursor if fold.newest else None)
     async with aclosing(_with_pauses(events, fold)) as news:
         async for event in news:
             if event is None:
@@ -252,9 +256,8 @@ async def turn_steps(
                     if waits:
                         yield Waiting(waits)
                 continue
-            if isinstance(event, JournalEntry) and event.sequence <= last:
+            if isinstance(event, JournalEntry) and fold.newest and event.sequence <= fold.newest.sequence:
                 raise OrgaError(f"run {run.id!r} was rewound meanwhile. Open it again")
-            last = event.sequence if isinstance(event, JournalEntry) else last
             for step in fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event):
                 yield await _completed(run, step)
             if fold.is_over:

@@ -397,6 +397,7 @@ async def test_a_turn_that_was_never_sent_does_not_exist(stage: Stage) -> None:
 async def test_a_repeated_decision_counts_once_and_its_run_is_shown_again(stage: Stage) -> None:
     before, thread = len(stage.pay.calls), str(uuid4())
     async with stage.agui(thread=thread) as client, stage.agui(thread=thread) as other:
+        await client.run(say="an earlier turn")
         [interrupt] = (await client.run(say="pay")).interrupts
         named = {"interrupts": [interrupt["id"]]}
         none = await other.run(resume={"approved": "yes"}, **named)
@@ -405,6 +406,7 @@ async def test_a_repeated_decision_counts_once_and_its_run_is_shown_again(stage:
         forged = await other.run(resume={"approved": True}, interrupts=[f"session-x/{interrupt['id']}"])
     assert "Nothing was decided" in none.events[-1]["message"]
     assert {each.result["output"] for each in (*both, again)} == {"all done"}
+    assert {text for each in (*both[1:], again) for text in each.texts("assistant")} == {"all done"}
     assert "has no interrupt" in forged.events[-1]["message"]
     assert len(stage.pay.calls) == before + 1
 
