@@ -74,14 +74,17 @@ async def read_settings(
     """
     queue = task_queue or queue_and_memo(client)[0]
     try:
-        described = await client.get_workflow_handle(settings_id(queue)).describe(rpc_timeout=within)
+        async with asyncio.timeout(within.total_seconds()):  # the SDK repeats a call beyond its `rpc_timeout`
+            handle = client.get_workflow_handle(settings_id(queue))
+            return await _settings_in(await handle.describe(rpc_timeout=within))
+    except TimeoutError:
+        return RecordedSettings("unreachable", detail="the server does not show them in time")
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return RecordedSettings("absent")
         return RecordedSettings("unreachable", detail=f"the server does not show them: {error_reason(error)}")
     except Exception as error:  # a client's interceptors and codec may raise anything
         return RecordedSettings("unreachable", detail=f"they cannot be read: {type(error).__name__}")
-    return await _settings_in(described)
 
 
 async def _settings_in(described: WorkflowExecutionDescription) -> RecordedSettings:
