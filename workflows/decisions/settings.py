@@ -100,11 +100,3 @@ def problems_text(problems: Iterable[SettingProblem]) -> str:
     lines = [f"{each.where}: {each.detail}"[:MAX_PROBLEM_CHARS] for each in problems]
     more = [f"and {len(lines) - MAX_SHOWN_PROBLEMS} more"] if len(lines) > MAX_SHOWN_PROBLEMS else []
     return "; ".join([*lines[:MAX_SHOWN_PROBLEMS], *more])
-
-
-def shown_problems(problems: Iterable[SettingProblem]) -> tuple[SettingProblem, ...]:
-    """Return the first problems, each cut to a short text."""
-    return tuple(
-        SettingProblem(where=each.where[:MAX_PROBLEM_CHARS], detail=each.detail[:MAX_PROBLEM_CHARS])
-        for each in list(problems)[:MAX_SHOWN_PROBLEMS]
-    )
