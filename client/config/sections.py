@@ -214,7 +214,7 @@ class TemporalConfig(CheckedInput):
 class ModelsConfig(CheckedInput):
     """`[models]`: the models and their providers. API keys come from the environment only."""
 
-    default: str | None = None
+    default: str | None = Field(default=None, max_length=200)
     """`provider:model`, or a tier that has models. Null takes the first provider whose key is set, else
     `offline:extractive`."""
     tiers: ModelTiers = ModelTiers()

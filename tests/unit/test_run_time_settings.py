@@ -114,6 +114,7 @@ BAD: tuple[tuple[dict[str, Any], str, str], ...] = (
     ({"models.tiers.light": ["openai:a", "openai:a"]}, "models.tiers.light", "listed twice"),
     ({"models.tiers.light": ["anthropic:a"]}, "models.tiers.light", "its key is not set"),
     ({"models.default": 7}, "models.default", "string"),
+    ({"models.default": "openai:" + "x" * 200}, "models.default", "at most 200 characters"),
     ({"agents.coder.model": "tier:medium"}, "agents.coder", "tier medium has no models"),
     ({"agents.default.model": "openai:unpriced"}, "agents.default", "the price of openai:unpriced is not known"),
     ({"agents.house.model": "openai:big"}, "agents.house.model", "binds the agent to the local tier"),
