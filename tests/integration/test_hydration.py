@@ -11,8 +11,8 @@ from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import Message
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
 from tests.support.runs.whereabouts import wait_until_paused

@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.hydration import CONTEXT_BLOCK
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.delegates import Cast, agent, delegates

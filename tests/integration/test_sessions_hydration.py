@@ -8,7 +8,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.hydration import CONTEXT_BLOCK
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop, histories_of
 from tests.support.runs.sessions import EndedSession, begin, close_session, session_status, turn_summary

@@ -11,12 +11,11 @@ from orga.workflows.decisions.fork import fork_state, with_past
 from orga.workflows.types.context import messages_digest
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.conversation import knowledge_message
-from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import ForkedFrom, ForkInput, parse_fork
 from orga.workflows.types.questions import Question
-from orga.workflows.types.recall import Recollection
+from orga.workflows.types.recall import CONTEXT_BLOCK, Recollection
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.breakers import Breaker

@@ -13,11 +13,10 @@ from orga.workflows.decisions.compaction import messages_to_drop
 from orga.workflows.decisions.continue_as_new import continue_as_new_state, shrunk_conversation
 from orga.workflows.decisions.conversation import reference_and_sent
 from orga.workflows.decisions.fork import fork_state
-from orga.workflows.decisions.hydration import with_hydration
+from orga.workflows.decisions.hydration import Reference, Resolved, with_hydration
 from orga.workflows.decisions.journal.entries import JournalStart
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import latest_turn, messages_as_sent
-from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import (
     GIVEN_MESSAGES,
     MAX_GIVEN_BYTES,

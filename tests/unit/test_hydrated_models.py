@@ -8,9 +8,9 @@ import pytest
 
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.ports import ModelRequest
-from orga.workflows.decisions.hydration import context_block
-from orga.workflows.types.hydration import CONTEXT_BLOCK, Reference, Resolved
+from orga.workflows.decisions.hydration import Reference, Resolved, context_block
 from orga.workflows.types.messages import Message
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from tests.support.model.providers import (
     a_request,
     chunk,

@@ -13,6 +13,8 @@ from orga.workflows.decisions.hydration import (
     BYTES_PER_TOKEN,
     NO_BUDGET_LEFT,
     TRUNCATION_MARKER,
+    Reference,
+    Resolved,
     context_block,
     lookups,
     resolved_references,
@@ -22,9 +24,9 @@ from orga.workflows.decisions.hydration import (
     within_token_budget,
 )
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
-from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.input import AgentInput, LoopConfig, PreHydration
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.tool_calls.tools import Effect, ToolSpec

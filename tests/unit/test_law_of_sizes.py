@@ -29,11 +29,10 @@ from orga.workflows.decisions.conversation import (
     with_frame_size,
     with_message,
 )
-from orga.workflows.decisions.hydration import with_hydration
+from orga.workflows.decisions.hydration import Reference, Resolved, with_hydration
 from orga.workflows.decisions.tool_calls import recovery, repeated_calls
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, messages_digest
 from orga.workflows.types.control import Intervention, InterventionKind
-from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.questions import Question, Resolution

@@ -15,7 +15,7 @@ from orga.workflows.decisions.conversation import (
     with_message,
 )
 from orga.workflows.decisions.goals.prompts import person_answer_text
-from orga.workflows.decisions.hydration import context_block
+from orga.workflows.decisions.hydration import Reference, Resolved, context_block
 from orga.workflows.decisions.learnings import (
     MAX_LEARNINGS_BYTES,
     is_no_answer,
@@ -43,7 +43,6 @@ from orga.workflows.decisions.refused_content import LEFT_OUT_TEXT
 from orga.workflows.decisions.tool_calls.delegation import framed_text
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import knowledge_message, summary_message
-from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.messages import Message, Reply, ToolCall

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orga.workflows.decisions.hydration import find_references
-from orga.workflows.types.hydration import CustomPattern, PreHydration
+from orga.workflows.types.input import CustomPattern, PreHydration
 from tests.support.values.strategies import LAW
 
 TICKETS = PreHydration(custom_patterns=(CustomPattern(ref_type="ticket", pattern=r"OPS-\d+"),))

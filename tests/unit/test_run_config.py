@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.adapters.agents.agents import run_config
-from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.input import LoopConfig, PreHydration
 from orga.workflows.types.limits import Ceiling
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration

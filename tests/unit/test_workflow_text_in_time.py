@@ -12,8 +12,7 @@ import pytest
 from orga.activities.replies import MAX_TEXT_BYTES
 from orga.workflows.decisions.hydration import find_references
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint
-from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input import MAX_TASK_BYTES
+from orga.workflows.types.input import MAX_TASK_BYTES, PreHydration
 from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, ToolCall, masked_message, shortened_message
 from orga.workflows.types.text import clip_json, delimited_text, one_line, undelimited_text

@@ -18,10 +18,10 @@ from orga.workflows.decisions.tool_calls.recovery import with_requeued_letter
 from orga.workflows.types.context import EMPTY_DIGEST, messages_digest
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import DeadLetter

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from orga.workflows.decisions.conversation import fair_shares, with_message
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes, with_counted_calls
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.conversation import BYTES_PER_TOKEN
-from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
+from orga.workflows.types.input import PreHydration
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.recall import CONTEXT_BLOCK
+from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import LinearPattern, MatchFuel, delimiter_mark, one_line
 from orga.workflows.types.tool_calls.recovery import Outcome
@@ -41,6 +43,30 @@ _PR = re.compile(rf"(?<!\w)PR(?:\s*|\s+{_REPOSITORY}){_NUMBER}", re.ASCII | re.I
 _ISSUE = re.compile(rf"(?<![\w/&#])(?:(?<![.-]){_REPOSITORY})?{_NUMBER}", re.ASCII | re.I)
 
 _TRAILING = ".,;:!?'*([…’"
+
+
+class Reference(Record):
+    """A reference in a task."""
+
+    ref_type: str
+    value: str
+    """The text in the task: `#42`, `PR #55`, `./src/main.rs`."""
+
+
+class Resolved(Record):
+    """The result of a reference. `unresolvable`: no tool that the run may call takes it."""
+
+    reference: Reference
+    status: Literal["resolved", "failed", "unresolvable"]
+    tool: str = ""
+    content: str = ""
+    """The text, or the reason why there is none."""
+
+    def with_content(self, content: str) -> Self:
+        return replace_fields(self, {"content": content})
+
+    def with_failure(self, why: str) -> Self:
+        return replace_fields(self, {"status": "failed", "content": why})
 
 
 def find_references(task: str, config: PreHydration) -> tuple[Reference, ...]:

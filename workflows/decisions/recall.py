@@ -13,12 +13,12 @@ from orga.workflows.decisions.refused_content import LEFT_OUT_TEXT
 from orga.workflows.types.context import MessageRef, text_digest
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.goals.requests import goal_prompt_in
-from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, ToolCall
 from orga.workflows.types.recall import (
     COMMON_WORDS,
+    CONTEXT_BLOCK,
     KNOWLEDGE_TOOLS,
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,

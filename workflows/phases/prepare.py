@@ -29,8 +29,7 @@ from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
 from orga.workflows.phases.review_stages import confirm_if_paused
 from orga.workflows.phases.run import Run
-from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input import policy_in_memo, workplace_in_memo
+from orga.workflows.types.input import PreHydration, policy_in_memo, workplace_in_memo
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import AnyForkInput

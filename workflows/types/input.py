@@ -11,12 +11,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from pydantic_core import to_json
 
 from orga.workflows.types import limits
-from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.knowledge import DEFAULT_RECALLED, DEFAULT_THRESHOLD
 from orga.workflows.types.messages import Message, Role
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
+from orga.workflows.types.text import LinearPattern
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
 
@@ -309,6 +309,38 @@ class RunKnowledge(CheckedInput):
     """The lowest score of an item that is shown."""
     auto_persist: bool = True
     """True if the model's findings are stored when the run, or a turn of a session, ends."""
+
+
+def _checked_pattern(pattern: str) -> str:
+    LinearPattern(pattern)
+    return pattern
+
+
+class CustomPattern(CheckedInput):
+    """A further kind of reference, such as tickets: a type and a regular expression."""
+
+    ref_type: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    """Its name, which `resolution_tools` uses as a key."""
+    pattern: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_checked_pattern)]
+    """Regular expression (RE2) that finds it in the task."""
+
+
+class PreHydration(CheckedInput):
+    """`pre_hydration` of the config. Null takes these defaults."""
+
+    enabled: bool = True
+    """True if references in the task are looked up before the first step."""
+    custom_patterns: tuple[CustomPattern, ...] = Field(default=(), max_length=20)
+    resolution_tools: dict[str, str] = {}
+    """Reference type to tool. It extends the defaults: `url` `fetch_url`, `file` `read_file`, `issue` `read_issue`,
+    `pr` `read_pull_request`, each if the run is offered that tool.
+    """
+    timeout_s: float = Field(default=15.0, ge=0.001, le=3_600)
+    """Seconds for all references together. Content that has arrived by then is used."""
+    max_references: int = Field(default=10, ge=1, le=100)
+    """References of one task. Further ones are not looked up."""
+    max_context_tokens: int = Field(default=4_000, ge=1, le=100_000)
+    """Tokens of all resolved content, at 4 bytes a token."""
 
 
 class LoopConfig(CheckedInput):

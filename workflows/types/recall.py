@@ -20,6 +20,9 @@ KNOWLEDGE_TOOLS = (RECALL_KNOWLEDGE, STORE_KNOWLEDGE)
 
 BLOCK_HEADER = "[KNOWLEDGE_CONTEXT]"
 
+CONTEXT_BLOCK = "[PRE_HYDRATED_CONTEXT]"
+"""First line of the message that holds the looked-up content."""
+
 MAX_BLOCK_BYTES = 8_000
 """Bytes of the block that the model sees."""
 

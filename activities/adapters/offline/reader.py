@@ -23,8 +23,8 @@ from orga.activities.adapters.offline.passages import (
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL
 from orga.workflows.types.goals.requests import goal_prompt_in
-from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
+from orga.workflows.types.recall import CONTEXT_BLOCK
 from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
