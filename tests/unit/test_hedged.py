@@ -49,10 +49,11 @@ async def test_who_answers_is_asked_once() -> None:
 
 async def test_a_lost_question_is_asked_again_within_what_is_left() -> None:
     ask, given = in_turn(lost, answered)
+    before = asyncio.all_tasks()
     assert await first_answer(ask, WITHIN, timedelta(seconds=0.05)) == "answer"
     assert given == [WITHIN, WITHIN - timedelta(seconds=0.05)]
     await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == 1, "the other is cancelled"
+    assert asyncio.all_tasks() <= before, "the other is cancelled"
 
 
 async def test_the_one_that_fails_leaves_it_to_the_other() -> None:
