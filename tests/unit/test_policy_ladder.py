@@ -21,6 +21,7 @@ from tests.support.runs.loop import Deny
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 URL = "http://127.0.0.1:8181"
+OPA: dict[str, Any] = {"opa_path": "orga/decision", "opa_timeout_s": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ URL = "http://127.0.0.1:8181"
 def test_the_ladder(
     tmp_path: Path, has_files: bool, given: dict[str, Any], name: str, kind: type, execution: str
 ) -> None:
-    settings = PolicySettings(**given, folder=a_folder(tmp_path, a=PERMIT_ALL) if has_files else None)
+    settings = PolicySettings(**OPA, **given, folder=a_folder(tmp_path, a=PERMIT_ALL) if has_files else None)
     engine = policy_engine(settings)
     assert (engine_name(settings), type(engine), gate_execution(engine)) == (name, kind, execution)
 
@@ -59,7 +60,7 @@ def test_an_engine_of_somebody_else_counts_as_embedded() -> None:
 )
 def test_an_engine_that_cannot_be_had_is_an_error(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        policy_engine(PolicySettings(**given))
+        policy_engine(PolicySettings(**OPA, **given))
 
 
 def settings_of(folder: Path, toml: str | None, **env: str) -> PolicySettings:

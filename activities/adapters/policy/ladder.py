@@ -51,15 +51,15 @@ class ListedTools:
 EngineName = Literal["cedar", "opa", "default", "allow"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PolicySettings:
     engine: EngineName | None = None
     folder: Path | None = None
     surface: str | None = None
     opa_url: str | None = None
     opa_wasm: Path | None = None
-    opa_path: str = "orga/decision"
-    opa_timeout_s: float = 3.0
+    opa_path: str
+    opa_timeout_s: float
     opa_token: str | None = None
 
 

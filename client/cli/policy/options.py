@@ -27,17 +27,17 @@ def chosen_policy_settings(
     folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]
 ) -> "PolicySettings":
     """Return the settings for a folder, or the configuration's. Raise UsageError if there are no such policies."""
-    from orga.activities.adapters.policy.ladder import PolicySettings, engine_name
+    from orga.activities.adapters.policy.ladder import engine_name
     from orga.client.config.policy_settings import policy_settings
+    from orga.client.config.sections import PolicyConfig
 
     if surface is not None and (not surface.replace("-", "").replace("_", "").isalnum() or not surface.isascii()):
         raise UsageError(f"--surface {surface!r}: use only letters, digits, - and _")
-    if folder is not None:
-        if not folder.is_dir():
-            raise UsageError(f"{folder}: is not a folder")
-        return PolicySettings(engine="cedar", folder=folder, surface=surface)
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"{folder}: is not a folder")
     try:
-        settings = policy_settings(load_config(config).config.policy, env)
+        policy = PolicyConfig(engine="cedar", dir=folder) if folder is not None else load_config(config).config.policy
+        settings = policy_settings(policy, env)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if engine_name(settings) in {"default", "allow"}:
