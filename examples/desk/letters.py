@@ -11,7 +11,7 @@ OUTBOX = Path("outbox")
 
 @dataclass(frozen=True)
 class Letter:
-    """What is sent."""
+    """A letter to send."""
 
     question: str
     answer: str

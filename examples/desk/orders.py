@@ -1,4 +1,4 @@
-"""What the shop knows of its orders: an activity of the application, and a tool of its agents."""
+"""The shop's orders: an activity of the application, and a tool of its agents."""
 
 from temporalio import activity
 

@@ -1,4 +1,4 @@
-"""What the assistant can do that nobody can take back."""
+"""Actions of the assistant that nobody can undo."""
 
 from pathlib import Path
 

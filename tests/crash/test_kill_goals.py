@@ -148,7 +148,7 @@ async def test_a_plan_that_is_held_for_people_outlives_its_worker(client: Client
 
 
 async def test_an_agent_that_does_a_step_outlives_the_worker_of_both(client: Client, tmp_path: Path) -> None:
-    """Of its calls the one alone that was cut off is made again, under its key, and none that cannot be repeated."""
+    """Only the call that was cut off is made again, under its key. Calls that cannot be repeated are not."""
     moments = ("model call 2", "note", "send", "after send")
     goals = [Killed(client, tmp_path, Fate(moment), all_tools, DelegatingModel) for moment in moments]
     ends = await asyncio.gather(*(goal.play() for goal in goals))

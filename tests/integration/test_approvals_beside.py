@@ -23,7 +23,7 @@ class Changing:
     denied: set[str] = field(default_factory=set[str])
     asks: set[str] = field(default_factory=lambda: {"pay"})
     arguments: dict[str, Any] | None = None
-    """What it puts in place of the arguments of `look`."""
+    """The replacement for the arguments of `look`."""
     version: str = "v1"
 
     async def judge(self, proposal: GateRequest) -> Verdict:

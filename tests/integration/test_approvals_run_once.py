@@ -24,7 +24,7 @@ LAST = "last"
 
 @dataclass(frozen=True)
 class Click:
-    """What somebody does about one of the calls."""
+    """A person's decision about one of the calls."""
 
     number: int
     word: str

@@ -1,4 +1,4 @@
-"""What is not started beside another call stays so when a critic turns that one down: nobody has reviewed it."""
+"""A call that waits while a critic rejects its neighbour is never started, since nobody has reviewed it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a run stands on, by command: the doctor, the server, the worker at its start, everything at once."""
+"""The commands around a run: the doctor, the server, the worker's start, and all of them together."""
 
 import json
 import os

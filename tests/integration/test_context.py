@@ -182,7 +182,7 @@ class MixedUpRuns(Conversations):
 async def test_a_cache_that_holds_something_else_cannot_send_a_wrong_context(
     client: Client, monkeypatch: pytest.MonkeyPatch, kind: type[Conversations]
 ) -> None:
-    """What is found is checked against the digest, and found again in the history where it does not fit."""
+    """The cached text is checked against its digest, and rebuilt from the history if it does not match."""
     made = Made(kind)
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     provider = ScriptedModel(looks(4), repeats=True)

@@ -57,7 +57,7 @@ class Clocked:
 
 
 async def is_task_due(handle: WorkflowHandle[Clocked, list[datetime]]) -> bool:
-    """Whether the activity has ended."""
+    """Return true once the activity has ended."""
     events = [event.event_type async for event in handle.fetch_history_events()]
     return EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED in events
 
@@ -98,7 +98,7 @@ async def times_across_workers(client: Client) -> list[tuple[datetime, datetime]
 async def test_a_query_that_waited_for_a_worker_runs_no_workflow_code_early(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether such a query or the workflow task comes to the new worker first is the server's choice."""
+    """The server chooses if the query or the workflow task reaches the new worker first."""
     evicted, request = list[str](), Bridge.request_workflow_eviction
 
     def record(bridge: Bridge, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What befalls a run while it is reviewed: its critic fails, it is aborted, paused, steered, goes on elsewhere."""
+"""Events during a review: the critic fails, or the run is aborted, paused, steered or continued as new."""
 
 from typing import Any
 

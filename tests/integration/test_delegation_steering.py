@@ -1,4 +1,4 @@
-"""What people tell a run while another works for it reaches both: guidance and pauses."""
+"""Guidance and pauses reach a run and its delegate."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the documents say to type is typed here; what they say to write is read by the code that will read it."""
+"""The commands in the documents run, and the files that they show are read by the product's own code."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What docs/embedding.md and README show as Python runs as it stands, with no worker beside it; so does the example."""
+"""The Python code in docs/embedding.md and README runs as printed, with no other worker. So does the example."""
 
 import re
 import shutil

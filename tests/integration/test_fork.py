@@ -170,7 +170,7 @@ async def test_a_new_task_at_the_beginning_replaces_the_old_one(client: Client) 
 async def test_a_run_that_was_shown_what_is_stored_can_be_forked(
     client: Client, store: SqliteStore, iteration: int, wish: dict[str, Any], setup: Any
 ) -> None:
-    """What it recalled changes from step to step; the fork recalls by itself."""
+    """The recalled items change from step to step. The fork recalls by itself."""
     await store.store([a_fact("The billing service", "listens on", "port 8441"), a_fact("Penguins", "live in", "ice")])
     look = FakeTool("look", lambda arguments, _: f"more of {arguments['about']}")
     steps = [calls("look", about=about) for about in ("penguins", "hospitals")]

@@ -118,7 +118,7 @@ async def test_an_end_of_the_goal_ends_all_three_and_nothing_is_paid(client: Cli
 
 
 async def test_what_those_below_have_used_counts_for_the_goal(client: Client) -> None:
-    """Of its model calls, too."""
+    """Their model calls count, too."""
     async with three(client) as goal:
         await goal.approve()
         pursued = await goal.end(client)

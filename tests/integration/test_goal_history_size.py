@@ -13,7 +13,7 @@ from tests.support.runs.loop import a_loop, histories_of
 RESULT_BYTES = 3_000
 MAX_BYTES = 400_000
 MAX_GROWTH = 3.5
-"""Of 15 rounds beside 5: three times as much, and a little for steps so far, of which each decision is told."""
+"""15 rounds against 5: three times as much, plus a little for the list of steps that each decision reads."""
 
 
 class Grown(NamedTuple):
@@ -22,11 +22,11 @@ class Grown(NamedTuple):
     total: int
     """As the server counts them, all runs of the chain together."""
     brought: int
-    """Of it what tools brought."""
+    """Bytes of tool results in it."""
 
     @property
     def added(self) -> int:
-        """What the loop adds: events, calls, the model's words, what it is asked, the journal and the result."""
+        """Bytes added by the loop: events, calls, replies, prompts, the journal and the result."""
         return self.total - self.brought
 
 
@@ -42,7 +42,7 @@ async def test_a_goal_of_15_rounds_adds_less_than_400_kb_to_what_its_tools_bring
 
 
 async def test_a_goal_of_15_rounds_of_two_steps_is_less_than_400_kb_in_all(client: Client) -> None:
-    """What its tools bring counted, too."""
+    """Tool results count, too."""
     pursued = await _pursued(client, 15, side_by_side=2)
     assert pursued.total < MAX_BYTES
 

@@ -51,7 +51,7 @@ class Played:
 
     @property
     def ran(self) -> EndedGoal:
-        """What came of it."""
+        """The ended goal."""
         assert self.pursued is not None
         return self.pursued
 
@@ -138,10 +138,10 @@ BEHIND = {"plan": 1, "execute": 2, "evaluate": 3, "compress": 5, "decide": 6, "a
 
 STEPS_DONE = {"plan": 0, "execute": 1, "evaluate": 2, "compress": 3, "decide": 3, "ask": 3, "summary": 3}
 HEARD_AT = {"plan": 1, "execute": 3, "evaluate": 3}
-"""Behind which turn the model decides, since people said something, where it would go on by rule."""
+"""The turn after which the model decides because people intervened; without them a rule would continue."""
 
 IN_PLACE_OF_AN_ANSWER = set(product(("decide", "ask"), (*GUIDES, "override_step")))
-"""What closes a question that is open, or keeps it from being asked: the model is told, and decides."""
+"""Interventions that close an open question or prevent it. The model reads them and decides."""
 
 
 def expected_turns(played: Played) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a task refers to is looked up before the first reasoning step, on a real server."""
+"""The references in a task are looked up before the first reasoning step, on a real server."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What waits for a person is found over all runs; of those that have ended only what they could not deliver."""
+"""The inbox lists waits over all runs. For runs that have ended it lists only failed deliveries."""
 
 from collections.abc import Callable
 from typing import Any

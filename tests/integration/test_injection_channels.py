@@ -91,7 +91,7 @@ async def test_a_fallback_that_answers_for_a_trusted_tool(client: Client) -> Non
 
 
 async def test_a_fallback_that_fails_for_a_trusted_tool(client: Client) -> None:
-    """What it says of its failure is read by the model, too, where nobody knows whether it took effect."""
+    """The model reads the fallback's failure text, also if the effect is unknown."""
     recovery = {"strategy": "fallback", "max_attempts": 1, "alternatives": ["post"]}
     options = ToolOptions.model_validate({"trusted_output": True, "recovery": recovery})
     table = FakeTool("table", raising(ToolError("no such row", kind="NotFound")), options=options)

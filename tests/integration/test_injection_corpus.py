@@ -74,7 +74,7 @@ def results(provider: ScriptedModel, prefix: str) -> dict[str, str]:
 
 
 def is_delimited(text: str, case: Case) -> bool:
-    """Whether all that the document says stands between two lines with a mark that it does not hold."""
+    """Return true if the document is between two lines with a mark that it does not contain."""
     first, data, last = text.split("\n", 1)[0], text.split("\n", 1)[1].rpartition("\n")[0], text.rpartition("\n")[2]
     mark = first[1:13]
     return (

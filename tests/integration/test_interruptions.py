@@ -16,7 +16,7 @@ from tests.support.hold import PATIENCE_S, Hold, wait_for_event
 from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 
 CLOCK_S = 5
-"""Of a run that it interrupts; what is to be in flight by then has to start first."""
+"""Seconds. The clock of the interrupted run: the work to interrupt has to be in flight by then."""
 
 
 async def conversation_of(ran: Ran) -> list[ShownMessage]:
@@ -216,7 +216,7 @@ async def test_an_abort_wins_over_a_timeout_that_comes_while_it_cancels(client: 
 
 
 async def test_an_abort_while_the_gate_decides_denies_nothing(client: Client) -> None:
-    """What no policy has refused must not be told as refused."""
+    """A call that no policy has refused must not be reported as refused."""
     hold = Hold()
 
     class Slow:

@@ -1,4 +1,4 @@
-"""What the journal tells of calls that wait for a person or a critic, or that no gate has seen."""
+"""The journal's entries for calls that wait for a person or a critic, or that no gate has seen."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What may concern the next step stands in the context of a run; what it has learnt is stored, once."""
+"""Knowledge about the next step is in the run's context. What the run learnt is stored once."""
 
 import asyncio
 from typing import Any

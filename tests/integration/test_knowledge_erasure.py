@@ -1,4 +1,4 @@
-"""What is erased is what the preview shows: a law of every store, over random items and random erasures."""
+"""The preview shows exactly what is erased: a law of every store, over random items and erasures."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every store forgets, and what it keeps."""
+"""Every store forgets, and keeps, the same items."""
 
 from datetime import timedelta
 from time import monotonic

@@ -1,4 +1,4 @@
-"""What every store finds, and in which order."""
+"""Every store finds the same items in the same order."""
 
 import pytest
 

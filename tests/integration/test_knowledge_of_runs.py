@@ -117,7 +117,7 @@ async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
 
 
 async def test_conventions_stay_while_the_work_on_a_file_goes_on(client: Client, store: SqliteStore) -> None:
-    """What calls bring speaks of other things soon; where the agent works stands in what it calls."""
+    """Tool results soon speak of other things, but the calls still name the file that the agent works on."""
     thin = KnowledgeItem(kind="convention", text="Handlers stay thin.", directory="src/api", scope="tenant")
     await store.store([thin])
     words = (f"{number} " + " ".join(f"figure{number}{letter}" for letter in "abcdefghijkl") for number in range(9))

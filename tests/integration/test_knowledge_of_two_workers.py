@@ -30,12 +30,12 @@ def nobody(backstage: Backstage) -> list[FakeTool]:
 
 @dataclass(frozen=True)
 class Left:
-    """What one run has left."""
+    """Traces that one run has left."""
 
     workers: set[str]
     """Who has executed its activities."""
     failures: list[str]
-    """Of activities that were tried again, local ones by what the journal tells."""
+    """Failures of activities that were retried. Those of local activities are read from the journal."""
     stored: list[dict[str, Any]]
 
 

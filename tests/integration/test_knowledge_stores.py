@@ -1,4 +1,4 @@
-"""What every knowledge store holds to, written once over the port."""
+"""The contract of every knowledge store, written once over the port."""
 
 import asyncio
 from datetime import timedelta
@@ -113,7 +113,7 @@ async def test_many_writers_at_once_lose_nothing(opens: OpenStore, clock: Clock)
 
 
 async def test_items_may_become_of_another_kind(opens: OpenStore, clock: Clock) -> None:
-    """What a process holds in memory goes by kind: one that leaves takes no other with it."""
+    """Items in memory are grouped by kind: removing one does not remove others."""
     one, other = opens(now=clock), opens(now=clock)
     for round_ in range(3):
         items = [

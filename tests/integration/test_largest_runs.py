@@ -24,7 +24,7 @@ SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 400, "roll_over_byte
 LARGE = ToolOptions(max_result_bytes=200_000)
 GIVEN_UP = ToolOptions.model_validate({"recovery": {"strategy": "dead_letter", "max_attempts": 1}})
 MIXED = '\x01"é😀'
-"""What JSON writes in six bytes and in two, and what takes several in UTF-8."""
+"""Characters that take six and two bytes in JSON, and several bytes in UTF-8."""
 
 
 def mixed(size: int) -> str:

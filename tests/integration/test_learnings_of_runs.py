@@ -1,4 +1,4 @@
-"""What a run has learnt is stored at its end, through the gate, whichever ending it is."""
+"""A run stores what it learnt when it ends, through the gate, however it ends."""
 
 import asyncio
 from pathlib import Path

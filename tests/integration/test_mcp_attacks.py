@@ -35,7 +35,7 @@ PRETENDED = [
 
 @pytest.mark.parametrize(("answer", "kind"), PRETENDED)
 async def test_a_server_that_acts_and_says_otherwise_is_called_once(tmp_path: Path, answer: str, kind: str) -> None:
-    """What was surely not carried out is called once more: only the worker itself knows that it was not."""
+    """Only a call that certainly had no effect is repeated, and only the worker itself knows that."""
     async with source_of(s=hostile(tmp_path, tools=[answer])) as source:
         error = await refusal(call_tool_of(source, f"s_{answer}"))
     assert (error.kind, error.retryable) == (kind, False)

@@ -1,4 +1,4 @@
-"""What a server says of its tools is a stranger's text, until somebody has read and pinned it."""
+"""A server's tool definitions are untrusted text until somebody has read and pinned them."""
 
 import json
 import os

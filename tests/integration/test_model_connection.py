@@ -30,7 +30,7 @@ Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Wiretap:
-    """What a server saw."""
+    """The traffic that a server saw."""
 
     connections: int = 0
     requests: int = 0

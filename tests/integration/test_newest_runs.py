@@ -20,7 +20,7 @@ async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client)
         await client.get_workflow_handle(run_id).terminate()
 
     async def until_listed(query: str, count: int) -> None:
-        """What the server lists is a moment behind what it has."""
+        """Wait for the server's list, which lags a moment."""
 
         async def is_listed() -> bool:
             return len([run async for run in client.list_workflows(f"TaskQueue = '{queue}'{query}")]) == count

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(400)
 """A dozen commands a test, each a process of its own."""
 
 ENTRY = "import sys; sys.path.remove(''); from orga.start import command; command()"
-"""What the script `orga` does, whose own folder stands first instead of the working folder."""
+"""Does the same as the script `orga`, whose own folder comes first on the path instead of the working folder."""
 
 
 def orga(orga: Orga, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ async def test_a_run_answers_with_few_calls(client: Client) -> None:
     ("question", "reason"), [(ASKED.question, "completed"), ("Where do penguins sleep in winter?", "stuck")]
 )
 async def test_a_goal_that_nothing_answers_is_stuck_and_scored_so(client: Client, question: str, reason: str) -> None:
-    """What is near in its words and does not answer was scored as good, and the goal as completed."""
+    """A passage with similar words but no answer must not be scored as good."""
     root = FileRoot(DOCUMENTS[ASKED.set])
     async with a_loop(client, ExtractiveProvider(), ListFiles(root), SearchText(root), ReadFile(root)) as loop:
         result = (await wait_for_goal(await start(loop, question), client)).result

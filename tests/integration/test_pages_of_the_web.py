@@ -1,4 +1,4 @@
-"""What a page in a browser can do against the ports of the embedded server: nothing.
+"""A page in a browser can do nothing against the ports of the embedded server.
 
 A browser speaks HTTP/1.1, sets `Host`, `Origin` and `Sec-Fetch-Site` by itself, and lets any page send requests to any
 port of this machine. Each request here is one that a browser would send.

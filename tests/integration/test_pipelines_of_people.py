@@ -1,4 +1,4 @@
-"""What people do to pipelines under way: they guide them, change them, and are asked."""
+"""People guide pipelines under way, change them, and answer their questions."""
 
 import asyncio
 

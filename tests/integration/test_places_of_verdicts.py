@@ -1,4 +1,4 @@
-"""What the gate, people and critics say is taken for what its place says, whatever stands beside it."""
+"""The verdicts of gate, people and critics count by the field that holds them, whatever other fields contain."""
 
 from collections.abc import Callable
 from typing import Any

@@ -164,7 +164,7 @@ async def test_another_plan_that_a_person_gives_has_to_pass_policy_too(client: C
 
 
 async def test_a_changed_plan_that_is_denied_is_not_gone_on_with(client: Client, tmp_path: Path) -> None:
-    """What was done stays; the model decides anew, and cannot continue with what was taken back."""
+    """Finished work remains. The model decides again, and cannot continue with what was undone."""
     pay = FakeTool("pay")
     decisions = [
         says(action="adjust", confidence=0.5, steps=[a_step("c", "pay")]),

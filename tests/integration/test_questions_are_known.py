@@ -1,4 +1,4 @@
-"""What a goal asks, or an agent, is known wherever people look: by attribute, in the inbox, by word to them."""
+"""A question of a goal or an agent shows up everywhere people look: attributes, inbox, notifications."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -29,7 +29,7 @@ async def _dies(*_: Any, **__: Any) -> None:
 async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
     client: Client, monkeypatch: pytest.MonkeyPatch, iteration: int, is_told: bool
 ) -> None:
-    """What people sent to it meanwhile is kept."""
+    """Messages that people sent to it meanwhile are kept."""
     provider = ScriptedModel([calls("look", reply_text="step 1"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()

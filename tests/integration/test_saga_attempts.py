@@ -1,4 +1,4 @@
-"""What a saga takes back, or leaves, when only an earlier attempt of its step may have had its effect."""
+"""A saga reverses, or leaves, effects that only an earlier attempt of its step may have had."""
 
 import asyncio
 from collections.abc import Callable

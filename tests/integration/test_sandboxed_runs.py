@@ -35,7 +35,7 @@ async def begun(folder: Path) -> None:
 
 
 async def has_ended(folder: Path) -> bool:
-    """Whether the file that it writes to all the time no longer grows."""
+    """Return true once the process no longer writes to its file."""
     size = (folder / "alive").stat().st_size
     await asyncio.sleep(0.5)
     return (folder / "alive").stat().st_size == size

@@ -133,14 +133,14 @@ RUN = "agent-with-secrets"
 
 @dataclass
 class Suite:
-    """What was said and kept while secrets were about."""
+    """All output that was produced while secrets were present."""
 
     orga: Orga
     home: Path
     chat: ChatServer
     collector: Receiver
     heard: list[str]
-    """What the servers were sent."""
+    """Everything that the servers received."""
     done: dict[str, Done] = field(default_factory=dict[str, Done])
     ran: dict[str, Done] = field(default_factory=dict[str, Done])
 
@@ -216,7 +216,7 @@ def test_every_adapter_was_asked_and_told_its_secret(suite: Suite) -> None:
 
 
 def test_no_mark_is_in_the_servers_database_and_no_command_wrote_one(suite: Suite) -> None:
-    """What a tool has read is found there: so a secret would be, too."""
+    """The scan finds what a tool has read, so it would find a secret."""
     files = [path for path in suite.home.rglob("*") if path.is_file()]
     assert any(CANARY.encode() in path.read_bytes() for path in files), "the scan does not see what tools return"
     assert marked_files(suite.home, suite.orga.folder) == {}

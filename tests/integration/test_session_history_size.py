@@ -12,11 +12,11 @@ from tests.support.runs.sessions import begin, close_session
 TURNS = 6
 SAID = "lorem ipsum dolor sit amet " * 20
 MAX_GROWTH = 1.05
-"""Of its last third beside the second: what is counted gets a digit more now and then, and progress is an event."""
+"""The last third against the second: counters gain a digit now and then, and progress is one event."""
 
 
 class Size(NamedTuple):
-    """Of a history, as the server counts it."""
+    """The size of a history, as the server counts it."""
 
     events: int
     size: int

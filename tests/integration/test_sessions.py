@@ -89,7 +89,7 @@ async def test_a_message_may_guide_the_turn_under_way(client: Client, hold: Hold
 
 
 async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) -> None:
-    """What the tool was at is answered as cut short; the next turn goes on with the same conversation."""
+    """The interrupted call is answered as cut short. The next turn continues the same conversation."""
 
     async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
         return await hold.then("done")

@@ -130,7 +130,7 @@ async def has_been_told(client: Client, run_id: str) -> bool:
 
 
 async def test_a_delegate_of_a_run_has_the_grace_as_ever(client: Client) -> None:
-    """Behind a run comes no turn in which its calls could act unheard."""
+    """A plain run has no next turn in which its calls could act unnoticed."""
     stubborn = Stubborn()
     scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
     with let_go(stubborn):

@@ -1,4 +1,4 @@
-"""What each message of a session refers to is looked up ahead of its turn, and goes with it."""
+"""The references in each message of a session are looked up before its turn."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a turn of a session has taught is stored at its end, once, whichever that is; none is left for the last one."""
+"""Each turn of a session stores what it has taught at its own end, once."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a session shares with any run: approvals, its journal and proof, days that pass, workers that die."""
+"""Sessions share with other runs: approvals, journal and proof, long waits, and workers that die."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a turn asks people is asked no more once the turn is cut, wherever it is looked at."""
+"""Once a turn is cut, its questions to people are closed everywhere."""
 
 import asyncio
 from typing import Any

@@ -230,7 +230,7 @@ FORGED: dict[str, tuple[str, Any]] = {
     "a set that no save would take": (SETTINGS_WORKFLOW, {"version": 3, "values": {INSTRUCTIONS: NEW, MAX: 0}}),
     "a set that is too large": (SETTINGS_WORKFLOW, {"version": 3, "values": {INSTRUCTIONS: "x" * 300_000}}),
 }
-"""What anybody with access to the server can start under the id of the settings: a workflow type and its memo."""
+"""Workflow types and memos that anybody with access to the server can start under the id of the settings."""
 
 
 async def test_doctor_says_whether_settings_count(client: Client, desk: Desk) -> None:

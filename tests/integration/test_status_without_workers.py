@@ -1,4 +1,4 @@
-"""Where a goal stands when no worker is there to say so: its history tells plan, scores and question all the same."""
+"""A goal's status without any worker: its history gives plan, scores and question just the same."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ def told(plan: dict[str, Any] | None) -> tuple[object, ...]:
 
 
 async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client) -> None:
-    """Behind three rounds, a step that failed and a plan that was changed; then a person puts a step in."""
+    """Three rounds, a failed step and a changed plan come first. Then a person inserts a step."""
 
     def fall(arguments: dict[str, Any], _: Any) -> str:
         raise ValueError("fell down")

@@ -53,7 +53,7 @@ FIXTURES = [
     },
     {"match": {"userMessage": "does not fit the schema"}, "response": {"content": '{"city": "Rome", "degrees": 31}'}},
 ]
-"""What names no tool is for who is held to the schema by the protocol itself."""
+"""The text replies are for clients that use the protocol's own schema mode instead of a tool."""
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], serv
 
 
 async def test_an_answer_that_did_not_fit_can_be_given_again(model: tuple[ModelProvider, str]) -> None:
-    """What stood in a forced call stands in the conversation as text, which every provider takes back."""
+    """The arguments of a forced call are in the conversation as text, which every provider accepts."""
     said = [
         Message.of("user", TASK),
         Message.of("assistant", '{"city":"Rome"}'),

@@ -19,7 +19,7 @@ from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.whereabouts import wait_until_paused
 
 NEARLY_ALL = 295
-"""Of the 300 s that a run has by default; the rest passes for real while a call is in flight."""
+"""Seconds, out of the 300 s that a run has by default. The rest passes in real time while a call is in flight."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a run says of its limits is so: time, counts, repeated mistakes, what was cut or left out."""
+"""A run reports its limits truthfully: time, counts, repeated mistakes, and text that was cut or left out."""
 
 import time
 from typing import Any

@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(\w+)( install)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"(?:#|//) ([\w/]+\.[\w.]+)\n")
 PORT_OF_THE_MODEL = "8377"
 WAITS = {"orga inbox": "until orga inbox | grep . ; do sleep 0.5; done"}
-"""What a person looks at until it is there."""
+"""The command that a person repeats until its output appears."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a user writes is checked by the user's own type checker: mypy and pyright accept it, and find what is wrong."""
+"""Users' own type checkers (mypy and pyright) accept correct code and find mistakes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a model is told of an irreversible call that failed: all but a definite refusal is unknown."""
+"""Any failure of an irreversible call, except a definite refusal, is reported to the model as an unknown outcome."""
 
 import os
 import socket
@@ -123,7 +123,7 @@ async def test_an_idempotent_request_fails_plainly(client: Client, tmp_path: Pat
 
 
 async def test_a_get_that_was_redirected_first_may_have_acted(client: Client, tmp_path: Path) -> None:
-    """What comes after the redirect says nothing of what the first server did."""
+    """The answer after a redirect does not show what the first server did."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         gone = f"http://127.0.0.1:{closed.getsockname()[1]}/"
     served = {

@@ -86,7 +86,7 @@ async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> 
 
 @pytest.mark.parametrize("rewinds", [1, 2])
 async def test_nothing_is_wrong_with_a_rewound_run_that_continues_as_new_later(client: Client, rewinds: int) -> None:
-    """What it hands over names the run that it is, which no event of a history names that was reset."""
+    """Its successor's input names the run id after the reset, which no event before the reset names."""
     again = [*[calls("look")] * 4, answers("again")]
     steps = [calls("look"), calls("look"), answers("one"), *again, *again]
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 60})

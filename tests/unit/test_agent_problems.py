@@ -1,4 +1,4 @@
-"""What is wrong between agents, delegates and tools is found when a worker starts or is checked."""
+"""Mistakes between agents, delegates and tools are found when a worker starts or is checked."""
 
 import os
 from typing import Any

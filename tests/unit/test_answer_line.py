@@ -1,4 +1,4 @@
-"""What a viewer is offered to answer, and how the line reads."""
+"""The answers that a viewer is offered, and how the typed line is read."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -38,7 +38,7 @@ class Codec(PayloadCodec):
 
 
 class OwnConverter(DefaultPayloadConverter):
-    """Of an application that writes values its own way."""
+    """The converter of an application that writes values its own way."""
 
 
 class Replacing(SimplePlugin):
@@ -50,7 +50,7 @@ class Replacing(SimplePlugin):
 
 
 class DerivedConverter(FrugalPayloadConverter):
-    """Of one that knows ours."""
+    """The converter of an application that extends ours."""
 
 
 @workflow.defn

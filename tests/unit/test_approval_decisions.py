@@ -21,7 +21,7 @@ numbers = st.integers(0, 3)
 
 @dataclass
 class Expected:
-    """What a call's fate has to be, said without the code that is tested."""
+    """The expected fate of a call, computed without the code under test."""
 
     expires_s: int
     approvers: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a run begins with: more than it could ever carry on is refused when it is prepared."""
+"""An input too large to be carried on is refused when the run is prepared."""
 
 from orga.activities.prepare import MAX_SETUP_BYTES
 from orga.workflows.decisions.begin import begin_bytes, size_problem

@@ -1,4 +1,4 @@
-"""What a signal or an update brings is read only where it may say something; to find out takes next to no time."""
+"""The arguments of signals and updates are read only if they can matter, and that check takes almost no time."""
 
 import json
 import time
@@ -23,7 +23,7 @@ from tests.support.values.core import a_state, at
 from tests.support.values.odd_payloads import SMALL, odd, quoted
 
 HELD_S = 1.0
-"""Of the two seconds that a workflow task has."""
+"""Seconds, out of the two that a workflow task has."""
 
 IN_A_HISTORY = 26
 """Payloads of almost 2 MB: then it is full."""

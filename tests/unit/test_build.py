@@ -56,7 +56,7 @@ def test_all_of_our_code_counts() -> None:
 
 
 def test_every_library_of_workflow_code_counts() -> None:
-    """What decides there but is not ours."""
+    """Third-party code decides in workflows, too."""
     found = packages_distributions()
     named = {module: {name.lower().replace("_", "-") for name in found[module]} for module in IN_THE_SANDBOX}
     assert [module for module, names in named.items() if not names & {*LIBRARIES}] == []

@@ -52,7 +52,7 @@ from tests.support.values.turns import are_paired
 PAYLOAD_BYTES = 2_000_000
 
 UNTOUCHED = ("setup", "taint", "breakers", "failures", "decided", "critiques", "pending", "dead_letters", "extended")
-"""What decides what a run may do, or what it has promised: carried as it is, in any case."""
+"""Fields about a run's permissions and promises: carried unchanged in any case."""
 
 
 def test_the_table_names_every_field_of_the_state_once() -> None:

@@ -95,7 +95,7 @@ async def test_a_refusal_without_a_wish_ends_as_itself_and_not_as_a_timeout(
 
 
 async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
-    """Where the clock stood still meanwhile the call is made anew; else the run ends with what was heard last."""
+    """The call is made again if the clock was paused meanwhile. Otherwise the run ends with the last failure."""
     failure = await failure_after(3, 1.0)
     error = ActivityError(
         "failed",

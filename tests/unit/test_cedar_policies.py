@@ -1,4 +1,4 @@
-"""What Cedar policies decide: default deny, forbid wins, errors deny; approval, narrowing, ids, surfaces."""
+"""Decisions of Cedar policies: default deny, forbid wins, errors deny; approval, narrowing, ids, surfaces."""
 
 import statistics
 import time

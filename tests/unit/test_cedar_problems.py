@@ -143,7 +143,7 @@ def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path, surface: str | 
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    """What it forbids would be lost."""
+    """Otherwise its `forbid` rules would be lost."""
     folder = a_folder(tmp_path, a=PERMIT_ALL)
     (folder / "b.cedar").mkdir()
     assert problems(folder)[0][0] == str(folder / "b.cedar")

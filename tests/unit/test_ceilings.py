@@ -1,4 +1,4 @@
-"""What a delegate may spend: a share of what is left, reserved until it has ended, and never widened."""
+"""A delegate may spend a share of what is left. The share is reserved until it has ended, and never widened."""
 
 from typing import Any
 

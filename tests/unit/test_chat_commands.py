@@ -1,4 +1,4 @@
-"""What a line is that somebody types into a chat."""
+"""The kinds of lines that people type into a chat."""
 
 from typing import Any
 

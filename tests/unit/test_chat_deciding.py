@@ -58,7 +58,7 @@ class TellingScreen:
 
 
 class ChatOf:
-    """What a command of a chat sees of it."""
+    """The part of a chat that its commands use."""
 
     is_typed = True
 

@@ -1,4 +1,4 @@
-"""Where the messages of a chat come from: keys of a terminal, lines of a pipe, one of the command line."""
+"""The sources of a chat's messages: keys of a terminal, lines of a pipe, an argument of the command."""
 
 import asyncio
 import io

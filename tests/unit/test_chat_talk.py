@@ -51,7 +51,7 @@ class Session:
 
     id = "s"
     events: Any = None
-    """What the journal brings; each test has its own."""
+    """The journal's events. Each test has its own."""
 
     def __init__(self) -> None:
         self.taken = asyncio.Event()
@@ -60,7 +60,7 @@ class Session:
         self.ids: set[str] = set()
         self.fails: Exception | None = None
         self.loses: list[Exception] = []
-        """What the next messages meet that may have arrived."""
+        """Errors for the next messages, each of which may have arrived."""
         self.unknown: Exception | None = None
         self.reason = "max_iterations"
         self.interrupts: list[tuple[str, int | None]] = []

@@ -1,4 +1,4 @@
-"""What a person gets wrong with `rewind`, `fork` and `verify` before any server is asked: one line, exit code 2."""
+"""Usage errors of `rewind`, `fork` and `verify`, found before any server is asked: one line, exit code 2."""
 
 from pathlib import Path
 

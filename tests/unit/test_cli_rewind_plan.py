@@ -1,4 +1,4 @@
-"""What a person reads before a run is rewound, and is asked about what nothing takes back."""
+"""The text before a rewind, which asks about effects that nothing can undo."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

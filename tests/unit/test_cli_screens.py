@@ -1,4 +1,4 @@
-"""What a viewer sees of a run that goes on."""
+"""The viewer's screen of a live run."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a command loads: the start of the command line is as quick as that is little."""
+"""The modules that a command loads: the fewer they are, the faster it starts."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ NEVER = (
     "httpx",
     "rich.live",
 )
-"""What carries out runs, speaks HTTP or draws."""
+"""Modules that execute runs, speak HTTP or draw."""
 
 
 def modules_of(program: str, *arguments: str) -> set[str]:

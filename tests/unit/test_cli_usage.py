@@ -1,4 +1,4 @@
-"""What a new user gets wrong before any server is asked: one line, exit code 2, no traceback."""
+"""Mistakes of new users that are found before any server is asked: one line, exit code 2, no traceback."""
 
 import io
 import json

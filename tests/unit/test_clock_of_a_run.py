@@ -36,7 +36,7 @@ ASKED_BY = {
     "wall_time": {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
     "length": {"phases/control/run.py"},
 }
-"""What those files offer, and who may use it."""
+"""The clock functions of those files, and the files that may use them."""
 
 SOURCES = sorted(path for path in (ROOT / "workflows").rglob("*.py") if "types" not in path.parts)
 

@@ -1,4 +1,4 @@
-"""What the files of a project say of its conventions, and what hostile ones can't do."""
+"""A project's files of conventions are read, and hostile ones cause no harm."""
 
 import os
 import subprocess

@@ -22,7 +22,7 @@ CALL = a_call("read")
 
 
 class History:
-    """What the server would give; it counts how often it is asked."""
+    """Stands in for the server's history, and counts the requests."""
 
     def __init__(self, rebuilt: ModelContext | None = None) -> None:
         self.rebuilt = rebuilt

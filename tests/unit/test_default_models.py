@@ -72,7 +72,7 @@ TOOLS = (
         },
     ),
 )
-"""What MCP servers offer, and each provider refuses in some way when it is sent as it is."""
+"""Schemas that MCP servers offer. Each provider refuses them in some way if they are sent unchanged."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an attempt knows of those before it, from the last heartbeat alone."""
+"""An attempt learns of earlier attempts from the last heartbeat alone."""
 
 from datetime import timedelta
 from typing import Any

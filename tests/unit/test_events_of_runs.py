@@ -45,7 +45,7 @@ class Server:
     def __init__(self, names: str = "") -> None:
         self.names = names
         self.events = [HistoryEvent()]
-        """What is observed once the entries were read."""
+        """The events that appear after the entries were read."""
         self.is_over = False
         self.lost: Exception | None = None
         self.readings = 0

@@ -16,7 +16,7 @@ from tests.support.programs.orga_command import ROOT
 
 CLI = "orga.client.cli"
 SHARED = {f"{CLI}.{name}" for name in ("exit_codes", "command_errors", "main", "interrupts")}
-"""What all commands are ended by."""
+"""Modules that end all commands."""
 OF_AN_ENDING = {ExitCode.LIMIT, ExitCode.ABORTED, ExitCode.FAILED}
 
 FUNCTIONS: dict[str, tuple[str, str]] = {}
@@ -167,7 +167,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "completion": ("bash",),
     "server": ("--status",),
 }
-"""What a command needs to get as far as a server."""
+"""The arguments that a command needs to reach a server."""
 
 
 OF_FRONT_ENDS = {"acp", "mcp-server"}

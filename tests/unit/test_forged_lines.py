@@ -1,4 +1,4 @@
-"""What people read is the whole truth: no name, reason or argument makes a line, an entry or a command of its own."""
+"""Names, reasons and arguments cannot forge a line, an entry or a command."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a fork takes from the run whose past it shares, and what it does not."""
+"""A fork takes some parts of the run whose past it shares, and leaves others."""
 
 from typing import Any
 

@@ -51,7 +51,7 @@ def stock(item: str) -> int:
 
 @activity.defn(name="price")
 async def price_of(item: str) -> float:
-    """What it costs."""
+    """Return the price of an item."""
     return float(len(item))
 
 
@@ -97,7 +97,7 @@ async def test_a_run_may_not_widen_an_agent_in_code(tmp_path: Path) -> None:
 
 
 def test_settings_in_code_are_all_those_of_a_run_and_no_others() -> None:
-    """What a type checker takes is what is taken."""
+    """The code accepts exactly what a type checker accepts."""
     assert {*LoopSettings.__annotations__} == {*LoopConfig.model_fields}
     assert AgentInput(task="go", config={"max_iterations": 3}).config == LoopConfig(max_iterations=3)
 

@@ -1,4 +1,4 @@
-"""What a goal brings where no model writes its answer: outputs with their sources, what each is worth, what is left."""
+"""The result of a goal without a written answer: outputs with sources, scores, and remaining work."""
 
 import pytest
 

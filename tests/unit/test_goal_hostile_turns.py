@@ -145,7 +145,7 @@ def test_odd_scores_are_read_as_what_they_mean(said: str, mean: float) -> None:
     ],
 )
 def test_only_a_confidence_that_is_one_ends_a_goal(said: str) -> None:
-    """What cannot be read is no confidence; of two objects the first counts, of a key that is there twice none."""
+    """An unreadable value is no confidence. The first of two objects counts; a repeated key counts as none."""
     after = decided(under_way("ok", stage="decide"), a_turn(HOSTILE_TURNS[said]))
     is_sure = said in {"a fence in a string", "a confidence in percent"}
     assert (after.pursuit.ending == ("completed", "")) is is_sure

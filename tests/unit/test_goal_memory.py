@@ -1,4 +1,4 @@
-"""What a goal keeps in mind is one text: a round writes it once, and only what names as much shortens it."""
+"""A goal's working memory is one text. A round writes it once; only an explicit replacement may shorten it."""
 
 import pytest
 from pydantic_core import to_json

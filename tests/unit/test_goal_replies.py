@@ -1,4 +1,4 @@
-"""What models write in place of JSON, and what is made of it: read tolerantly, never a crash."""
+"""Replies that are not JSON are read tolerantly, and never crash."""
 
 import time
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What goals ask of providers that hold a reply to a schema, and what all others are asked."""
+"""The schemas that goals send to providers that enforce them, and the prompts for all others."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a template of a goal may say, what it fills in and never expands, and what is told of a wrong one."""
+"""Templates of goals: their variables, text that is never expanded, and the errors of a wrong one."""
 
 from time import process_time
 
@@ -16,7 +16,7 @@ from orga.workflows.decisions.goals.templates import (
 from orga.workflows.types.goals.requests import MAX_TEMPLATE_BYTES
 
 SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"
-"""What no template makes anything of where it is data."""
+"""Template syntax that no template may expand when it is data."""
 
 
 @given(words=st.text(st.characters(codec="utf-8")))

@@ -1,4 +1,4 @@
-"""What the local configuration already knows to be wrong is refused before a server, a worker or a run begins."""
+"""Errors that the local configuration reveals are reported before a server, a worker or a run starts."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""What each call took, beside the journal and no part of it."""
+"""The duration of each call, which is kept apart from the journal."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -122,7 +122,7 @@ def test_held_calls(happenings: list[Happening], expected: list[list[str]]) -> N
 
 
 def test_whatever_is_started_has_an_outcome() -> None:
-    """Where the history was recorded by other code than the fold knows, too."""
+    """Also if the history was recorded by code that the fold does not know."""
     late = [said("pay_1"), said("wire_2"), begun("1.0"), begun("1.1"), acted("1.1", "failed", text="gone")]
     entries = journal(HELD, late, happened("workflow_terminated"))
     assert told(entries, COLLECTED, "outcomes") == [["look_0 unfinished", "pay_1 failed", "wire_2 not_run"]]

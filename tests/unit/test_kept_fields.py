@@ -1,4 +1,4 @@
-"""What servers of OpenAI's protocol want back beside text and calls: read from a reply, sent with the next request."""
+"""Fields that servers of OpenAI's protocol need back: read from a reply, sent with the next request."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an item has to be, and which items are the same."""
+"""Valid items, and items that count as the same."""
 
 from dataclasses import dataclass
 from datetime import datetime

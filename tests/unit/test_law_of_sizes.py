@@ -79,7 +79,7 @@ class Sized:
         self.state = observe.with_outcomes(state, reply, tuple(outcomes), [])
 
     def _ask(self) -> None:
-        """What is sent is what the references stand for, and the same as the run's own conversation."""
+        """Check that the sent text equals the resolved references and the run's own conversation."""
         self.state = with_frame_size(observe.with_inbox_drained(self.state))
         conversation = self.state.conversation
         plan = compaction(conversation, self.state.config.context_strategy, message_budget(self.state))

@@ -152,7 +152,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @precondition(lambda self: self.state.stop is None)
     @rule()
     def continue_as_new(self) -> None:
-        """What the next run reads is what this one wrote; nothing points into the history that ends."""
+        """Check that the next run reads what this one wrote, without references into the old history."""
         written = continue_as_new_state(self.state.model_copy(update={"notes": ()}), "this run")
         read = AgentState.model_validate_json(written.model_dump_json(exclude_unset=True))
         assert read == written

@@ -24,7 +24,7 @@ BELOW: dict[str, set[str]] = {
     "api": {"types", "ports", "activities", "workflows", "client"},
     "worker": {"orga", "types", "ports", "decisions", "activities", "adapters", "phases", "workflows", "client"},
 }
-"""What each layer may import beside itself: `types <- decisions <- phases <- workflows <- client <- worker`, and
+"""The imports that each layer may have: `types <- decisions <- phases <- workflows <- client <- worker`, and
 `types <- activities (ports <- activities, adapters) <- phases`. The worker alone may be imported by nobody. `orga` is
 how processes start: it imports nothing of the others, and workflow code does not know it. The public API is for others
 alone."""

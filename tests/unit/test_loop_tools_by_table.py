@@ -1,4 +1,4 @@
-"""What the loop's own tools are is said in one table: the constants of their names stand in few files."""
+"""The loop's own tools are listed in one table. Few files use the constants with their names."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `make` sets up: a demo needs what orga needs to run, the tests need all."""
+"""The installs of `make`: a demo installs only what orga needs, the tests install everything."""
 
 import re
 import subprocess
@@ -12,9 +12,9 @@ DEMOS = ["demo", "demo-goal", "demo-knowledge"]
 SAID = {"README.md": r"(\d+) MB into `\.venv`", "docs/installing.md": r"`\.venv` of the clone \| (\d+) MB"}
 MB = 1e6
 MOST = 250
-"""Of the environment of a demo."""
+"""MB, for the whole environment of a demo."""
 PYTHONS_OWN = 25
-"""Of them, for what Python puts into an environment itself, pip above all."""
+"""MB, for the part of Python itself, mostly pip."""
 
 
 def installed(tmp_path: Path, target: str) -> list[str]:

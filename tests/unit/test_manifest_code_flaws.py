@@ -1,4 +1,4 @@
-"""What a model chooses never becomes code: of a shell, of another interpreter, of what a program runs."""
+"""The model's choices never become code of a shell, another interpreter or a started program."""
 
 from pathlib import Path
 

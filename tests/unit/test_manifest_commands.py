@@ -106,7 +106,7 @@ async def test_a_path_is_relative_to_where_the_command_runs(tmp_path: Path) -> N
 
 
 async def test_the_environment_is_the_manifests_alone(tmp_path: Path) -> None:
-    """What the worker has besides, other secrets among it, is not passed on."""
+    """The worker's other variables, including secrets, are not passed on."""
     text = python(SHOW, more='env = { MODE = "fast" }\nenv_from = ["TOKEN"]')
     worker = {"TOKEN": SECRET, "OTHER_TOKEN": "another"}
     argv, environment, _, _ = await shown(tmp_path, text, worker)

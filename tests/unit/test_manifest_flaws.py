@@ -1,4 +1,4 @@
-"""What is wrong with a manifest is told with its line and its remedy, all of it at once."""
+"""All mistakes in a manifest are reported at once, each with its line and its remedy."""
 
 from pathlib import Path
 

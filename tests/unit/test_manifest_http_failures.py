@@ -1,4 +1,4 @@
-"""What is told of a request that was not answered in full: the status that did come, and what was never sent."""
+"""The message after an incomplete answer: the status that did arrive, and requests that were never sent."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What a server lists, as tools that a model can be offered."""
+"""A server's list of tools, as definitions for a model."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What people outside are told of a question: bounded, each question once, nothing hidden in it."""
+"""Notifications of questions: bounded, one for each question, with nothing hidden."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a run is offered: all sources merged, then profile and ceiling, and the tools of the loop itself."""
+"""The tools of a run: all sources merged, then limited by profile and ceiling, plus the loop's own tools."""
 
 from typing import Any
 

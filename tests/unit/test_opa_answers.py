@@ -1,4 +1,4 @@
-"""What OPA may answer, over a pretended network: whatever is no clear yes is a no."""
+"""Answers of OPA, over a simulated network: everything except a clear yes is a no."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a provider signs goes back where it stood: thinking between calls, text between thinking."""
+"""Signed parts return to their original position: thinking between calls, text between thinking."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What providers say of a request that does not fit: a smaller output limit first, a shorter conversation only then.
+"""Providers reject a request that does not fit: first the output limit shrinks, only then the conversation.
 
 The sentences are quoted from the providers' documentation and from public reports.
 """

@@ -1,4 +1,4 @@
-"""What a page hides from its reader is hidden from a model, too, as far as the page alone tells."""
+"""Text that a page hides from readers is hidden from a model, too, as far as the page alone shows it."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What decides in workflow code but comes from a library: the answers of today, which recorded histories go by.
+"""Answers of libraries that decide in workflow code: recorded histories depend on today's answers.
 
 A library that answers otherwise would let a run under way stop another step, ask for another approval or send another
 key. So a failure here means: keep the old version of the library, or guard the change as one of the loop's own rules.
@@ -25,7 +25,7 @@ HARD: dict[str, Any] = {
     "no numbers": [float("nan"), float("inf"), float("-inf")],
     "deep": {"b": [None, True, False, {}], "a": [], "": ""},
 }
-"""Where writers of JSON differ."""
+"""Values that writers of JSON treat differently."""
 
 CALL = ToolCall(call_id="c1", name="pay", arguments=HARD)
 NUMBERED = {key: HARD[key] for key in ("text", "numbers", "deep")}

@@ -1,4 +1,4 @@
-"""What a critic says of drafts, and when the director is sent back."""
+"""A critic's verdicts on drafts, and the cases that return the work to the director."""
 
 from typing import Any
 

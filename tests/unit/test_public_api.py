@@ -1,4 +1,4 @@
-"""What `import orga` offers: each name is there, and nothing is loaded before it is asked for."""
+"""Every name of `import orga` exists, and nothing is loaded before its first use."""
 
 import subprocess
 import sys

@@ -7,7 +7,7 @@ import pytest
 from bench.knowledge.reading import CALLS, DOCUMENTS, RIGHT, Answered, Asked, answered, answers, questions
 
 HELD_OUT = 7
-"""Of the ten that nothing was tuned on. Eight are right today, but the guides that they are about change."""
+"""Right answers among the ten held-out questions. Eight are right today, but their guides change."""
 
 
 async def test_it_answers_most_questions_with_six_calls_each() -> None:

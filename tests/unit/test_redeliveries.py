@@ -1,4 +1,4 @@
-"""What `orga requeue` tells of a sending that the server does not record: nothing is sent, or what came of it."""
+"""The messages of `orga requeue`: an unknown delivery is not sent, and a known one is reported with its outcome."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""What counts as a reference in a task."""
+"""The references that are found in a task."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a reply is: exactly one kind, and what the model is told when it is no use."""
+"""Each reply is exactly one kind, and the model is told why a useless one is useless."""
 
 from typing import get_args
 

@@ -182,7 +182,7 @@ KINDS = st.sampled_from(["ok", "ok", "ok", "failed", "denied", "unknown", "cance
 @LAW
 @given(st.lists(st.sampled_from([look(), book("x")]), max_size=6), st.integers(0, 3), st.lists(KINDS, max_size=9))
 def test_the_law_of_sagas(before: list[dict[str, Any]], finals: int, kinds: list[str]) -> None:
-    """Of a plan that may be begun: the reverse of what stands, each once, and nothing behind a final success."""
+    """For every plan that may start: completed steps are reversed once each, and nothing after a final success."""
     steps = plan(*before, *[pay()] * finals)
     begun = _until_the_first_that_failed(outcomes(*kinds[: len(steps)]))
     assert saga.saga_problem(STATE, steps) == "" or not steps
@@ -251,7 +251,7 @@ def test_the_counts_of_a_run_without_sagas_are_written_as_ever() -> None:
 
 
 def test_a_step_that_is_begun_is_counted_once() -> None:
-    """Of five calls the saga and its three steps take four: one is left for a fallback, however far the saga is."""
+    """The saga and its three steps take four of five calls. One is left for a fallback, whatever the progress."""
     state = a_state(setup=a_setup(*TOOLS, config=LoopConfig(max_tool_calls=5)))
     state = with_begun_calls(state, [a_saga(book("a"), book("b"), pay())])
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What commands say of options that go with some of their ways only, and of what there is nothing to say of."""
+"""Messages about options that fit only some forms of a command, and about empty results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a provider takes of a JSON Schema, and schemas made to fit."""
+"""The parts of JSON Schema that a provider accepts, and schemas made to fit."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where our own tools cut a text a known secret may be in two: neither part of it is handed on."""
+"""If our tools cut a text in the middle of a known secret, neither half is passed on."""
 
 from pathlib import Path
 from typing import Any

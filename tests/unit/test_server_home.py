@@ -1,4 +1,4 @@
-"""Where the server's files lie."""
+"""The folder of the server's files."""
 
 from pathlib import Path
 

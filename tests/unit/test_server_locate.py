@@ -1,4 +1,4 @@
-"""Where the `temporal` command comes from."""
+"""The search for the `temporal` command."""
 
 import asyncio
 import os

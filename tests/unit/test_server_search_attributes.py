@@ -1,4 +1,4 @@
-"""What is registered, and what a refusal says."""
+"""The registered search attributes, and the message after a refusal."""
 
 from typing import cast
 

@@ -1,4 +1,4 @@
-"""What a session carries on into its next run, and what gives way there."""
+"""The parts that a session carries into its next run, and those that give way."""
 
 import pytest
 from pydantic_core import from_json, to_json

@@ -1,4 +1,4 @@
-"""What becomes of a message to a session."""
+"""The fate of a message to a session."""
 
 import pytest
 

@@ -21,7 +21,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 TASK = Message.of("user", "What did the printer cost?", pinned=True)
 READ = ToolSpec(name="read_file", parameters={"properties": {"path": {"type": "string"}}, "required": ["path"]})
 SAID = '{"action": "call_tool", "tool": "read_file", "arguments": {"path": "a.md"}}'
-"""What the looping model writes under a schema of actions, whatever it is told."""
+"""The output of the looping model under a schema of actions, whatever its prompt."""
 
 
 def turn(number: int, path: str, result: str, *, is_error: bool = False) -> list[Message]:

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 CODE = ("workflows", "activities", "client", "worker.py")
 
 IMPLEMENTATION = "workflows/types/record.py"
-"""Where fields are updated by their names: all else goes through a record's typed methods."""
+"""The file that may set fields by name. All other code uses a record's typed methods."""
 
 OWNERS: dict[type[Record], type] = {
     Control: ControlChanges,

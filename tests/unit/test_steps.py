@@ -138,7 +138,7 @@ def test_escalate_asks_a_person_and_stops_the_clock() -> None:
 
 
 def test_arguments_that_have_no_room_in_a_question_say_so() -> None:
-    """What a person decides about never ends without a word."""
+    """A question never leaves out arguments without saying so."""
     state = tracked(on_limit_reached="escalate", max_reattempts=1)
     data = asked(with_failed_call(state, a_call("search", q="é" * 2_000, to="x"), SAME, at(1))).data
     assert "[cut: 4017 bytes in all" in data["arguments"]

@@ -1,4 +1,4 @@
-"""What a server says of its tools is read before anything else: unpinned, it taints a run from its start on."""
+"""A server's tool definitions are read first: unpinned ones taint a run from its start."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where a run goes that is started with an application's own client: what docs/embedding.md and the docstrings say."""
+"""The task queue of a run that an application's own client starts, as docs/embedding.md describes it."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

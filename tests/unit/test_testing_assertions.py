@@ -1,4 +1,4 @@
-"""What `assert_called` and `assert_denied` take for a call, and what they say when there was none."""
+"""`assert_called` and `assert_denied` count the right calls, and explain a failure."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -30,7 +30,7 @@ from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 
 PLAIN = {"type": "object", "properties": {"path": {"type": "string"}}}
 COSTLY = {"type": "object", "properties": {"path": {"type": "string", "pattern": "^a"}}}
-"""Of keywords that a process of its own checks."""
+"""A schema with keywords that are checked in a process of their own."""
 
 MORE_THAN_ANY_POOL = 100
 PATIENCE_S = 60
@@ -39,7 +39,7 @@ WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
 @pytest.fixture(name="end")
 def an_end() -> Generator[threading.Event]:
-    """What held threads wait for; it comes at the end of a test, whatever happens."""
+    """An event that releases the blocked threads at the end of a test, whatever happens."""
     end = threading.Event()
     try:
         yield end

@@ -1,4 +1,4 @@
-"""What a reader of an HTML page would see."""
+"""The text that a reader of an HTML page would see."""
 
 import pytest
 

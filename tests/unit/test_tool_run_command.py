@@ -41,7 +41,7 @@ def tool_with(bin_folder: Path, **limits: int) -> RunCommand:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
+    """Return true if a process runs. A process that only waits to be reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

@@ -424,7 +424,7 @@ def test_what_python_compiled_itself_is_not_asked_about(project: Path) -> None:
 
 
 def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:
-    """What the file names, and what its programs read, lies beside the link."""
+    """The programs and files that the configuration names are next to the link, not next to its target."""
     write_config(project, '[mcp.servers.x]\ncommand = "make"\nargs = ["serve"]')
     assert orga_in(project)("trust").code == 0
     other = project.parent / "other"
@@ -436,7 +436,7 @@ def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:
 
 
 def test_code_of_a_folder_below_is_not_what_was_trusted(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the root is nobody's choice commands run in the working folder, which may be anybody's."""
+    """If nobody chose the root, commands run in the working folder, which may belong to anybody."""
     write_config(project, 'tools.manifests = ["tools/*.toml"]')
     for below in ("", "cloned", "empty"):
         (project / below / "scripts").mkdir(parents=True)

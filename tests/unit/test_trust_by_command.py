@@ -1,4 +1,4 @@
-"""What a person is told of a folder that asks for trust, and how it is given, remembered and taken back."""
+"""The command that asks for trust in a folder; giving, remembering and revoking it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the tests' own waiting takes for an answer."""
+"""The tests' own waiting accepts only real answers."""
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode

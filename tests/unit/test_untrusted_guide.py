@@ -1,4 +1,4 @@
-"""What docs/untrusted-content.md shows is what the code does."""
+"""The examples in docs/untrusted-content.md agree with the code."""
 
 import re
 import tomllib

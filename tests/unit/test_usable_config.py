@@ -1,4 +1,4 @@
-"""What keeps a worker from beginning is told before one is begun, with its place and its remedy."""
+"""Problems that keep a worker from starting are reported first, with place and remedy."""
 
 from pathlib import Path
 

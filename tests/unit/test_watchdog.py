@@ -24,7 +24,7 @@ from tests.support.web.telemetry import fresh_globals
 __all__ = ["fresh_globals"]
 
 BY_A_TASK = re.compile(r"event loop was held for .* by (.*, in \w+)")
-"""What a machine that does something else for a moment leaves us waiting for is by no task."""
+"""A pause that the machine causes is not attributed to a task."""
 
 
 def holds_the_loop(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What a webhook is told with: signatures as the convention has them, an address and a secret that can be used."""
+"""Webhook settings: signatures as the convention has them, a usable address and secret."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a worker does before it polls: `orga run` waits for that, so nothing is made that no run has asked for."""
+"""A worker's work before it polls. `orga run` waits for it, so nothing is made that no run has asked for."""
 
 import gc
 import ssl
@@ -19,7 +19,7 @@ NEVER = (
     *("genai_prices", "numpy", "mcp", "opentelemetry.sdk", "requests", "prompt_toolkit", "cryptography"),
     "snowballstemmer",
 )
-"""What prices, embeds, stems, serves others or exports: loaded where that is first wanted."""
+"""Modules for prices, embeddings, stemming, serving and export, which are loaded at their first use."""
 
 
 async def test_certificates_are_read_for_the_first_fetch_and_once(

@@ -23,7 +23,7 @@ some 0.25 s of the 2 s after which the SDK gives up.
 """
 
 RESULT_BYTES = 500_000
-"""Of a tool's result, where an operator lets it be as large."""
+"""The size of a tool's result, if an operator allows that much."""
 
 
 def took(work: Callable[[Any], object], given: object) -> float:

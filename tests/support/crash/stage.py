@@ -54,7 +54,7 @@ class Case:
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notify: tuple[NotifyEvent, ...] = ()
     kills: bool = False
-    """Whether `Stage.deserted` kills the worker; a case without that is what the others are compared with."""
+    """True if `Stage.deserted` kills the worker. The others are compared with a case that is not killed."""
 
 
 def dying_at(moment: str, **fields: Any) -> Case:
@@ -64,7 +64,7 @@ def dying_at(moment: str, **fields: Any) -> Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is left of a run that has ended."""
+    """The traces of a run that has ended."""
 
     ran: Ran
     effects: list[list[str]]
@@ -74,7 +74,7 @@ class Outcome:
     told: list[str]
     """The ids of the messages that a receiver got."""
     folder: Path
-    """Where its workers kept what they know."""
+    """The folder in which its workers kept their files."""
 
     @property
     def tools(self) -> list[str]:
@@ -83,7 +83,7 @@ class Outcome:
 
     @property
     def output(self) -> list[str]:
-        """What the model was told, line by line."""
+        """The lines that the model read."""
         return (self.ran.result.output or "").splitlines()
 
     @property
@@ -117,7 +117,7 @@ async def play_all(client: Client, cases: Mapping[str, Case], folder: Callable[[
 
 
 class Stage:
-    """Where one case plays: a task queue and a file of effects of its own."""
+    """The place of one case: a task queue and a file of effects of its own."""
 
     def __init__(self, client: Client, case: Case, folder: Path) -> None:
         self._client = client

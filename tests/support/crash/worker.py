@@ -82,7 +82,7 @@ def _die() -> None:
 
 @dataclass(frozen=True)
 class Backstage:
-    """What a tool has to do with the play that it is in."""
+    """The part of a test that its tools use."""
 
     effects: Path
     """Gets one line for each effect of a tool: the tool and the idempotency key."""
@@ -184,7 +184,7 @@ Cast = Callable[[Backstage], Sequence[FakeTool]]
 
 @dataclass(frozen=True)
 class CrashWorker:
-    """What a process needs to know."""
+    """The settings of a worker process."""
 
     address: str
     task_queue: str
@@ -196,9 +196,9 @@ class CrashWorker:
     notify: tuple[NotifyEvent, ...] = ()
     model: Callable[[frozenset[str], Callable[[str], None]], ModelProvider] = PlannedModel
     remembers: bool = False
-    """Whether it has a store of knowledge: the file `knowledge.db`."""
+    """True if it has a store of knowledge: the file `knowledge.db`."""
     delivers: DeliveryKind | None = None
-    """Where the answers of goals go; a repetition is known for one by a webhook alone."""
+    """The receiver of goals' answers. Only a webhook recognises a repetition."""
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
 
     def started(self) -> BaseProcess:

@@ -16,7 +16,7 @@ EVENTS = "text/event-stream"
 
 @dataclass
 class Hostile:
-    """What it is told to do with a call, and what it was asked."""
+    """A hostile server: its reaction to a call, and the requests that it got."""
 
     url: str = ""
     answer: str = "result"

@@ -29,7 +29,7 @@ class ScriptedServer:
 
     @property
     def has_notices(self) -> bool:
-        """Whether somebody hears them."""
+        """True if a client listens for notices."""
         return self._notices is not None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

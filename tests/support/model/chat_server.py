@@ -52,7 +52,7 @@ class ChatServer:
     release: threading.Event = field(default_factory=threading.Event)
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     headers: list[str] = field(default_factory=list[str])
-    """Of each request, as JSON."""
+    """The headers of each request, as JSON."""
     port: int = 0
 
     @property

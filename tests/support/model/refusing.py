@@ -15,7 +15,7 @@ NO_CREDIT = {"type": "error", "error": {"type": "billing_error", "message": "You
 
 @dataclass
 class RefusingServer:
-    """What was asked of it, and where it is."""
+    """An HTTP server that refuses, with the requests that it got."""
 
     status: int
     body: dict[str, Any]

@@ -21,7 +21,7 @@ PLACES = {"plan": 1, "execute": 2, "evaluate": 2, "compress": 1, "decide": 1, "s
 """At which of its turns of that name a goal stands still; `execute` counts calls of the tool."""
 
 TURNS = ["plan", "evaluate", "evaluate", "evaluate", "compress", "decide", "decide", "summary"]
-"""Of a goal that nobody disturbs. The last round is fair, so the model decides: it asks, and is done with an answer."""
+"""The turns of an undisturbed goal. The last round is fair, so the model decides: it asks, and ends with an answer."""
 
 
 class Staged:
@@ -33,9 +33,9 @@ class Staged:
         self.hold = Hold()
         self.asked: list[tuple[str, str]] = []
         self.keys: list[str] = []
-        """Of idempotency, one for each call of the tool."""
+        """Idempotency keys, one for each call of the tool."""
         self.looked_at: list[int] = []
-        """What the tool was called for."""
+        """Arguments of the tool's calls."""
 
     @property
     def turns(self) -> list[str]:

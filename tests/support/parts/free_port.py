@@ -8,7 +8,7 @@ from pathlib import Path
 _GIVEN_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _REGISTERED = range(20_000, 65_536)
 _DYNAMIC = (49_152, 65_535)
-"""Where the system does not tell: those of the IANA."""
+"""The IANA's range, used if the system does not report its own."""
 
 
 def free_port() -> int:

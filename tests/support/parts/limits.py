@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 AHEAD_S = 30.0
-"""Of pytest's own limit, whose signal stops whichever task is running, and may leave the test where it stands."""
+"""Seconds before pytest's own limit, whose signal stops any running task and may leave the test hanging."""
 
 
 def cancel_in_time(item: pytest.Function) -> None:

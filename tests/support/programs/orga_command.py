@@ -88,7 +88,7 @@ class Running:
         """Read both streams as they come."""
         self._news = threading.Condition()
         self._open, self._begin = 2, [0, 0]
-        """Of the streams that have not ended; and where in each stream no line has been found yet."""
+        """The number of open streams, and the offset in each stream after the last line found."""
         self._threads = [
             threading.Thread(target=self._read, args=(stream, kept), daemon=True)
             for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err))

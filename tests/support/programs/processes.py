@@ -1,4 +1,4 @@
-"""What is left of processes: by their ids, and by what this process holds open."""
+"""Traces of processes: their ids, and the files that this process has open."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whether work on an event loop lets others have their turn."""
+"""A watch for work that blocks an event loop."""
 
 import asyncio
 import gc

@@ -21,7 +21,7 @@ ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[=>]")
 
 @dataclass
 class Terminal:
-    """What stands on it, and its keyboard."""
+    """A terminal with its screen and its keyboard."""
 
     process: subprocess.Popen[bytes]
     keyboard: int

@@ -82,4 +82,4 @@ ALL_CASES: list[dict[str, Value]] = [
     for number in range(5)
     for tainted in (False, True)
 ]
-"""Of those decisions."""
+"""Ids for those decisions."""

@@ -28,7 +28,7 @@ from orga.workflows.types.record import Record, replace_fields
 
 
 class ErrandChanges(TypedDict, total=False):
-    """What `with_errand` takes."""
+    """The arguments of `with_errand`."""
 
     todo: tuple[str, ...]
     done: tuple[str, ...]
@@ -36,7 +36,7 @@ class ErrandChanges(TypedDict, total=False):
 
 
 class Errands(Record):
-    """What only this workflow knows."""
+    """The state that only this workflow has."""
 
     todo: tuple[str, ...] = ()
     """`buy …` needs a yes; `ask …` is a question with choices; anything else takes a moment."""
@@ -57,17 +57,17 @@ class ErrandState(Errands, Control):
 
     @property
     def name(self) -> str:
-        """What people know it by."""
+        """The workflow's name for people."""
         return "errands"
 
     @property
     def timeout_s(self) -> float:
-        """Of its clock."""
+        """Seconds on its clock."""
         return self.seconds
 
     @property
     def terms(self) -> ControlTerms:
-        """What the control goes by."""
+        """The terms of control."""
         kinds = ("approval", "escalation", "ended") if self.notify else ()
         return ControlTerms(kinds, search_attributes=True, roll_over_events=self.roll_over_events)
 
@@ -110,7 +110,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
 
     @workflow.query
     def stands(self) -> dict[str, Any]:
-        """Where it stands."""
+        """Return the run's state."""
         state = self._run.state
         waiting = [shown_question(each).model_dump(mode="json") for each in state.open_questions]
         return {"phase": state.phase, "waiting": waiting, "done": state.done, "elapsed_s": self._elapsed_s()}

@@ -99,12 +99,12 @@ class Loop:
 
 @dataclass(frozen=True)
 class Ran:
-    """What the outside sees of a run that has ended."""
+    """The outside view of a run that has ended."""
 
     result: AgentResult
     journal: list[JournalEntry]
     histories: list[WorkflowHistory]
-    """Of the whole continue-as-new chain, oldest first."""
+    """The histories of the continue-as-new chain, oldest first."""
     handle: WorkflowHandle[Any, Any]
     raw: Any
     """The result as plain JSON."""

@@ -1,4 +1,4 @@
-"""What a run asks a person, and what its model was told."""
+"""The questions of a run, and the replies that its model read."""
 
 from datetime import timedelta
 from typing import Any
@@ -60,7 +60,7 @@ async def send_update(handle: WorkflowHandle[Any, Any], name: str, argument: Any
 
 
 SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
-"""What some ten signals come to."""
+"""Some ten signals fill such a history."""
 
 
 async def steer_until_continued(handle: WorkflowHandle[Any, Any]) -> None:

@@ -49,7 +49,7 @@ def sagas(*each: tuple[Step, ...]) -> Reply:
 
 @dataclass
 class Ledger:
-    """What tools did, in order. Of these things a tool has something else to do: `Ledger({"book hotel": ...})`."""
+    """The actions of tools in order. Some actions can be replaced: `Ledger({"book hotel": ...})`."""
 
     instead: Mapping[str, Callable[[], Any]] = field(default_factory=dict[str, Callable[[], Any]])
     done: list[str] = field(default_factory=list[str])

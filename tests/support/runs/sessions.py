@@ -20,7 +20,7 @@ class EndedSession:
         self.journal = journal
         self.events = [entry.event for entry in journal]
         self.runs = runs
-        """Of the chain."""
+        """The run ids of the chain."""
 
 
 async def begin(loop: Loop, *, idle_timeout_s: float | None = None, **config: Any) -> SessionHandle:

@@ -24,7 +24,7 @@ from tests.support.runs.loop import Loop, check_replay, check_tasks, histories_o
 
 @dataclass(frozen=True)
 class Desk:
-    """Where settings are changed."""
+    """A loop whose settings are changed."""
 
     loop: Loop
 

@@ -99,7 +99,7 @@ async def cut_and_on(session: SessionHandle, stubborn: Stubborn) -> None:
 
 
 LIMIT_S = 4.0
-"""Of a call that hangs."""
+"""Seconds that a hanging call may take."""
 
 
 class Hanging:

@@ -1,4 +1,4 @@
-"""What holds for every goal, whatever its model says, its steps come to and people send."""
+"""Laws that hold for every goal, whatever its model, its steps and people do."""
 
 from tests.support.scenarios import laws
 from tests.support.scenarios.goal_stage import PlayedGoal
@@ -44,7 +44,7 @@ def each_question_is_told_with_its_answer(played: PlayedGoal) -> None:
 
 
 def a_step_by_a_persons_word_is_taken_or_refused_once(played: PlayedGoal) -> None:
-    """Where it is taken, the plan holds it to the end, in the words of the last one."""
+    """A step that was accepted is in the plan to the end, with the text of the last override."""
     refused = [each for each in played.of("InterventionRefused") if each.data["kind"] == "override_step"]
     received = [each for each in played.of("InterventionReceived") if each.data["kind"] == "override_step"]
     taken = [entry.data["step"] for entry in played.of("StepOverridden")]

@@ -1,4 +1,4 @@
-"""What holds for every run, whatever its model says, its tools do and people send."""
+"""Laws that hold for every run, whatever its model, its tools and people do."""
 
 from collections import Counter
 from itertools import groupby
@@ -18,7 +18,7 @@ WITHHELD = frozenset({"refusal", "content_filter"})
 FAILED = frozenset({"failed", "cancelled"})
 
 SPARE_S = 10.0
-"""What a run may take beyond its clock: to end what is in flight, on a loaded machine."""
+"""Seconds beyond a run's clock, for ending what is in flight on a loaded machine."""
 
 
 def every_call_is_answered_once_right_behind_it(played: Played) -> None:

@@ -20,7 +20,7 @@ FAILED: frozenset[OutcomeStatus] = frozenset({"failed", "cancelled"})
 
 
 class ModelledRun:
-    """What stands beside `state` is the model."""
+    """Every attribute except `state` belongs to the model."""
 
     def __init__(self) -> None:
         """Begin before the first iteration."""
@@ -43,12 +43,12 @@ class ModelledRun:
 
     @property
     def stands_still(self) -> bool:
-        """Whether its clock does."""
+        """True while its clock is paused."""
         return self.state.paused or bool(self.state.questions)
 
     @property
     def may_reason(self) -> bool:
-        """Whether the loop would go on."""
+        """True if the loop would continue."""
         state = self.state
         is_ready = state.stop is None and not self.stands_still
         return is_ready and stop_reason(state, state.config, self.now) is None

@@ -129,7 +129,7 @@ async def _stands_still(handle: WorkflowHandle[Any, Any]) -> bool:
 
 @contextmanager
 def _late() -> Generator[None]:
-    """What comes after the run's end is no fault."""
+    """Ignore what arrives after the run's end."""
     try:
         yield
     except RPCError as error:

@@ -1,4 +1,4 @@
-"""What the outside sees of a scenario that has been played."""
+"""The outside view of a finished scenario."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Played:
     """The last one."""
     journal: list[JournalEntry]
     happened: list[Happening]
-    """Of all runs of the chain, oldest first."""
+    """The events of all runs of the chain, oldest first."""
     seen: list[Seen]
     """Reasoning steps, one for each attempt."""
     tools: dict[str, FakeTool]

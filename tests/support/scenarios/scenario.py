@@ -20,7 +20,7 @@ PROVEN_WORD = "forbidden"
 NO_OPTIONS = ToolOptions()
 
 Fate = Literal["ok", "big", "final", "retryable", "crash", "slow"]
-"""What becomes of one attempt of a call."""
+"""The fate of one attempt of a call."""
 
 Kind = Literal["steer", "add_context", "pause", "abort", "extend_budget", "override_step"]
 
@@ -37,7 +37,7 @@ class ToolPlan:
 
 @dataclass(frozen=True)
 class Act:
-    """What somebody sends when the run is at its `moment`: the nth model call or tool attempt; 0 is before both."""
+    """An intervention at the run's `moment`: the nth model call or tool attempt. 0 is before both."""
 
     moment: int
     kind: Kind
@@ -56,7 +56,7 @@ class Scenario:
     roll_over_events: int = 3_500
     acts: tuple[Act, ...] = ()
     choices: tuple[str, ...] = ()
-    """What a person decides, one question after the other; then "skip"."""
+    """A person's decisions, one for each question. Later questions get "skip"."""
     requeues: int = 0
     """Dead letters that a person sends again."""
 

@@ -59,7 +59,7 @@ class Stage:
     client: Client
     scenario: Scenario
     is_looked_at: bool = False
-    """Whether somebody asks for its status all the time."""
+    """True if somebody asks for its status all the time."""
     seen: list[Seen] = field(default_factory=list[Seen])
     most_in_flight: int = 0
     _people: People | None = None

@@ -13,7 +13,7 @@ from orga.activities.ports import Tool
 from orga.client.config.manifests import read_manifests
 
 HEAD = 'name = "it"\ndescription = "It."\n'
-"""What every manifest has."""
+"""The first lines of every manifest."""
 
 
 def problems(text: str) -> list[str]:

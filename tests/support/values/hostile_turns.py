@@ -1,4 +1,4 @@
-"""What a model may write in a turn of a goal, by mistake or to do harm; each is to be gone by, or told."""
+"""Replies of a model in a goal's turn, by mistake or to do harm. Each must be handled or reported."""
 
 from pydantic_core import to_json
 

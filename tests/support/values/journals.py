@@ -16,7 +16,7 @@ Made = tuple[str, int, dict[str, Any]]
 journals: st.SearchStrategy[list[Made]] = st.lists(
     st.tuples(texts, st.integers(0, 99), st.dictionaries(texts, json_values, max_size=2)), min_size=2, max_size=6
 )
-"""What `a_journal` makes a journal of."""
+"""The arguments of `a_journal`."""
 
 
 def a_journal(made: Iterable[Made]) -> list[JournalEntry]:

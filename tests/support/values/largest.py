@@ -48,12 +48,12 @@ class Sizes:
     begin: float = 1.0
     """Task, instructions, facts, definitions."""
     held: str = "calls"
-    """What people hold up: `calls` that need a yes, an `answer`, `steps` that are stuck, `nothing`."""
+    """The open work: `calls` that need approval, an `answer`, `steps` that are stuck, or `nothing`."""
     reply: float = 1.0
     said: float = 1.0
     """Earlier messages, and the model's last message with its results."""
     grown: float = 1.0
-    """What a run comes to know: letters, steps, streaks, drafts, guidance, circuits."""
+    """Growing state: letters, steps, streaks, drafts, guidance, circuits."""
 
 
 def filled(letter: str, size: float) -> str:

@@ -1,4 +1,4 @@
-"""What no sender means: arguments as bytes, larger, deeper and stranger than anything a run has use for."""
+"""Payloads that no honest sender means: bytes, too large, too deep, too strange for any run."""
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue

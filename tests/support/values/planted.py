@@ -19,7 +19,7 @@ CREDENTIALS = (
     "POSTGRES_PASSWORD",
     "TEMPORAL_API_KEY",
 )
-"""Of the variables that an adapter, the deployment or the SDK reads as a secret."""
+"""All variables that an adapter, the deployment or the SDK reads as a secret."""
 
 SILENT = ("GITHUB_TOKEN", "OPA_TOKEN", "OLLAMA_API_KEY", "OPENAI_COMPATIBLE_API_KEY")
 """Those that choose nothing by being set: the whole suite runs with them."""

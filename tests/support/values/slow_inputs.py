@@ -1,4 +1,4 @@
-"""What used to keep a worker busy for minutes: schemas with a value each, and texts to be repeated."""
+"""Inputs that used to block a worker for minutes: schemas with one value each, and texts to repeat."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a run stands, and what its live view makes of that."""
+"""Statuses of runs, and their live views."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -15,7 +15,7 @@ any_text = st.text(st.characters(), max_size=40)
 """Halves of characters, NUL and control characters too."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
-"""What can stand in a payload."""
+"""Any text that a payload can contain."""
 
 any_json: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | any_text,
@@ -27,7 +27,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=8,
 )
-"""What reads back from JSON as it was."""
+"""Values that survive a round trip through JSON."""
 
 finishes: st.SearchStrategy[FinishReason] = st.sampled_from(get_args(FinishReason))
 

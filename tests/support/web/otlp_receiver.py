@@ -32,7 +32,7 @@ class ReceivedSpan:
 
 @dataclass
 class Receiver:
-    """What came in, by path, and what it says."""
+    """The requests that arrived, by path, with their contents."""
 
     url: str = ""
     bodies: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])

@@ -18,7 +18,7 @@ class Way:
 
     @property
     def address(self) -> str:
-        """Where it begins."""
+        """The address that clients connect to."""
         return f"127.0.0.1:{self._port}"
 
     async def open(self) -> None:

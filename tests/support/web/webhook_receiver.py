@@ -34,12 +34,12 @@ class Received:
 
     @property
     def message(self) -> dict[str, Any]:
-        """What it says."""
+        """The JSON of the body."""
         return json.loads(self.body)
 
     @property
     def message_id(self) -> str:
-        """What every attempt at the same message has."""
+        """The id that all attempts at the same message share."""
         return self.headers["webhook-id"]
 
 
