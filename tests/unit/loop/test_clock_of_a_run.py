@@ -1,0 +1,138 @@
+"""Workflow code asks Temporal for the time, and for the length of the history, in one place only: `control/run`.
+
+What follows a local activity may run at another time than its replay: so nothing else may ask, by any spelling.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+ASKS_TEMPORAL = {
+    "now": {"phases/control/run.py"},
+    "time": {"phases/control/run.py"},
+    "time_ns": {"phases/control/run.py"},
+    "utcnow": set[str](),
+    "today": set[str](),
+    "monotonic": set[str](),
+    "perf_counter": set[str](),
+    "get_current_history_length": {"phases/control/run.py"},
+    "get_current_history_size": {"phases/control/run.py"},
+    "is_continue_as_new_suggested": {"phases/control/run.py"},
+}
+"""Names that ask for what differs from task to task, each with the files that may. The settings workflow is no run, and
+asks before its local activity."""
+
+MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
+"""Whose `now`, `time` and `time_ns` are meant: a run has a `now` of its own."""
+
+ASKED_BY = {
+    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings.py"},
+    "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
+    "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
+    "wall_time": {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
+    "length": {"phases/control/run.py"},
+}
+"""The clock functions of those files, and the files that may use them."""
+
+SOURCES = sorted(path for path in (ROOT / "workflows").rglob("*.py") if "types" not in path.parts)
+
+
+def asks(tree: ast.AST) -> Iterator[str]:
+    """Yield what a file asks of Temporal or of the machine."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in {"temporalio.workflow", "time"}:
+            yield from (alias.name for alias in node.names if alias.name in ASKS_TEMPORAL)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name == "time")
+        elif isinstance(node, ast.Attribute) and node.attr in ASKS_TEMPORAL and _is_meant(node):
+            yield node.attr
+
+
+def _is_meant(node: ast.Attribute) -> bool:
+    return node.attr not in {"now", "time", "time_ns"} or _root(node.value) in MODULES
+
+
+def _root(node: ast.AST) -> str:
+    """Return the last word before the dot: `workflow` of `workflow.now`, `loop` of `self.loop.time`."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return "loop" if isinstance(node, ast.Call) else ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_nobody_else_asks(path: Path) -> None:
+    place = str(path.relative_to(ROOT / "workflows"))
+    assert [name for name in asks(ast.parse(path.read_text())) if place not in ASKS_TEMPORAL[name]] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from temporalio import workflow\nworkflow.now()",
+        "import temporalio.workflow\ntemporalio.workflow.now()",
+        "from temporalio.workflow import now as at\nat()",
+        "workflow.time()",
+        "workflow.time_ns()",
+        "asyncio.get_running_loop().time()",
+        "import time\ntime.time()",
+        "from datetime import datetime\ndatetime.now()",
+        "workflow.info().get_current_history_length()",
+        "info = workflow.info()\ninfo.is_continue_as_new_suggested()",
+    ],
+)
+def test_it_is_found_in_any_spelling(source: str) -> None:
+    assert list(asks(ast.parse(source)))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_the_time_of_an_event_is_asked_only_where_one_is_taken_in(path: Path) -> None:
+    place = str(path.relative_to(ROOT / "workflows"))
+    used = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    imported = {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in {"orga.workflows.phases.control.run"}
+        for alias in node.names
+    }
+    asked = imported | (used & {"event_time", "live_time", "wall_time", "task_clock"})
+    assert [name for name in asked & ASKED_BY.keys() if place not in ASKED_BY[name]] == []
+
+
+def calls_of(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node, node.func.attr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_the_clock_is_moved_on_by_a_timer_or_a_handler_alone(path: Path) -> None:
+    """`tick` stands behind a timer that fired, in a handler, or in `event`; nobody calls it behind anything else."""
+    tree = ast.parse(path.read_text())
+    behind_timers = [
+        call
+        for handler in ast.walk(tree)
+        if isinstance(handler, ast.ExceptHandler) and "TimeoutError" in ast.unparse(handler.type or ast.Constant(""))
+        for call, name in calls_of(handler)
+        if name == "tick"
+    ]
+    if path.name not in {"handlers.py", "run.py", "lifetime.py"}:
+        assert [call.lineno for call, name in calls_of(tree) if name == "tick" and call not in behind_timers] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_the_end_of_an_ordinary_activity_moves_it_on(path: Path) -> None:
+    """Who schedules one hands it to `Run.event`, there or in whoever calls the function around it.
+
+    `run_agent` is for workflows of others, which have no clock of ours.
+    """
+    source = path.read_text()
+    if path.name == "children.py":
+        return
+    if "execute_activity(" in source or "start_child_workflow(" in source:
+        assert ".wait_for_event(" in source

