@@ -1,4 +1,4 @@
-"""docs/notifications.md, as it stands there: its settings, its sample, its check of a signature."""
+"""The settings, the sample and the signature check of docs/notifications.md work as printed there."""
 
 import json
 import re
@@ -60,14 +60,14 @@ def test_the_sample_of_the_guide(project: Path, is_genuine: Callable[[str, dict[
         pytest.param(Says(), {}, 2, "but not ORGA_NOTIFY_SECRET in the environment; set it to", id="no secret"),
     ],
 )
-def test_a_sample_that_fails_says_why(project: Path, answer: Says, env: dict[str, str], code: int, says: str) -> None:
+def test_a_failed_sample_reports_why(project: Path, answer: Says, env: dict[str, str], code: int, says: str) -> None:
     with webhook_receiver(answer) as receiver:
         done = an_inline_orga(project, project, **env, ORGA_NOTIFY__URL=receiver.url)("notify", "test")
     assert (done.code, says in done.out + done.err) == (code, True), done.err
     assert "t0ken" not in done.out + done.err
 
 
-def test_a_sample_that_nobody_takes_says_so(project: Path) -> None:
+def test_a_sample_without_a_receiver_reports_no_connection(project: Path) -> None:
     with webhook_receiver() as receiver:
         pass
     done = an_inline_orga(project, project, **ENV, ORGA_NOTIFY__URL=receiver.url)("notify", "test", "--json")
@@ -75,8 +75,13 @@ def test_a_sample_that_nobody_takes_says_so(project: Path) -> None:
     assert "orga: the receiver of notifications: no connection" in done.err
 
 
-def test_a_run_tells_what_it_waits_for(project: Path, is_genuine: Callable[[str, dict[str, str], bytes], bool]) -> None:
-    """By a worker of its own; neither the secret nor the address is in the server's database or in a log."""
+def test_a_run_notifies_people_of_its_question(
+    project: Path, is_genuine: Callable[[str, dict[str, str], bytes], bool]
+) -> None:
+    """A separate worker sends the message.
+
+    The server's database and the logs contain neither the secret nor the address.
+    """
     home = project.parent / "home"
     with webhook_receiver() as receiver:
         orga = an_inline_orga(project, home, **ENV, ORGA_NOTIFY__URL=receiver.url)
@@ -84,12 +89,12 @@ def test_a_run_tells_what_it_waits_for(project: Path, is_genuine: Callable[[str,
             worker.line("polls task queue")
             asks = ("--set", "on_exhausted=ask", "--max-iterations", "1")
             assert orga("run", "How are retries configured?", "--id", RUN, "--detach", *asks).code == 0
-            told = _told(receiver, 1)[0]
+            told = _messages(receiver, 1)[0]
             assert orga(*told["commands"][1].split()[1:]).code == 0
-            _told(receiver, 2)
+            _messages(receiver, 2)
             shown = orga("journal", RUN, "--json")
         orga("server", "--stop")
-    assert [(m["event"], m["workflow_id"]) for m in _told(receiver, 2)] == [("waiting", RUN), ("ended", RUN)]
+    assert [(m["event"], m["workflow_id"]) for m in _messages(receiver, 2)] == [("waiting", RUN), ("ended", RUN)]
     assert (told["kind"], told["limit"], told["link"]) == (
         "budget",
         "max_iterations",
@@ -103,6 +108,6 @@ def test_a_run_tells_what_it_waits_for(project: Path, is_genuine: Callable[[str,
         assert not any(secret.encode() in place for place in said), secret
 
 
-def _told(receiver: Receiver, count: int) -> list[dict[str, Any]]:
+def _messages(receiver: Receiver, count: int) -> list[dict[str, Any]]:
     receiver.wait_for(count)
     return [json.loads(each.body) for each in receiver.received]

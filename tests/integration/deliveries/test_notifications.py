@@ -1,4 +1,4 @@
-"""Notifications on a real server, to a real receiver: what waits is told once, signed, and without a secret."""
+"""Notifications from a real server to a real receiver: each question is sent once, signed, and without secrets."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.web.webhook_receiver import SECRET, Says, webhook_receiver
 
 
-async def test_a_held_call_is_told_and_signed(client: Client) -> None:
+async def test_a_held_call_is_sent_and_signed(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, pay, engine=Asks(approvers=("ada",))) as loop:
@@ -67,7 +67,7 @@ async def test_a_held_call_is_told_and_signed(client: Client) -> None:
     assert (len(pay.contexts), notify_activity_ids(ran), failures(ran)) == (1, ["notify-approval-1"], [])
 
 
-async def test_an_escalation_and_a_used_up_budget_are_told_each_once(client: Client) -> None:
+async def test_an_escalation_and_an_exhausted_budget_are_each_sent_once(client: Client) -> None:
     def breaks(arguments: dict[str, Any], context: Any) -> str:
         raise OSError("disk full")
 
@@ -92,7 +92,7 @@ async def test_an_escalation_and_a_used_up_budget_are_told_each_once(client: Cli
     assert len(notify_activity_ids(ran)) == 2
 
 
-async def test_each_question_is_told_once_through_continue_as_new(client: Client) -> None:
+async def test_each_question_is_sent_once_across_continue_as_new(client: Client) -> None:
     facts = NOTIFIES.model_copy(update={"roll_over_events": 1})
     steps = [calls("pay"), calls("pay"), answers()]
     with webhook_receiver() as receiver:
@@ -116,7 +116,7 @@ async def until_it_goes_on(handle: Any, question: dict[str, Any]) -> None:
     await wait_until(moves)
 
 
-async def test_the_end_is_told_where_the_config_asks_for_it(client: Client) -> None:
+async def test_the_end_is_sent_if_the_config_asks_for_it(client: Client) -> None:
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, steps=[answers("done")], setup=NOTIFIES_ALL) as loop:
             ran = await loop.run()
@@ -126,7 +126,7 @@ async def test_the_end_is_told_where_the_config_asks_for_it(client: Client) -> N
     assert notify_activity_ids(ran) == ["notify-ended"]
 
 
-async def test_a_delegated_run_tells_its_questions_and_leaves_the_end_to_its_parent(client: Client) -> None:
+async def test_a_delegate_sends_its_questions_and_only_its_parent_sends_the_end(client: Client) -> None:
     delegate = calls("delegate", arguments={"agent": "helper", "task": "pay"})
 
     def step(request: ModelRequest) -> Reply:
@@ -151,7 +151,7 @@ async def test_a_delegated_run_tells_its_questions_and_leaves_the_end_to_its_par
     assert (child != handle.id, receiver.received[1].message["workflow_id"]) == (True, handle.id)
 
 
-async def test_a_run_that_tells_nobody_has_no_trace_of_it(client: Client) -> None:
+async def test_a_run_without_notifications_has_no_trace_of_them(client: Client) -> None:
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks(), setup=WORKER_FACTS) as loop:
             handle = await loop.start()

@@ -1,4 +1,4 @@
-"""A receiver that fails, hangs or is gone: a message is repeated or given up, and holds nothing up."""
+"""A receiver that fails, hangs or is gone: messages are repeated or given up, and no run is delayed."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ from tests.support.runs.questions import send_update, wait_for_note
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 
-async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> None:
+async def test_a_repeated_delivery_has_the_same_id(client: Client) -> None:
     busy = Says(503, {"retry-after": "0"})
     with webhook_receiver(busy, Says(500), Says(200)) as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
@@ -55,7 +55,7 @@ async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> No
         pytest.param(Says(403), "ReceiverRefused: the receiver of notifications answered 403", id="a refusal"),
     ],
 )
-async def test_what_no_repetition_helps_is_noted_and_the_run_goes_on(client: Client, says: Says, error: str) -> None:
+async def test_a_permanent_failure_is_noted_and_the_run_continues(client: Client, says: Says, error: str) -> None:
     with webhook_receiver(says) as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
             handle = await loop.start()
@@ -69,7 +69,7 @@ async def test_what_no_repetition_helps_is_noted_and_the_run_goes_on(client: Cli
     assert b"t0ken-in-the-address" not in history_bytes(ran)
 
 
-async def test_a_receiver_that_is_down_holds_up_nothing(client: Client) -> None:
+async def test_a_receiver_that_is_down_delays_nothing(client: Client) -> None:
     with webhook_receiver() as receiver:
         pass
     pay = FakeTool("pay")
@@ -83,14 +83,16 @@ async def test_a_receiver_that_is_down_holds_up_nothing(client: Client) -> None:
 
 HANGS_WHILE = [
     pytest.param("approve", NOTIFIES, "completed", id="it is answered"),
-    pytest.param("approve", NOTIFIES.model_copy(update={"roll_over_events": 1}), "completed", id="the run rolls over"),
+    pytest.param(
+        "approve", NOTIFIES.model_copy(update={"roll_over_events": 1}), "completed", id="the run continues as new"
+    ),
     pytest.param("abort", NOTIFIES, "aborted", id="the run is aborted"),
     pytest.param("cancel", NOTIFIES, "aborted", id="the run is cancelled"),
 ]
 
 
 @pytest.mark.parametrize(("how", "setup", "reason"), HANGS_WHILE)
-async def test_a_receiver_that_hangs_is_left(client: Client, how: str, setup: Setup, reason: str) -> None:
+async def test_a_hanging_delivery_is_cancelled(client: Client, how: str, setup: Setup, reason: str) -> None:
     with webhook_receiver(Says(hangs=True)) as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks(), setup=setup) as loop:
             handle = await loop.start()
@@ -110,7 +112,7 @@ async def test_a_receiver_that_hangs_is_left(client: Client, how: str, setup: Se
     assert len({received.message_id for received in receiver.received}) == 1
 
 
-async def test_a_worker_that_starts_anew_repeats_what_was_not_taken_and_nothing_else(client: Client) -> None:
+async def test_a_restarted_worker_repeats_only_the_undelivered_message(client: Client) -> None:
     pay = FakeTool("pay")
     with webhook_receiver(Says(hangs=True), Says(200)) as receiver:
         async with a_notifying_loop(client, receiver, pay, engine=Asks()) as loop:
@@ -127,7 +129,7 @@ async def test_a_worker_that_starts_anew_repeats_what_was_not_taken_and_nothing_
     assert (len(receiver.received), notify_activity_ids(ran)) == (2, ["notify-approval-1"])
 
 
-async def test_the_end_waits_for_a_receiver_that_hangs_only_shortly(client: Client) -> None:
+async def test_the_end_waits_only_briefly_for_a_hanging_receiver(client: Client) -> None:
     with webhook_receiver(Says(hangs=True)) as receiver:
         async with a_notifying_loop(client, receiver, steps=[answers("done")], setup=NOTIFIES_ALL) as loop:
             async with asyncio.timeout(20):
@@ -143,12 +145,12 @@ class Stuck:
         self.hold = Hold()
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Stand still."""
+        """Block until released."""
         await self.hold.then(None)
 
 
-async def test_the_attempt_itself_is_cut_short_when_the_question_closes(client: Client) -> None:
-    """Else a receiver that hangs would keep a socket for each question."""
+async def test_the_attempt_itself_is_cancelled_when_the_question_closes(client: Client) -> None:
+    """Otherwise a hanging receiver would keep a socket for each question."""
     stuck = Stuck()
     async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=NOTIFIES, notifier=stuck) as loop:
         handle = await loop.start()
@@ -161,7 +163,7 @@ async def test_the_attempt_itself_is_cut_short_when_the_question_closes(client: 
 
 
 async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(client: Client) -> None:
-    """The setup was recorded by another worker; this one knows no address."""
+    """Another worker recorded the setup. This worker has no address."""
     pay, told = FakeTool("pay"), list[Notification]()
 
     class Keeps:
@@ -175,10 +177,10 @@ async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(
         [question] = await wait_for_held_calls(handle)
     async with a_worker(loop, pay, engine=Asks(), setup=NOTIFIES, notifier=Keeps()):
 
-        async def is_told() -> bool:
+        async def was_repeated() -> bool:
             return len(told) == 2
 
-        await wait_until(is_told)
+        await wait_until(was_repeated)
         await send_update(handle, "approve", approval_argument(question))
         await loop.ended(handle)
     assert told[0] == told[1]

@@ -1,4 +1,4 @@
-"""Notifications of runs that are set back, forked, paused or full of questions: each question is told once."""
+"""Notifications of runs that are rewound, forked, paused or ask many questions: one message for each question."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.support.web.webhook_receiver import Says, webhook_receiver
 TWICE = [*PAYS[:1], *PAYS]
 
 
-async def test_a_question_that_is_asked_anew_after_a_rewind_is_another_message(client: Client) -> None:
+async def test_a_question_asked_again_after_a_rewind_is_a_new_message(client: Client) -> None:
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), steps=TWICE, engine=Asks()) as loop:
             handle = await loop.start()
@@ -34,7 +34,7 @@ async def test_a_question_that_is_asked_anew_after_a_rewind_is_another_message(c
     assert (ran.result.termination.reason, failures(ran)) == ("completed", [])
 
 
-async def test_a_fork_of_a_run_that_waits_tells_its_own_question(client: Client) -> None:
+async def test_a_fork_of_a_waiting_run_reports_its_own_question(client: Client) -> None:
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), steps=TWICE, engine=Asks()) as loop:
             handle = await loop.start()
@@ -50,7 +50,7 @@ async def test_a_fork_of_a_run_that_waits_tells_its_own_question(client: Client)
     assert len({received.message_id for received in receiver.received}) == 2
 
 
-async def test_a_run_that_is_paused_while_it_waits_tells_nothing_twice(client: Client) -> None:
+async def test_a_run_paused_while_it_waits_sends_no_message_twice(client: Client) -> None:
     with webhook_receiver() as receiver:
         async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks(), setup=NOTIFIES_ALL) as loop:
             handle = await loop.start()
@@ -66,11 +66,11 @@ async def test_a_run_that_is_paused_while_it_waits_tells_nothing_twice(client: C
 @pytest.mark.parametrize(
     ("says", "paid"),
     [
-        pytest.param(Says(200), 4, id="told, and all answered"),
-        pytest.param(Says(hangs=True), 0, id="withdrawn by an abort"),
+        pytest.param(Says(200), 4, id="delivered, and all answered"),
+        pytest.param(Says(hangs=True), 0, id="cancelled by an abort"),
     ],
 )
-async def test_each_of_many_questions_at_once_is_a_message_of_its_own(client: Client, says: Says, paid: int) -> None:
+async def test_each_of_many_questions_at_once_is_a_separate_message(client: Client, says: Says, paid: int) -> None:
     pays: dict[str, Any] = {"steps": [{"tool": "pay", "arguments": {}, "kind": "final"}]}
     steps, pay = [calls(*["saga"] * 4, arguments=pays), answers()], FakeTool("pay", effect="irreversible")
     agents = {"default": AgentConfig(tools=("pay", "saga"))}
@@ -89,7 +89,7 @@ async def test_each_of_many_questions_at_once_is_a_message_of_its_own(client: Cl
     assert len(pay.contexts) == paid
 
 
-async def test_an_end_that_cannot_be_told_is_noted_before_the_end(client: Client) -> None:
+async def test_an_undelivered_end_notification_is_noted_before_the_end(client: Client) -> None:
     with webhook_receiver(Says(403)) as receiver:
         async with a_notifying_loop(client, receiver, steps=[answers("done")], setup=NOTIFIES_ALL) as loop:
             ran = await loop.run()

@@ -1,4 +1,4 @@
-"""Whose end is told, and what becomes of guidance that arrives while it is."""
+"""Notifications of the end: which runs send one, and what guidance does while one is being sent."""
 
 from temporalio.client import Client
 
@@ -14,21 +14,21 @@ from tests.support.runs.rewound import wait_for_rewound
 TELLS_THE_END = WORKER_FACTS.model_copy(update={"notify": ("ended",)})
 
 
-class Told:
-    """Takes messages; stands still in the first one until it is let go."""
+class BlockingNotifier:
+    """A notifier that blocks in the first message until it is released."""
 
     def __init__(self) -> None:
         self.sent: list[Notification] = []
         self.first = Hold()
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Take one message."""
+        """Keep one message."""
         self.sent.append(notification)
         await self.first.then(None)
 
 
-async def test_guidance_that_arrives_while_the_end_is_told_makes_the_run_go_on(client: Client) -> None:
-    told = Told()
+async def test_guidance_during_the_end_notification_resumes_the_run(client: Client) -> None:
+    told = BlockingNotifier()
     again = Hold()
     steps = [answers("first"), again.step(answers("second"))]
     async with a_loop(client, steps, setup=TELLS_THE_END, notifier=told) as loop:
@@ -47,8 +47,8 @@ async def test_guidance_that_arrives_while_the_end_is_told_makes_the_run_go_on(c
     assert ran.events.count("Terminated") == 1
 
 
-async def test_the_end_of_a_fork_of_a_delegated_run_is_told_since_it_has_no_parent(client: Client) -> None:
-    told = Told()
+async def test_a_fork_of_a_delegate_reports_its_end_because_it_has_no_parent(client: Client) -> None:
+    told = BlockingNotifier()
     told.first.go.set()
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper")}
     scripts = {"lead": [delegates("helper"), answers("done")], "helper": [answers("one"), answers("two")]}

@@ -1,4 +1,4 @@
-"""A receiver that is down for days, on the time-skipping server: an hour of attempts, then the inbox alone."""
+"""A receiver that is down for days, on the time-skipping server: attempts last an hour, then only the inbox remains."""
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
@@ -26,28 +26,30 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
 
 
 class Down:
-    """A receiver that answers 503, whatever it is asked."""
+    """A receiver that always answers 503."""
 
     def __init__(self) -> None:
         self.told = list[Notification]()
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Refuse it."""
+        """Refuse the message."""
         self.told.append(notification)
         raise NotifyError("answered 503", kind="ReceiverRefused", retryable=True)
 
 
-async def test_who_is_down_is_told_for_an_hour_and_the_question_waits_on(environment: WorkflowEnvironment) -> None:
+async def test_a_receiver_that_is_down_is_tried_for_an_hour_and_the_question_stays_open(
+    environment: WorkflowEnvironment,
+) -> None:
     down, pay = Down(), FakeTool("pay")
     engine = Asks(expires_s=30 * DAY.total_seconds())
     async with a_loop(environment.client, PAYS, pay, engine=engine, setup=NOTIFIES, notifier=down) as loop:
         loop.execution_timeout = 60 * DAY
         handle = await loop.start(timeout_s=60)
 
-        async def is_told() -> bool:
+        async def was_tried() -> bool:
             return bool(down.told)
 
-        await wait_until(is_told)
+        await wait_until(was_tried)
         await environment.sleep(2 * DAY)
         [question] = await wait_for_held_calls(handle)
         await send_update(handle, "approve", approval_argument(question))

@@ -1,4 +1,4 @@
-"""A step of a goal is done by an agent, whose delegate asks a person: what is told to the goal reaches all three."""
+"""An agent carries out a step, and its delegate asks a person: interventions at the goal reach all three runs."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -25,14 +25,14 @@ AGENTS = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": 
 
 
 BELOW = ("2.0", "2.0.1.0")
-"""Places of the one that does the step, the goal's second turn, and of the one that asks a person."""
+"""Place of the run that carries out the step, in the goal's second turn, and of the delegate that asks a person."""
 
 PLAN = says(steps=[{"id": "a", "goal": "have it paid", "skill": "mate", "arguments": {"task": "pay it"}}])
 
 
 @dataclass
 class Three:
-    """A goal, the agent that does its step, and the one below, which waits for a person's yes."""
+    """A goal, the agent that carries out its step, and the delegate that waits for approval."""
 
     handle: WorkflowHandle[Any, Any]
     below: list[WorkflowHandle[Any, Any]]
@@ -42,16 +42,16 @@ class Three:
 
     @property
     def all(self) -> list[WorkflowHandle[Any, Any]]:
-        """All of them."""
+        """The handles of all three runs."""
         return [self.handle, *self.below]
 
     async def approve(self) -> None:
-        """Say yes to what the lowest asks."""
+        """Approve the call that the delegate holds."""
         [item] = await wait_for_held_calls(self.below[-1])
         await send_update(self.below[-1], "approve", approval_argument(item))
 
     async def end(self, client: Client) -> EndedGoal:
-        """Wait for all ends; those below replay, too, and keep to the law of the gate."""
+        """Wait for the end of all three runs, and replay the histories of the lower two."""
         pursued = await wait_for_goal(self.handle, client)
         for handle in self.below:
             for history in await histories_of(client, handle.id):
@@ -61,7 +61,7 @@ class Three:
 
 @asynccontextmanager
 async def three(client: Client, execution_timeout: timedelta = EXECUTION_TIMEOUT) -> AsyncGenerator[Three]:
-    """Start them, until the lowest asks."""
+    """Start the three runs, and wait until the delegate asks."""
     model, pay = (
         GoalModel(plan=PLAN, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9)),
         FakeTool("pay"),
@@ -80,12 +80,12 @@ async def three(client: Client, execution_timeout: timedelta = EXECUTION_TIMEOUT
         yield Three(handle, below, cast, model, pay)
 
 
-async def test_guidance_reaches_all_three_and_a_pause_holds_them(client: Client) -> None:
+async def test_guidance_and_pause_reach_all_three_runs(client: Client) -> None:
     async with three(client) as goal:
         await goal.handle.signal("steer", "mind the gap")
         await goal.handle.signal("pause")
         for handle in goal.all:
-            await wait_until(lambda handle=handle: is_told(handle, paused=True))
+            await wait_until(lambda handle=handle: has_received_guidance(handle, paused=True))
         await goal.approve()
         await wait_until_paused(goal.below[-1])
         assert goal.pay.contexts == []
@@ -98,13 +98,13 @@ async def test_guidance_reaches_all_three_and_a_pause_holds_them(client: Client)
     assert (pursued.result.tool_calls.delegated, pursued.result.steps[0].source) == (2, 'delegate "mate"')
 
 
-async def is_told(handle: WorkflowHandle[Any, Any], *, paused: bool) -> bool:
+async def has_received_guidance(handle: WorkflowHandle[Any, Any], *, paused: bool) -> bool:
     status = await status_of(handle)
     return (status.paused, len(status.unread_interventions)) == (paused, 1)
 
 
 @pytest.mark.parametrize("act", ["abort", "cancel"])
-async def test_an_end_of_the_goal_ends_all_three_and_nothing_is_paid(client: Client, act: str) -> None:
+async def test_an_end_of_the_goal_ends_all_three_runs_and_nothing_is_paid(client: Client, act: str) -> None:
     async with three(client) as goal:
         await (goal.handle.cancel() if act == "cancel" else goal.handle.signal("abort", "enough"))
         pursued = await goal.end(client)
@@ -117,8 +117,8 @@ async def test_an_end_of_the_goal_ends_all_three_and_nothing_is_paid(client: Cli
     assert (goal.pay.contexts, pursued.result.steps[0].status) == ([], "failed")
 
 
-async def test_what_those_below_have_used_counts_for_the_goal(client: Client) -> None:
-    """Their model calls count, too."""
+async def test_the_model_calls_of_delegates_count_for_the_goal(client: Client) -> None:
+    """The goal's own model calls and those of both runs below add up."""
     async with three(client) as goal:
         await goal.approve()
         pursued = await goal.end(client)
@@ -128,8 +128,8 @@ async def test_what_those_below_have_used_counts_for_the_goal(client: Client) ->
     )
 
 
-async def test_a_week_inside_a_step_costs_the_goal_no_time() -> None:
-    """The step has two minutes, the goal ten."""
+async def test_a_long_wait_inside_a_step_uses_no_time_of_the_goal() -> None:
+    """The step has a limit of two minutes, the goal one of ten."""
     async with time_skipping() as environment, three(environment.client, LONG) as goal:
         await wait_until(lambda: is_held(goal.handle))
         before = await time_left(goal.handle)

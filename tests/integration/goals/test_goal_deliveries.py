@@ -1,4 +1,4 @@
-"""The answers of goals, delivered from a real server: once, however the goal ends, and never in its way."""
+"""Delivery of a goal's answer from a real server: once, however the goal ends, and without delaying it."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ Handle = WorkflowHandle[Any, Any]
 
 
 class Taking:
-    """A channel that stands still in each delivery until it is let go."""
+    """A channel that blocks in each delivery until it is released."""
 
     is_repeatable = True
 
@@ -35,7 +35,7 @@ class Taking:
         self.hold = Hold()
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Take it."""
+        """Keep the request."""
         self.taken.append(request)
         await self.hold.then(None)
 
@@ -59,7 +59,7 @@ async def start(loop: Loop, **given: Any) -> Handle:
 
 
 async def ended(handle: Handle, client: Client) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return the result, what the journal tells of deliveries, and the activities; replay the history."""
+    """Return the result, the delivery events of the journal, and the delivery activities. Replay the history."""
     result = await handle.result()
     [history] = await histories_of(client, handle.id)
     check_tasks(history)
@@ -89,7 +89,7 @@ async def test_an_answer_is_delivered_once_to_each_channel(client: Client) -> No
     assert shown.message["content"].endswith("\n\nthe final answer")
 
 
-async def test_nothing_is_in_the_history_where_nothing_is_delivered(client: Client) -> None:
+async def test_the_history_has_no_trace_if_nothing_is_delivered(client: Client) -> None:
     cases: list[tuple[Setup, dict[str, Any]]] = [
         (delivery_setup(), {}),
         (delivery_setup(default=False, hook="webhook"), {}),
@@ -101,14 +101,14 @@ async def test_nothing_is_in_the_history_where_nothing_is_delivered(client: Clie
         assert (result["deliveries"], noted, activities) == ([], [], [])
 
 
-async def test_a_starter_names_channels_and_nothing_else(client: Client) -> None:
+async def test_a_starter_can_name_only_configured_channels(client: Client) -> None:
     setup = delivery_setup(default=False, hook="webhook", other="webhook")
     with webhook_receiver() as receiver:
         async with delivering(client, setup, {"hook": a_hook(receiver)}) as loop:
             result, _, activities = await ended(await start(loop, deliver=["hook"]), client)
             assert outcomes(result) == {"hook": ("delivered", 1)}
             assert activities == ["deliver-hook"]
-            for wrong, says_so in (
+            for wrong, expected in (
                 (
                     ["other", "hoook"],
                     "deliver: there is no delivery 'hoook'; did you mean 'hook'? there are: hook, other",
@@ -120,11 +120,11 @@ async def test_a_starter_names_channels_and_nothing_else(client: Client) -> None
                     await (await start(loop, deliver=wrong)).result()
                 cause = failed.value.cause
                 assert isinstance(cause, ApplicationError)
-                assert (cause.type, says_so in str(cause)) == ("InvalidInput", True)
+                assert (cause.type, expected in str(cause)) == ("InvalidInput", True)
     assert len(receiver.received) == 1
 
 
-async def test_a_receiver_that_fails_is_tried_again_with_the_same_key(client: Client) -> None:
+async def test_a_failed_delivery_is_repeated_with_the_same_key(client: Client) -> None:
     with webhook_receiver(*(Says(status, {"retry-after": "1"}) for status in (500, 503)), Says(200)) as receiver:
         async with delivering(client, delivery_setup(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
             result, noted, _ = await ended(await start(loop), client)
@@ -133,7 +133,7 @@ async def test_a_receiver_that_fails_is_tried_again_with_the_same_key(client: Cl
     assert len({received.headers["idempotency-key"] for received in receiver.received}) == 1
 
 
-async def test_a_failed_delivery_leaves_the_ending_and_the_other_channels_alone(client: Client) -> None:
+async def test_a_failed_delivery_changes_neither_the_ending_nor_other_channels(client: Client) -> None:
     with webhook_receiver(Says(403)) as refuses, webhook_receiver() as takes:
         channels = {"bad": a_hook(refuses), "good": a_room(takes)}
         async with delivering(client, delivery_setup(bad="webhook", good="discord"), channels) as loop:
@@ -147,7 +147,7 @@ async def test_a_failed_delivery_leaves_the_ending_and_the_other_channels_alone(
     assert sorted(noted) == ["Delivered good", "DeliveryFailed bad"]
 
 
-async def test_what_nobody_takes_is_given_up_after_five_attempts(client: Client) -> None:
+async def test_a_delivery_is_given_up_after_five_failed_attempts(client: Client) -> None:
     with webhook_receiver(Says(500, {"retry-after": "0"})) as receiver:
         async with delivering(client, delivery_setup(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
             result, _, _ = await ended(await start(loop), client)
@@ -155,7 +155,7 @@ async def test_what_nobody_takes_is_given_up_after_five_attempts(client: Client)
     assert len(receiver.received) == 5
 
 
-async def test_a_goal_that_is_stuck_delivers_what_there_is(client: Client) -> None:
+async def test_a_stuck_goal_delivers_why_it_ended(client: Client) -> None:
     with webhook_receiver() as receiver:
         model = GoalModel(plan=answers("no"), summary=answers(""))
         async with delivering(client, delivery_setup(hook="webhook"), {"hook": a_hook(receiver)}, model) as loop:
@@ -190,7 +190,7 @@ async def test_an_aborted_goal_delivers_what_its_steps_found(client: Client) -> 
 
 
 async def test_guidance_before_the_end_is_final_delays_the_delivery_to_the_next_end(client: Client) -> None:
-    """The answer that guidance made another of is never delivered."""
+    """The answer that guidance replaced is never delivered."""
     said = Hold()
     taking = Taking()
     taking.hold.go.set()
@@ -217,7 +217,7 @@ async def test_guidance_before_the_end_is_final_delays_the_delivery_to_the_next_
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-async def test_an_abort_cuts_a_delivery_short_and_changes_no_ending(client: Client, how: str) -> None:
+async def test_an_abort_interrupts_a_delivery_and_keeps_the_ending(client: Client, how: str) -> None:
     taking = Taking()
     async with delivering(client, delivery_setup(hook="webhook"), {"hook": taking}) as loop:
         handle = await start(loop)
@@ -232,14 +232,14 @@ async def test_an_abort_cuts_a_delivery_short_and_changes_no_ending(client: Clie
     assert result["deliveries"][0]["error"] == "the goal was aborted while it was delivered"
 
 
-async def test_a_channel_that_no_worker_has_any_more_is_told(client: Client) -> None:
+async def test_a_channel_that_no_worker_has_is_reported(client: Client) -> None:
     async with delivering(client, delivery_setup(gone="webhook"), {}) as loop:
         result, _, _ = await ended(await start(loop), client)
     assert outcomes(result) == {"gone": ("failed", 5)}
     assert result["deliveries"][0]["error"] == "UnknownDelivery: this worker has no delivery 'gone'"
 
 
-async def test_guidance_that_comes_while_the_answer_is_delivered_is_refused_by_the_journal(client: Client) -> None:
+async def test_guidance_during_the_delivery_is_refused_in_the_journal(client: Client) -> None:
     taking = Taking()
     async with delivering(client, delivery_setup(hook="webhook"), {"hook": taking}) as loop:
         handle = await start(loop)
@@ -255,14 +255,14 @@ async def test_guidance_that_comes_while_the_answer_is_delivered_is_refused_by_t
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param({"deliver": ["hook"]}, {"hook": ("failed", 0)}, id="a channel that was named"),
-        pytest.param({}, {}, id="none that was named"),
+        pytest.param({"deliver": ["hook"]}, {"hook": ("failed", 0)}, id="the starter named a channel"),
+        pytest.param({}, {}, id="the starter named none"),
     ],
 )
-async def test_a_goal_that_ends_before_its_setup_says_where_its_answer_did_not_go(
+async def test_a_goal_that_ends_before_its_setup_reports_what_it_did_not_deliver(
     client: Client, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """It is aborted before any worker takes it: nobody has told it of channels."""
+    """The goal is aborted before a worker takes it, so it has no channels from a worker."""
     handle = await client.start_workflow(
         "GoalWorkflow", {"goal": "find out", **given}, id=f"goal-{uuid4()}", task_queue=f"late-{uuid4()}"
     )

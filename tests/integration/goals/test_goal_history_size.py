@@ -1,4 +1,4 @@
-"""How much history a goal of many rounds makes: little beside what its tools bring, and in proportion to its rounds."""
+"""The history of a goal of many rounds grows in proportion to its rounds, and little beyond its tool results."""
 
 from typing import Any, NamedTuple
 
@@ -13,27 +13,27 @@ from tests.support.runs.loop import a_loop, histories_of
 RESULT_BYTES = 3_000
 MAX_BYTES = 400_000
 MAX_GROWTH = 3.5
-"""15 rounds against 5: three times as much, plus a little for the list of steps that each decision reads."""
+"""Ratio of 15 rounds to 5: three times as much, plus a little for the list of steps that each decision reads."""
 
 
 class Grown(NamedTuple):
     """The histories of a goal that has ended."""
 
     total: int
-    """As the server counts them, all runs of the chain together."""
-    brought: int
-    """Bytes of tool results in it."""
+    """Bytes as the server counts them, over all segments."""
+    result_bytes: int
+    """Bytes of tool results in these histories."""
 
     @property
     def added(self) -> int:
-        """Bytes added by the loop: events, calls, replies, prompts, the journal and the result."""
-        return self.total - self.brought
+        """Bytes that the loop adds: events, calls, replies, prompts, the journal and the result."""
+        return self.total - self.result_bytes
 
 
-async def test_a_goal_of_15_rounds_adds_less_than_400_kb_to_what_its_tools_bring(client: Client) -> None:
-    """Four steps a round, 3 kB from each, a new plan every second round, 300 bytes of words on every step.
+async def test_a_goal_of_15_rounds_adds_less_than_400_kb_to_its_tool_results(client: Client) -> None:
+    """Use four steps a round with 3 kB each, a new plan every second round, and 300 bytes of text on every step.
 
-    Counted is the size of the history that the server tells, which its limits are about, less the results themselves.
+    The measured size is the history size that the server reports and limits, less the tool results.
     """
     short, long = await _pursued(client, 5), await _pursued(client, 15)
     assert long.added < MAX_BYTES
@@ -41,17 +41,17 @@ async def test_a_goal_of_15_rounds_adds_less_than_400_kb_to_what_its_tools_bring
     assert long.total < short.total * MAX_GROWTH
 
 
-async def test_a_goal_of_15_rounds_of_two_steps_is_less_than_400_kb_in_all(client: Client) -> None:
-    """Tool results count, too."""
+async def test_a_goal_of_15_rounds_of_two_steps_stays_below_400_kb(client: Client) -> None:
+    """Tool results count here, too."""
     pursued = await _pursued(client, 15, side_by_side=2)
     assert pursued.total < MAX_BYTES
 
 
 async def _pursued(client: Client, rounds: int, side_by_side: int = 4) -> Grown:
-    def bring(arguments: dict[str, Any], _: ToolContext) -> str:
+    def search(arguments: dict[str, Any], _: ToolContext) -> str:
         return f"{arguments}: ".ljust(RESULT_BYTES, "x")
 
-    tools = FakeTool(SEARCH, bring), FakeTool(READ, bring)
+    tools = FakeTool(SEARCH, search), FakeTool(READ, search)
     async with a_loop(client, Researcher(), *tools) as loop:
         goal = "Tell what limits there are, and where each is set."
         handle = await start(loop, goal, max_iterations=rounds, max_parallel_steps=side_by_side)

@@ -1,6 +1,6 @@
-"""Each state of a goal by each intervention, running and paused: nothing is lost, nothing is done twice, one ending.
+"""Each state of a goal with each intervention, running and paused: nothing is lost or repeated, and it ends once.
 
-All goals are played at once, by one worker; each is led through all states, and disturbed in one of them.
+One worker runs all goals at once. Each goal goes through all states and gets one intervention in one of them.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ GUIDES = frozenset({"steer", "add_context"})
 TAKEN = {"steer", "add_context", "override_step", "pause", "resume", "abort", "extend_budget"}
 OVERRIDE = {"skill": "look", "input": {"at": 9}}
 OPENS_NONE = ("compress", "decide", "ask", "summary")
-"""States in which no step is open: one by a person's word is added there."""
+"""States in which no step is open. A step override adds a step there."""
 AT_ONCE = 12
 
 CELLS = list(product(STATES, ("running", "paused"), ACTS))
@@ -37,15 +37,15 @@ CELLS = list(product(STATES, ("running", "paused"), ACTS))
 
 @dataclass
 class Played:
-    """One goal, disturbed in one state, and what was seen of it."""
+    """One goal that got an intervention in one state, with what the test observed."""
 
     state: str
     is_paused: bool
     act: str
     staged: Staged
     refusals: list[str] = field(default_factory=list[str])
-    stood_at: str = ""
-    """The turn that it stood still behind, where it was paused."""
+    paused_after: str = ""
+    """The last turn before the pause, if the goal was paused."""
     pursued: EndedGoal | None = None
     status: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -56,12 +56,12 @@ class Played:
         return self.pursued
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """Return what the journal says of one kind of event."""
+        """Return the data of all journal entries of one event."""
         return [entry.data for entry in self.ran.journal if entry.event == event]
 
 
 async def play(loop: Loop, model: StagedModel, state: str, moment: str, act: str) -> Played:
-    """Lead a goal to the state, do the act there, and see it to its end."""
+    """Lead a goal to the state, send the intervention there, and wait for its end."""
     workflow_id = f"goal-{uuid4()}"
     staged = model.stage(workflow_id, "" if state == "ask" else state)
     played = Played(state, moment == "paused", act, staged)
@@ -77,7 +77,7 @@ async def play(loop: Loop, model: StagedModel, state: str, moment: str, act: str
         staged.hold.go.set()
         if state != "ask":
             await wait_until_paused(handle)
-            played.stood_at = staged.turns[-1]
+            played.paused_after = staged.turns[-1]
     await _do(handle, act, played)
     if act not in ENDS:
         staged.hold.go.set()
@@ -105,14 +105,14 @@ async def _do(handle: WorkflowHandle[Any, Any], act: str, played: Played) -> Non
 
 
 async def _attend(handle: WorkflowHandle[Any, Any], ends: asyncio.Task[Any], played: Played) -> None:
-    """Until its end: answer what the goal asks, and let it go on where it was paused and stands still."""
+    """Answer the goal's question and resume the goal if it is paused, until it ends."""
     resumes = (played.is_paused or played.act == "pause") and played.act != "resume"
     while not ends.done():
         status = await goal_status(handle)
         if status["waiting"]:
             await answer_goal(handle, "1999")
         elif resumes and status["phase"] == "paused":
-            played.stood_at, resumes = played.staged.turns[-1], False
+            played.paused_after, resumes = played.staged.turns[-1], False
             await handle.signal("resume")
         await asyncio.sleep(0.05)
 
@@ -133,52 +133,52 @@ async def table(client: Client) -> Table:
     return dict(zip(CELLS, found, strict=True))
 
 
-BEHIND = {"plan": 1, "execute": 2, "evaluate": 3, "compress": 5, "decide": 6, "ask": 6, "summary": 8}
-"""Turns of an undisturbed goal up to where it stands still."""
+TURNS_BEFORE = {"plan": 1, "execute": 2, "evaluate": 3, "compress": 5, "decide": 6, "ask": 6, "summary": 8}
+"""Number of turns of an undisturbed goal before the hold in this state."""
 
 STEPS_DONE = {"plan": 0, "execute": 1, "evaluate": 2, "compress": 3, "decide": 3, "ask": 3, "summary": 3}
-HEARD_AT = {"plan": 1, "execute": 3, "evaluate": 3}
-"""The turn after which the model decides because people intervened; without them a rule would continue."""
+DECIDES_AFTER = {"plan": 1, "execute": 3, "evaluate": 3}
+"""Turn after which the model decides because people intervened. Without them, a rule would continue."""
 
 IN_PLACE_OF_AN_ANSWER = set(product(("decide", "ask"), (*GUIDES, "override_step")))
-"""Interventions that close an open question or prevent it. The model reads them and decides."""
+"""Interventions that close or prevent an open question. The model reads them and decides."""
 
 
 def expected_turns(played: Played) -> list[str]:
-    """Return the turns of a goal that was disturbed so: guidance is decided about, and an end made it ask no more."""
+    """Return the turns after this intervention. Guidance adds a decision, and an end stops further turns."""
     state, act = played.state, played.act
     if act in ENDS:
-        return TURNS[: BEHIND[state]]
+        return TURNS[: TURNS_BEFORE[state]]
     if act == "override_step" and state in OPENS_NONE:
-        at = BEHIND[state]
+        at = TURNS_BEFORE[state]
         return [*TURNS[:at], "evaluate", *(["decide", "summary"] if state == "summary" else TURNS[at:])]
     is_told = act == "override_step" and state == "plan"
     if act not in GUIDES and not is_told:
         return TURNS
     if state == "summary":
         return [*TURNS, "decide", "summary"]
-    at = 2 if is_told else HEARD_AT.get(state)
+    at = 2 if is_told else DECIDES_AFTER.get(state)
     return TURNS if at is None else [*TURNS[:at], "decide", *TURNS[at:]]
 
 
 def expected_looks(played: Played) -> list[int]:
-    """Return what the steps look at: of one by a person's word in place of the step that is due next, or beside all."""
+    """Return what the steps look at. An override replaces the next due step, or is added to the plan."""
     if played.act != "override_step":
         return [1, 2, 3]
-    if is_ahead_of_plan(played):
+    if is_before_plan(played):
         return [9, 1, 2, 3]
     if played.state in OPENS_NONE:
         return [1, 2, 3, 9]
     return [9, 2, 3] if played.state == "plan" else [1, 2, 9]
 
 
-def is_ahead_of_plan(played: Played) -> bool:
-    """Return whether there was no plan yet, one of whose steps could be another: it is a step beside the plan."""
+def is_before_plan(played: Played) -> bool:
+    """Return whether there was no plan yet that the override could change, so that it adds a step."""
     return (played.state, played.is_paused, played.act) == ("plan", False, "override_step")
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=" ".join)
-async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, str, str]) -> None:
+async def test_any_intervention_in_any_state(table: Table, cell: tuple[str, str, str]) -> None:
     state, moment, act = cell
     played = table[cell]
     if isinstance(played, BaseException):
@@ -198,7 +198,7 @@ async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, 
     if act == "extend_budget":
         assert played.status["budgets"]["max_iterations"] == 99
     if (moment == "paused" or act == "pause") and not (state == "ask" and act in {*ENDS, "resume"}):
-        assert played.stood_at == TURNS[BEHIND[state] - 1]
+        assert played.paused_after == TURNS[TURNS_BEFORE[state] - 1]
     if moment == "running" and act in ENDS and state != "ask":
         assert staged.hold.cancelled.is_set()
     assert (played.status["phase"], played.status["waiting"], played.status["question"]) == ("done", [], None)
@@ -206,7 +206,7 @@ async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, 
 
 
 def check_ending(played: Played) -> None:
-    """Assert that there was one, with all that was found until then."""
+    """Assert that the goal ended once, with everything found until then."""
     result, done = played.ran.result, 3
     if played.act in ENDS:
         assert (result.termination.reason, result.termination.detail) == ("aborted", ENDS[played.act])
@@ -222,7 +222,7 @@ def check_ending(played: Played) -> None:
 
 
 def check_record(played: Played) -> None:
-    """Assert that the journal tells each intervention once, and the question with its answer."""
+    """Assert that the journal records each intervention once, and the question with its answer."""
     is_moot = (played.state, played.act) in IN_PLACE_OF_AN_ANSWER
     is_answered = not is_moot and (played.state == "summary" or played.act not in ENDS)
     told = Counter(data["kind"] for data in played.of("InterventionReceived"))

@@ -1,4 +1,4 @@
-"""A limit that people raise while the final answer is being written: what they were told holds, the goal goes on."""
+"""Limits that people raise while the final answer is being written: the goal continues under the new limit."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.support.runs.questions import send_update, wait_for_question
         pytest.param({"max_llm_calls": 4}, {"max_model_calls": 60}, 2, id="model calls"),
     ],
 )
-async def test_a_limit_that_is_raised_while_the_answer_is_written_ends_it_no_longer(
+async def test_a_limit_raised_while_the_answer_is_written_lets_the_goal_continue(
     client: Client, config: dict[str, Any], raised: dict[str, int], rounds: int
 ) -> None:
     model = StagedModel()
@@ -37,7 +37,7 @@ async def test_a_limit_that_is_raised_while_the_answer_is_written_ends_it_no_lon
     assert (staged.turns.count("plan"), staged.turns.count("summary")) == (1, 2)
 
 
-async def test_a_limit_that_is_raised_too_little_ends_it_all_the_same(client: Client) -> None:
+async def test_a_limit_raised_too_little_still_ends_the_goal(client: Client) -> None:
     model = StagedModel()
     async with a_loop(client, model, FakeTool("look", model.look)) as loop:
         staged = model.stage(workflow_id := f"goal-{loop.task_queue}", "summary")

@@ -1,4 +1,4 @@
-"""Plans of a model that are no use, on a real server: what is wrong is told, and three in a row end the goal."""
+"""Unusable plans of a model, on a real server: the model reads what is wrong, and three in a row end the goal."""
 
 from temporalio.client import Client
 
@@ -8,7 +8,7 @@ from tests.support.runs.goals import pursue
 from tests.support.runs.loop import a_loop
 
 
-async def test_what_is_wrong_with_a_plan_is_told_and_the_next_one_counts(client: Client) -> None:
+async def test_the_model_reads_what_is_wrong_with_its_plan_and_makes_another(client: Client) -> None:
     circle = says(steps=[a_step("a", "fly"), a_step("b", "look", "c"), a_step("c", "look", "b")])
     fine = says(steps=[a_step("a", at=1)])
     model = GoalModel(plan=[answers("I would look first."), circle, fine], evaluate=evaluation_reply("a"))
@@ -34,7 +34,7 @@ async def test_a_plan_is_read_in_any_form_and_its_arguments_are_checked(client: 
     assert "a: arguments: $.at" in model.asked[2][1]
 
 
-async def test_three_plans_that_cannot_be_used_end_it_and_are_no_crash(client: Client) -> None:
+async def test_three_unusable_plans_end_the_goal_as_stuck(client: Client) -> None:
     async with a_loop(client, GoalModel(plan=answers("no")), FakeTool("look")) as loop:
         pursued = await pursue(loop)
     assert (pursued.reason, pursued.result.confidence, pursued.result.rounds) == ("stuck", 0.0, 0)

@@ -1,4 +1,4 @@
-"""Plans before people, on a real server: reviewed, given anew, sent back; and steps by their word."""
+"""Plan review and step overrides on a real server: people approve, replace or return a plan, and override its steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def a_model(**turns: Any) -> GoalModel:
 
 
 class HeldPlan(GoalModel):
-    """Stands still while it plans."""
+    """A model that can be held while it plans."""
 
     def __init__(self, hold: Hold, **turns: Any) -> None:
         super().__init__(**turns)
@@ -42,7 +42,7 @@ class HeldPlan(GoalModel):
         return await self._hold.then(reply) if self.turns == ["plan"] else reply
 
 
-async def test_a_plan_is_held_until_a_person_says_yes(client: Client) -> None:
+async def test_a_plan_waits_for_approval(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
@@ -58,8 +58,8 @@ async def test_a_plan_is_held_until_a_person_says_yes(client: Client) -> None:
     assert told == ["PlanMade", "QuestionAsked", "QuestionAnswered"]
 
 
-async def test_a_yes_is_to_the_plan_that_was_asked_about_and_to_no_other(client: Client) -> None:
-    """A step by somebody's word changes it: whoever approves the plan sees it first."""
+async def test_an_approval_covers_only_the_plan_that_was_shown(client: Client) -> None:
+    """A step override changes the plan, so the person who approves it must see the changed plan first."""
     seen = list[Any]()
     look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
     async with a_loop(client, a_model(), look) as loop:
@@ -67,10 +67,10 @@ async def test_a_yes_is_to_the_plan_that_was_asked_about_and_to_no_other(client:
         first = await wait_for_question(handle)
         await handle.signal("override_step", {"skill": "look", "input": {"at": 9}})
 
-        async def asks_anew() -> bool:
+        async def asks_again() -> bool:
             return (await wait_for_question(handle))["wait_id"] != first["wait_id"]
 
-        await wait_until(asks_anew)
+        await wait_until(asks_again)
         with pytest.raises(WorkflowUpdateFailedError):
             await answer_goal(handle, {"question_id": first["wait_id"], "text": "yes"})
         again = await wait_for_question(handle)
@@ -81,7 +81,7 @@ async def test_a_yes_is_to_the_plan_that_was_asked_about_and_to_no_other(client:
     assert (pursued.reason, seen) == ("completed", [9])
 
 
-async def test_guidance_is_decided_about_before_a_plan_that_was_made_without_it_is_begun(client: Client) -> None:
+async def test_guidance_is_decided_about_before_a_plan_made_without_it_starts(client: Client) -> None:
     look, hold = FakeTool("look"), Hold()
     model = HeldPlan(
         hold,
@@ -97,7 +97,7 @@ async def test_guidance_is_decided_about_before_a_plan_that_was_made_without_it_
     assert (pursued.reason, look.contexts) == ("stuck", [])
 
 
-async def test_what_is_to_change_goes_back_to_the_model(client: Client) -> None:
+async def test_requested_changes_go_back_to_the_model(client: Client) -> None:
     plans = [says(steps=[a_step("a", at=1)]), says(steps=[a_step("a", at=2)])]
     seen = list[Any]()
     look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
@@ -115,7 +115,7 @@ async def test_what_is_to_change_goes_back_to_the_model(client: Client) -> None:
     assert "[Plan sent back by the operator] look at 2" in model.asked[1][1]
 
 
-async def test_a_person_may_give_another_plan_and_is_told_what_is_wrong_with_it(client: Client) -> None:
+async def test_a_person_may_replace_the_plan_and_sees_its_errors(client: Client) -> None:
     seen = list[Any]()
     look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
     async with a_loop(client, a_model(evaluate=evaluation_reply("mine")), look) as loop:
@@ -135,11 +135,11 @@ async def test_a_person_may_give_another_plan_and_is_told_what_is_wrong_with_it(
 
 EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 KNOWN, MISSING = a_step("a", at="of the plan"), a_step("b", "save") | {"arguments": None}
-"""A step whose arguments the plan has, and one whose arguments the model makes in the same round."""
+"""One step whose arguments are in the plan, and one whose arguments the model makes in the same round."""
 
 
 class Looked:
-    """Two tools that note what they were called with."""
+    """Two tools that record their arguments."""
 
     def __init__(self) -> None:
         self.seen = list[tuple[str, str]]()
@@ -150,7 +150,7 @@ class Looked:
 
 
 def filling_in(*made: str, **turns: Any) -> GoalModel:
-    """Return a model that makes these calls if it is asked for those of a round."""
+    """Return a model that makes these calls when asked for the calls of a round."""
     by_model = calls(*made, arguments={"at": "by the model"})
     return a_model(**({"input": by_model, "evaluate": evaluation_reply("a", "b")} | turns))
 
@@ -159,7 +159,7 @@ def filling_in(*made: str, **turns: Any) -> GoalModel:
 @pytest.mark.parametrize(
     ("planned", "answer", "setup"),
     [
-        pytest.param([KNOWN, MISSING], None, WORKER_FACTS, id="nobody reviews it"),
+        pytest.param([KNOWN, MISSING], None, WORKER_FACTS, id="no review"),
         pytest.param([KNOWN, MISSING], "yes", WORKER_FACTS, id="a person approves it"),
         pytest.param([KNOWN, MISSING], "yes", EACH_TURN, id="each turn continues as new"),
         pytest.param(
@@ -167,7 +167,7 @@ def filling_in(*made: str, **turns: Any) -> GoalModel:
         ),
     ],
 )
-async def test_arguments_of_a_plan_are_kept_and_the_model_fills_in_what_is_missing(
+async def test_arguments_of_a_plan_are_kept_and_the_model_fills_in_the_missing_ones(
     client: Client, planned: list[Any], answer: str | None, setup: Any, made: list[str]
 ) -> None:
     looked = Looked()
@@ -183,7 +183,7 @@ async def test_arguments_of_a_plan_are_kept_and_the_model_fills_in_what_is_missi
     assert "1 rounds of steps have the arguments of the plan" in [each.detail for each in verified.checks]
 
 
-async def test_arguments_of_a_step_by_a_persons_word_are_kept(client: Client) -> None:
+async def test_arguments_of_a_step_override_are_kept(client: Client) -> None:
     looked = Looked()
     async with a_loop(client, filling_in("look", "save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
         handle = await start(loop, plan_review="always")
@@ -207,8 +207,8 @@ async def test_a_fork_of_an_approved_plan_keeps_its_arguments(client: Client) ->
     assert sorted(looked.seen) == [("look", "of the plan")] * 2 + [("save", "by the model")] * 2
 
 
-async def test_arguments_that_are_not_those_of_the_plan_are_found(client: Client) -> None:
-    """Nothing of such a reply is carried out today, so the history tells of calls that this code does not make."""
+async def test_verify_finds_arguments_that_differ_from_the_plan(client: Client) -> None:
+    """This code would not carry out such a reply, so the history names calls that this code does not make."""
     looked = Looked()
     async with a_loop(client, filling_in("save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
         handle = await start(loop)
@@ -231,7 +231,7 @@ async def test_arguments_that_are_not_those_of_the_plan_are_found(client: Client
     assert found["plan"] == "iteration 2: step a differs from its plan"
 
 
-async def test_an_abort_ends_a_review_and_nothing_was_done(client: Client) -> None:
+async def test_an_abort_ends_a_review_before_any_step(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
@@ -242,8 +242,8 @@ async def test_an_abort_ends_a_review_and_nothing_was_done(client: Client) -> No
 
 
 @pytest.mark.parametrize("denied", [False, True])
-async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client: Client, denied: bool) -> None:
-    """The first step runs while the word comes, so the second one gives way; policy has the last word all the same."""
+async def test_a_step_override_replaces_the_next_step(client: Client, denied: bool) -> None:
+    """The override arrives while the first step runs, so it replaces the second step. Policy still applies to it."""
     hold = Hold()
     seen = list[str]()
 
@@ -279,12 +279,12 @@ async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client:
     assert [entry.event for entry in pursued.journal].count("StepOverridden") == 1
 
 
-async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Client) -> None:
-    """It comes while the model decides, whose decision knows nothing of it."""
+async def test_a_step_override_survives_a_change_of_the_plan(client: Client) -> None:
+    """The override arrives while the model decides, so the decision does not know it."""
     seen, hold = list[str](), Hold()
 
     class Held(GoalModel):
-        """Stands still before its first decision."""
+        """A model that can be held before its first decision."""
 
         async def complete(self, request: Any, on_text: Any) -> Any:
             reply = await super().complete(request, on_text)
@@ -310,8 +310,8 @@ async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Cl
     assert pursued.reason == "completed"
 
 
-async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(client: Client) -> None:
-    """Guidance that is sent behind it shows that the agent would have been told by then."""
+async def test_a_step_override_is_not_sent_to_an_agent_at_work_on_another_step(client: Client) -> None:
+    """Guidance is sent after the override. Once the agent has it, the override would have arrived, too."""
     hold = Hold()
     plan = says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=2)])
     look = FakeTool("look")
@@ -324,7 +324,7 @@ async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(c
         await GoalHandle(client, handle.id).override_step("look", {"at": "Wipe the folder of 1999."})
         await handle.signal("steer", "mind the gap")
         child = client.get_workflow_handle(f"{handle.id}.2.0")
-        await wait_until(lambda: _has_heard(child, "mind the gap"))
+        await wait_until(lambda: _has_received(child, "mind the gap"))
         hold.go.set()
         pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
@@ -332,5 +332,5 @@ async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(c
     assert "On the operator's instruction, step b is now look" in model.asked[-1][1]
 
 
-async def _has_heard(child: WorkflowHandle[Any, Any], text: str) -> bool:
+async def _has_received(child: WorkflowHandle[Any, Any], text: str) -> bool:
     return any(item["text"] == text for item in (await status_of(child)).unread_interventions)

@@ -1,4 +1,4 @@
-"""The time of a step of a goal: no attempt has more, and the agent that does it has that, whatever its own is."""
+"""The time limit of a step: it bounds each attempt and replaces the limit of the agent that carries out the step."""
 
 import pytest
 from temporalio.client import Client
@@ -19,14 +19,12 @@ PLAN = says(steps=[{"id": "a", "goal": "have it paid", "skill": "mate", "argumen
 @pytest.mark.parametrize(
     ("own_s", "limit_s"),
     [
-        pytest.param(200.0, 50.0, id="a longer one of the tool"),
-        pytest.param(5.0, 5.0, id="a shorter one of the tool"),
-        pytest.param(None, 50.0, id="none of its own"),
+        pytest.param(200.0, 50.0, id="the tool allows more time"),
+        pytest.param(5.0, 5.0, id="the tool allows less time"),
+        pytest.param(None, 50.0, id="the tool has no limit"),
     ],
 )
-async def test_an_attempt_of_a_step_has_no_more_than_the_time_of_a_step(
-    client: Client, own_s: float | None, limit_s: float
-) -> None:
+async def test_the_step_limit_bounds_each_attempt(client: Client, own_s: float | None, limit_s: float) -> None:
     model = GoalModel(plan=says(steps=[a_step("a", at=1)]), evaluate=evaluation_reply("a"))
     async with a_loop(client, model, FakeTool("look", options=ToolOptions(timeout_s=own_s))) as loop:
         handle = await start(loop, step_timeout_s=50)
@@ -38,8 +36,11 @@ async def test_an_attempt_of_a_step_has_no_more_than_the_time_of_a_step(
 
 
 @pytest.mark.parametrize("own_s", [20, 300, 900])
-async def test_an_agent_has_the_time_of_the_step_that_it_does_whatever_its_own_is(client: Client, own_s: int) -> None:
-    """Shorter or longer; what is below it has its own within that."""
+async def test_an_agent_gets_the_time_limit_of_its_step_instead_of_its_own(client: Client, own_s: int) -> None:
+    """The agent's own limit may be shorter or longer.
+
+    A delegate below it keeps its own limit within that of the step.
+    """
     model = GoalModel(plan=PLAN, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9))
     scripts = {"lead": model, "mate": [delegates("hand"), answers("done")], "hand": [answers("paid")]}
     agents = AGENTS | {name: _with_time(AGENTS[name], own_s) for name in ("mate", "hand")}
@@ -50,7 +51,7 @@ async def test_an_agent_has_the_time_of_the_step_that_it_does_whatever_its_own_i
     prepared = [entry.data["config"]["timeout_s"] for entry in pursued.journal if entry.event == "Prepared"]
     whole, mate, hand = prepared
     assert (whole, mate) == (5_000, 400)
-    assert hand == pytest.approx(min(own_s, 400), abs=90), "what is left of the step's by then"
+    assert hand == pytest.approx(min(own_s, 400), abs=90), "the rest of the step's time"
 
 
 def _with_time(config: AgentConfig, timeout_s: float) -> AgentConfig:

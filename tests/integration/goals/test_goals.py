@@ -1,4 +1,4 @@
-"""Goals on a real server: planned, carried out, judged, decided about, and steered in between."""
+"""Goals on a real server: planning, steps, evaluation, decisions and interventions."""
 
 import asyncio
 from typing import Any
@@ -16,8 +16,8 @@ from tests.support.runs.goals import answer_goal, goal_status, pursue, start, wa
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop, histories_of
 
 
-async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sources(client: Client) -> None:
-    """Each waits for the other two, so it ends only where all three are under way at once."""
+async def test_independent_steps_run_in_parallel_and_the_result_names_their_sources(client: Client) -> None:
+    """Each step waits for the other two, so the goal ends only if all three run at once."""
     under_way, together = list[Any](), asyncio.Event()
 
     async def look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -45,7 +45,7 @@ async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sou
     assert told == ["PlanMade", *["StepExecuted"] * 3, *["StepEvaluated"] * 2, *judged, "StepExecuted", *judged]
 
 
-async def test_a_failed_step_is_decided_about_and_the_plan_changed(client: Client) -> None:
+async def test_a_failed_step_makes_the_model_decide_and_change_the_plan(client: Client) -> None:
     def look(arguments: dict[str, Any], _: ToolContext) -> str:
         if arguments.get("at") == 1:
             raise ValueError("nothing there")
@@ -66,7 +66,7 @@ async def test_a_failed_step_is_decided_about_and_the_plan_changed(client: Clien
     assert model.turns == ["plan", "decide", "evaluate", "decide", "summary"]
 
 
-async def test_done_counts_from_its_confidence_on_and_an_impossible_decision_is_told(client: Client) -> None:
+async def test_done_needs_its_minimum_confidence_and_an_impossible_decision_is_reported(client: Client) -> None:
     model = GoalModel(
         plan=says(steps=[a_step("a")]),
         evaluate=evaluation_reply("a", relevance=3, completeness=3, usability=3, goal_progress=3),
@@ -84,7 +84,7 @@ async def test_done_counts_from_its_confidence_on_and_an_impossible_decision_is_
     assert "no open step can be done now" in texts[2]
 
 
-async def test_a_question_waits_for_its_answer_which_the_model_reads_beside_it(client: Client) -> None:
+async def test_a_question_waits_for_its_answer_and_the_model_reads_both(client: Client) -> None:
     model = GoalModel(
         plan=says(steps=[a_step("a")]),
         evaluate=evaluation_reply("a", **BAD),
@@ -112,7 +112,7 @@ async def test_a_question_waits_for_its_answer_which_the_model_reads_beside_it(c
     assert [event for event in pursued.events if event.startswith("Question")] == ["QuestionAsked", "QuestionAnswered"]
 
 
-async def test_an_abort_cancels_what_runs_and_brings_what_was_found(client: Client) -> None:
+async def test_an_abort_cancels_the_running_step_and_returns_the_findings(client: Client) -> None:
     cancelled = asyncio.Event()
 
     async def hang(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -142,8 +142,8 @@ async def test_an_abort_cancels_what_runs_and_brings_what_was_found(client: Clie
     assert 0 < pursued.result.confidence < 0.5
 
 
-async def test_a_pause_holds_it_where_it_stands_and_guidance_is_heard_before_what_is_next(client: Client) -> None:
-    """Two steps in a row would be gone on with by rule: guidance has the model decide."""
+async def test_a_pause_stops_the_goal_and_guidance_is_read_before_the_next_step(client: Client) -> None:
+    """Without guidance, two steps in a row continue by rule. Guidance makes the model decide."""
     began, go = asyncio.Event(), asyncio.Event()
 
     async def look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -164,10 +164,10 @@ async def test_a_pause_holds_it_where_it_stands_and_guidance_is_heard_before_wha
         await handle.signal("add_context", "the gap is wide")
         go.set()
 
-        async def stands_still() -> bool:
+        async def is_paused() -> bool:
             return (await goal_status(handle))["phase"] == "paused"
 
-        await wait_until(stands_still)
+        await wait_until(is_paused)
         assert "evaluate" not in model.turns
         await handle.signal("resume")
         pursued = await wait_for_goal(handle, client)
@@ -177,7 +177,7 @@ async def test_a_pause_holds_it_where_it_stands_and_guidance_is_heard_before_wha
     assert told.index("mind the gap") < told.index("the gap is wide")
 
 
-async def test_a_denied_step_has_no_effect_and_an_answer_passes_the_gate_too(client: Client) -> None:
+async def test_a_denied_step_has_no_effect_and_the_answer_passes_the_gate_too(client: Client) -> None:
     model = GoalModel(
         plan=says(steps=[a_step("a", "harm")]),
         decide=says(action="stuck", confidence=0.9, reason="not allowed"),
@@ -200,7 +200,7 @@ async def test_a_denied_step_has_no_effect_and_an_answer_passes_the_gate_too(cli
         pytest.param({"timeout_s": 5}, "timeout", ["plan", "evaluate"], id="time"),
     ],
 )
-async def test_every_limit_ends_it_with_what_was_found(
+async def test_every_limit_ends_the_goal_with_its_findings(
     client: Client, config: dict[str, Any], reason: str, turns: list[str]
 ) -> None:
     async def look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -222,7 +222,7 @@ async def test_every_limit_ends_it_with_what_was_found(
     assert 0 < pursued.result.confidence < 0.5
 
 
-async def test_the_model_makes_calls_whose_arguments_depend_on_others_and_no_others(client: Client) -> None:
+async def test_the_model_fills_in_only_arguments_that_depend_on_other_steps(client: Client) -> None:
     later = {"id": "b", "goal": "use it", "skill": "use", "arguments": None, "depends_on": ["a"]}
     model = GoalModel(
         plan=says(steps=[a_step("a"), later]),
@@ -250,10 +250,13 @@ async def test_a_long_goal_continues_as_new(client: Client) -> None:
     assert len(runs) > 1
 
 
-async def test_a_step_that_is_held_up_is_asked_on_by_the_next_run_whatever_limit_was_reached_meanwhile(
+async def test_a_held_step_keeps_its_question_in_the_next_segment_even_at_a_limit(
     client: Client,
 ) -> None:
-    """Its reply is the last model call that the goal has: the run that continues must not end ahead of it."""
+    """The reply is the last model call that the goal may make.
+
+    The next segment must not end before the step is approved.
+    """
     later = {"id": "b", "goal": "pay it", "skill": "pay", "arguments": None, "depends_on": ["a"]}
     model = GoalModel(
         plan=says(steps=[a_step("a"), later]),
@@ -283,7 +286,7 @@ async def test_a_step_that_is_held_up_is_asked_on_by_the_next_run_whatever_limit
     assert pursued.result.output
 
 
-async def test_bad_input_is_told_key_by_key(client: Client) -> None:
+async def test_bad_input_is_rejected_with_each_wrong_key(client: Client) -> None:
     async with a_loop(client, GoalModel(plan=answers("no")), FakeTool("look")) as loop:
         handle = await loop.client.start_workflow(
             "GoalWorkflow", {"goal": " ", "config": {"max_rounds": 3}}, id=f"goal-{uuid4()}", task_queue=loop.task_queue
@@ -294,8 +297,8 @@ async def test_bad_input_is_told_key_by_key(client: Client) -> None:
     assert "max_rounds" in str(failed.value.cause)
 
 
-async def test_a_reply_that_is_nearly_json_is_repaired_and_the_journal_tells(client: Client) -> None:
-    """The model that is asked next finds its plan as JSON, and no turn is lost over quotes."""
+async def test_a_reply_that_is_nearly_json_is_repaired_and_recorded(client: Client) -> None:
+    """The next model call gets the plan as JSON. No turn is lost over quotes."""
     model = GoalModel(
         plan=answers(f"Here it is:\n{{'steps': [{a_step('a')!r}],}} // all"), evaluate=evaluation_reply("a")
     )

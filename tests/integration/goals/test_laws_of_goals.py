@@ -1,4 +1,4 @@
-"""Laws of goals, over random ones on a real server: each is played, replayed, and read from its journal."""
+"""Laws of goals: random goals run on a real server, are replayed, and are checked from their journals."""
 
 import pytest
 from hypothesis import given

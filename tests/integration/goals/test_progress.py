@@ -1,4 +1,4 @@
-"""Circuits of a run, and steps that get nowhere, on a real server: what the model reads, what the journal says."""
+"""Circuits and repeated calls of a run on a real server: what the model reads and what the journal records."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ def a_tool(body: Any, **breaker: Any) -> FakeTool:
     return FakeTool("read", body, options=ToolOptions(max_attempts=1, breaker=BreakerOptions(**breaker)))
 
 
-def told(provider: ScriptedModel) -> list[str]:
+def tool_results(provider: ScriptedModel) -> list[str]:
     return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
 
 
@@ -52,7 +52,7 @@ async def test_a_circuit_of_the_run_opens_is_tried_and_closes(client: Client) ->
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
-    results = told(provider)
+    results = tool_results(provider)
     assert re.search(r"read is left alone for [1-3] s more \(failures in a row: 3; last: \w+\)", results[3])
     assert (results[4], len(tool.contexts)) == ("back again", 4)
     opened = {"tool": "read", "scope": "run", "failures": 3, "recovery_s": 3.0, "cause": "ConnectionError"}
@@ -60,7 +60,7 @@ async def test_a_circuit_of_the_run_opens_is_tried_and_closes(client: Client) ->
     assert data_of(ran, "CircuitClosed") == [{"tool": "read", "scope": "run"}]
 
 
-async def test_a_tool_that_says_no_is_not_left_alone(client: Client) -> None:
+async def test_a_reported_tool_error_does_not_open_the_circuit(client: Client) -> None:
     tool = a_tool(missing)
     steps = [call_of(path) for path in "abcde"]
     async with a_loop(client, [*steps, answers()], tool) as loop:
@@ -69,20 +69,20 @@ async def test_a_tool_that_says_no_is_not_left_alone(client: Client) -> None:
     assert data_of(ran, "CircuitOpened") == []
 
 
-async def test_a_step_that_fails_alike_is_not_run_a_third_time(client: Client) -> None:
+async def test_a_step_that_fails_the_same_way_twice_is_not_run_again(client: Client) -> None:
     tool = a_tool(missing)
     provider = ScriptedModel([call_of("a"), call_of("a"), call_of("a"), call_of("b"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()
 
-    results = told(provider)
+    results = tool_results(provider)
     assert results[2].startswith("[Step limit] read with these arguments is not run again: it failed 2 times")
     assert "no such file: b" in results[3]
     assert len(tool.contexts) == 3
     assert [(data["tool"], data["attempts"]) for data in data_of(ran, "StepLimitReached")] == [("read", 2)]
 
 
-async def test_abort_task_ends_the_run_with_what_it_has(client: Client) -> None:
+async def test_abort_task_ends_the_run_with_its_results(client: Client) -> None:
     async with a_loop(client, [call_of("a")], a_tool(missing)) as loop:
         ran = await loop.run(step_iteration={"on_limit_reached": "abort_task"})
     assert (ran.result.termination.reason, ran.result.iterations) == ("error", 2)
@@ -90,7 +90,7 @@ async def test_abort_task_ends_the_run_with_what_it_has(client: Client) -> None:
 
 
 async def decide(handle: WorkflowHandle[Any, Any], choice: str, **fields: str) -> None:
-    """Decide about the one question that the run asks."""
+    """Answer the one question that the run asks."""
     wait = await wait_for_question(handle)
     assert (wait["kind"], wait["wait_id"], wait["data"]["tool"]) == ("escalation", "step-2-1", "read")
     decision = {"escalation_id": wait["wait_id"], "choice": choice, **fields}
@@ -106,7 +106,7 @@ async def decide(handle: WorkflowHandle[Any, Any], choice: str, **fields: str) -
         pytest.param("abort", {"by": "anna", "reason": "hopeless"}, "escalated", 2, id="abort ends the run"),
     ],
 )
-async def test_a_person_decides_about_a_step_that_gets_nowhere(
+async def test_a_person_decides_about_a_step_without_progress(
     client: Client, choice: str, fields: dict[str, str], reason: str, runs: int
 ) -> None:
     tool = a_tool(missing)

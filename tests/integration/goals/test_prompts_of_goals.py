@@ -1,4 +1,4 @@
-"""A goal is asked by the templates that it began with, to its end; one that makes no prompt ends it and is named."""
+"""Prompt templates of a goal: it keeps those it started with, and a template that yields no prompt ends it by name."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ GOAL = "find {{ 7*7 }} out"
 
 
 def templates_of(house: str) -> PromptTemplates:
-    """Return templates that say whose they are."""
+    """Return templates whose texts contain this name."""
     texts: dict[PromptName, str] = {
         "planning": f"{house} plans <{{{{ goal }}}}> by\n{{{{ skills }}}}\nas {{{{ answer_form }}}}",
         "decision": f"{house} decides on\n{{{{ this_round }}}}\n{{{{ open_steps }}}}\nas {{{{ answer_form }}}}",
@@ -41,7 +41,7 @@ def of(texts: dict[PromptName, str]) -> PromptTemplates:
 
 
 def facts(templates: PromptTemplates, **fields: Any) -> Setup:
-    """Return what a worker with these templates tells its goals."""
+    """Return the setup of a worker with these templates."""
     return WORKER_FACTS.model_copy(update=fields).with_prompts(templates)
 
 
@@ -49,7 +49,7 @@ ASK, DONE = says(action="ask_user", question="Which year?", confidence=0.9), say
 
 
 def deciding(*decisions: Reply) -> GoalModel:
-    """Return a model that plans one step, finds nothing in it, and decides so."""
+    """Return a model that plans one step, rates it badly, and makes these decisions."""
     return GoalModel(
         plan=says(steps=[a_step("a", word=GOAL)], memory=GOAL),
         evaluate=evaluation_reply("a", **BAD),
@@ -57,8 +57,8 @@ def deciding(*decisions: Reply) -> GoalModel:
     )
 
 
-async def asked(loop: Loop) -> WorkflowHandle[Any, Any]:
-    """Start a goal, and wait until it asks."""
+async def start_until_asked(loop: Loop) -> WorkflowHandle[Any, Any]:
+    """Start a goal, and wait until it asks its question."""
     handle = await start(loop, GOAL)
 
     async def is_asked() -> bool:
@@ -68,13 +68,13 @@ async def asked(loop: Loop) -> WorkflowHandle[Any, Any]:
     return handle
 
 
-async def answered(handle: WorkflowHandle[Any, Any], client: Client) -> EndedGoal:
+async def answer_and_wait(handle: WorkflowHandle[Any, Any], client: Client) -> EndedGoal:
     await answer_goal(handle, "1999")
     return await wait_for_goal(handle, client)
 
 
-async def sent(client: Client, workflow_id: str) -> list[str]:
-    """Return what the model was sent in each turn, as the history tells it, digests checked."""
+async def prompts_in_history(client: Client, workflow_id: str) -> list[str]:
+    """Return the prompts of all turns as read from the history. Reading checks their digests."""
     found = list[str]()
     for turn in range(1, 20):
         try:
@@ -86,7 +86,7 @@ async def sent(client: Client, workflow_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("events", [pytest.param(3_500, id="in one run"), pytest.param(20, id="in several")])
-async def test_a_goal_keeps_its_templates_when_its_worker_gets_others(client: Client, events: int) -> None:
+async def test_a_goal_keeps_its_templates_if_its_worker_gets_others(client: Client, events: int) -> None:
     before, after, look = (
         deciding(ASK),
         deciding(DONE, ASK, DONE),
@@ -94,13 +94,13 @@ async def test_a_goal_keeps_its_templates_when_its_worker_gets_others(client: Cl
     )
     old, new = templates_of("Ada"), templates_of("Bob")
     async with a_loop(client, before, look, setup=facts(old, roll_over_events=events)) as loop:
-        handle = await asked(loop)
+        handle = await start_until_asked(loop)
     loop.provider = after
     async with a_worker(loop, look, setup=facts(new, roll_over_events=events)):
-        pursued = await answered(handle, client)
+        pursued = await answer_and_wait(handle, client)
         in_all = before.asked + after.asked
         by_the_first = len(after.asked)
-        await answered(await asked(loop), client)
+        await answer_and_wait(await start_until_asked(loop), client)
 
     assert (pursued.reason, len(await histories_of(client, handle.id)) > 1) == ("completed", events == 20)
     [prepared] = [entry.data for entry in pursued.journal if entry.event == "Prepared"]
@@ -111,14 +111,14 @@ async def test_a_goal_keeps_its_templates_when_its_worker_gets_others(client: Cl
     assert "[goal_decide] Ada decides on\n- a (look" in texts[3]
     assert "[goal_summary] Ada sums up\n- a (look" in texts[4]
     assert not any("Bob" in text or "49" in text for text in texts)
-    assert await sent(client, handle.id) == texts
+    assert await prompts_in_history(client, handle.id) == texts
     another = after.asked[by_the_first][1]
     assert ("[goal_plan] Bob plans" in another, "Ada" in another) == (True, False)
 
 
 LONG = "x" * 1_000
 MUCH = "{{ goal }}" * 300
-"""Too much of a long goal, which no trial at load can know."""
+"""A template that becomes too large only with a long goal, so no check at load time can find it."""
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ MUCH = "{{ goal }}" * 300
     [
         pytest.param("planning", "{{ skills }}{{ answer_form }}", "Nothing was done.", id="before there is a plan"),
         pytest.param("evaluation", "{{ steps }}{{ answer_form }}", "- a: do a", id="with a step done"),
-        pytest.param("summary", "{{ steps }}{{ ending }}", "- a: do a", id="of the answer"),
+        pytest.param("summary", "{{ steps }}{{ ending }}", "- a: do a", id="of the summary"),
     ],
 )
-async def test_a_template_that_makes_no_prompt_ends_the_goal_and_is_named(
+async def test_a_template_that_yields_no_prompt_ends_the_goal_and_is_named(
     client: Client, name: PromptName, rest: str, brings: str
 ) -> None:
     model = GoalModel(plan=says(steps=[a_step("a")]), evaluate=evaluation_reply("a"))
@@ -143,7 +143,7 @@ async def test_a_template_that_makes_no_prompt_ends_the_goal_and_is_named(
     assert ("- a: do a" in (pursued.result.output or "")) is bool(pursued.result.plan)
 
 
-async def test_a_limit_stays_the_ending_where_its_answer_cannot_be_asked_for(client: Client) -> None:
+async def test_a_limit_stays_the_ending_if_the_summary_prompt_fails(client: Client) -> None:
     model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "look", "a")]), evaluate=evaluation_reply("a"))
     setup = facts(of({"summary": MUCH + "{{ steps }}{{ ending }}"}))
     async with a_loop(client, model, FakeTool("look"), setup=setup) as loop:
@@ -152,7 +152,7 @@ async def test_a_limit_stays_the_ending_where_its_answer_cannot_be_asked_for(cli
 
 
 def test_templates_on_the_command_line(orga: Orga, tmp_path: Path) -> None:
-    """The offline reader goes by the blocks that a template fills in."""
+    """The offline model recognises the blocks that a template fills in."""
     toml = tmp_path / "orga.toml"
     toml.write_text(
         '[goals.prompts]\nplanning = """\nBe brief, {{ goal }}\n{{ skills }}\n{{ answer_form }}\n"""\n'

@@ -1,4 +1,4 @@
-"""`orga steps`: what the phases of a goal brought, and the prompts that its model was sent, from the history alone."""
+"""`orga steps` shows the phases of a goal and the prompts sent to its model, from the history alone."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ __all__ = ["home", "orga"]
 
 
 class RecordingModel(GoalModel):
-    """Keeps what it was sent."""
+    """A model that keeps the requests it received."""
 
     def __init__(self, **turns: Reply | list[Reply]) -> None:
         super().__init__(**turns)
@@ -55,8 +55,8 @@ def named(shown: GoalPhases, name: str) -> list[Phase]:
     return [phase for phase in shown.phases if phase.phase == name]
 
 
-async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Client) -> None:
-    """A reply that is no use, a step that fails, a question, and guidance that comes while a step is done."""
+async def test_the_phases_show_replies_results_scores_questions_and_guidance(client: Client) -> None:
+    """The goal has an unusable reply, a failed step, a question, and guidance that arrives during a step."""
     under_way, goes_on = asyncio.Event(), asyncio.Event()
 
     async def look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -125,8 +125,8 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
         assert any(text in line for line in lines), text
 
 
-async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory_would_lose(client: Client) -> None:
-    """The word comes while the first step is done; the memory is asked for shorter in the third round."""
+async def test_the_phases_show_an_override_and_the_memory_before_it_was_shortened(client: Client) -> None:
+    """The override arrives during the first step. The model is asked to shorten its memory in the third round."""
     under_way, goes_on = asyncio.Event(), asyncio.Event()
 
     async def look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -162,7 +162,7 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
     assert "it would lose reports/1999.md" in lines
 
 
-async def test_the_prompt_of_a_turn_is_what_the_model_was_sent(client: Client) -> None:
+async def test_the_shown_prompt_equals_what_the_model_received(client: Client) -> None:
     given = a_step("b", "look", "a") | {"arguments": None}
     model = RecordingModel(
         plan=says(steps=[a_step("a", at=1), given]),
@@ -181,13 +181,13 @@ async def test_the_prompt_of_a_turn_is_what_the_model_was_sent(client: Client) -
         except NoPrompt as error:
             without.append(str(error))
     assert [replace(each, model="") for each in found] == [replace(each, model="") for each in model.given]
-    assert len(without) == 1  # the first round's, whose arguments the plan had
+    assert len(without) == 1  # the first round, whose plan already had all arguments
     assert "no model was asked in turn 2" in without[0]
     with pytest.raises(NoPrompt, match=rf"has no turn 99; there are 1 to {max(turns)}"):
         await read_prompt(client, handle.id, 99)
 
 
-async def test_the_prompt_of_an_agents_turn_is_what_its_model_was_sent(client: Client) -> None:
+async def test_the_shown_prompt_of_an_agent_equals_what_its_model_received(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers("done")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run("look there")
@@ -196,7 +196,7 @@ async def test_the_prompt_of_an_agents_turn_is_what_its_model_was_sent(client: C
     assert [replace(each.request, model="") for each in found] == [replace(each, model="") for each in provider.given]
 
 
-async def test_a_delegates_phases_are_none_of_the_goals(client: Client) -> None:
+async def test_the_phases_of_a_goal_exclude_those_of_its_delegates(client: Client) -> None:
     async with a_loop(
         client, GoalModel(plan=says(steps=[a_step("a")]), evaluate=evaluation_reply("a")), FakeTool("look")
     ) as loop:
@@ -252,8 +252,11 @@ LONG = "line\n" * 3_000
 
 
 @pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_TURN], ids=["one run", "a chain of runs"])
-async def test_what_a_step_brought_is_read_whole_from_the_history(client: Client, setup: Any) -> None:
-    """By its id or by the place that the journal names, of a fork, too; the model was shown a part of it."""
+async def test_the_whole_output_of_a_step_is_read_from_the_history(client: Client, setup: Any) -> None:
+    """The step is named by its id or by its place in the journal, also in a fork.
+
+    The model saw only a part of the output.
+    """
 
     def fails(arguments: dict[str, Any], _: ToolContext) -> str:
         raise ToolError("the disk is full")
@@ -297,7 +300,7 @@ async def test_what_a_step_brought_is_read_whole_from_the_history(client: Client
         await step_output(client, handle.id, "lng")
 
 
-async def test_what_an_agent_brought_as_a_step_is_read_from_the_history_of_the_goal(client: Client) -> None:
+async def test_the_output_of_an_agent_step_is_read_from_the_history_of_the_goal(client: Client) -> None:
     agents = {"lead": agent("lead", "scout"), "scout": agent("scout")}
     plan = says(steps=[{"id": "a", "goal": "look around", "skill": "scout"}])
     scripts = {"lead": GoalModel(plan=plan, evaluate=evaluation_reply("a")), "scout": [answers("a tower")]}

@@ -1,4 +1,4 @@
-"""Days that a goal waits, on the time-skipping server: neither people nor a pause cost it any of its time."""
+"""Goals that wait for days, on the time-skipping server: waits for people and pauses use no time of the goal."""
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
@@ -38,19 +38,19 @@ ASKING: dict[str, Any] = {
 }
 
 
-async def asks(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+async def wait_for_the_question(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     """Wait for the question of a goal."""
     wait = await wait_for_question(handle)
     assert wait["question"] == QUESTION
     return wait
 
 
-async def test_a_question_that_is_answered_after_five_days_costs_no_budget(environment: WorkflowEnvironment) -> None:
-    """The goal has ten minutes."""
+async def test_a_question_answered_after_five_days_uses_no_budget(environment: WorkflowEnvironment) -> None:
+    """The goal has a limit of ten minutes."""
     async with a_loop(environment.client, GoalModel(**ASKING), FakeTool("look")) as loop:
         loop.execution_timeout = LONG
         handle = await start(loop)
-        await asks(handle)
+        await wait_for_the_question(handle)
         before = await time_left(handle)
         assert before <= 600
         await environment.sleep(5 * DAY)
@@ -60,16 +60,16 @@ async def test_a_question_that_is_answered_after_five_days_costs_no_budget(envir
         pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, pursued.result.duration_s < 60) == ("completed", True)
     assert took(pursued) > 5 * DAY
-    assert spent["model_calls"] == 60 - 3  # plan, evaluate, decide: asking took none
+    assert spent["model_calls"] == 60 - 3  # plan, evaluate, decide: the question itself uses no call
 
 
-async def test_a_pause_of_days_is_left_out_and_one_inside_a_question_too(environment: WorkflowEnvironment) -> None:
-    """Paused while it asks, answered after a day, resumed after another."""
+async def test_pauses_of_days_use_no_time_even_during_a_question(environment: WorkflowEnvironment) -> None:
+    """The goal is paused while it asks, answered a day later, and resumed another day later."""
     model = GoalModel(**ASKING)
     async with a_loop(environment.client, model, FakeTool("look")) as loop:
         loop.execution_timeout = LONG
         handle = await start(loop)
-        await asks(handle)
+        await wait_for_the_question(handle)
         before = await time_left(handle)
         await handle.signal("pause")
         await environment.sleep(DAY)
@@ -85,15 +85,15 @@ async def test_a_pause_of_days_is_left_out_and_one_inside_a_question_too(environ
 
 
 @pytest.mark.parametrize("place", ["plan", "execute", "evaluate", "compress", "decide", "summary"])
-async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment, place: str) -> None:
-    """A goal has 20 minutes for its plan of three steps, and five before it has one."""
+async def test_a_pause_in_any_state_uses_no_time(environment: WorkflowEnvironment, place: str) -> None:
+    """A goal has 20 minutes for its plan of three steps, and five minutes until it has a plan."""
     model = StagedModel()
     async with a_loop(environment.client, model, FakeTool("look", model.look)) as loop:
         loop.execution_timeout = LONG
         staged = model.stage(workflow_id := f"goal-{loop.task_queue}", place)
         handle = await start(loop, workflow_id=workflow_id)
         if place == "summary":
-            await asks(handle)
+            await wait_for_the_question(handle)
             await answer_goal(handle, "1999")
         await staged.hold.reached()
         await handle.signal("pause")
@@ -102,7 +102,7 @@ async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment
         await environment.sleep(DAY)
         await handle.signal("resume")
         if place != "summary":
-            await asks(handle)
+            await wait_for_the_question(handle)
             await answer_goal(handle, "1999")
         pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, staged.turns, len(set(staged.keys))) == ("completed", TURNS, 3)
@@ -110,7 +110,7 @@ async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment
     assert took(pursued) > DAY
 
 
-async def test_an_abort_after_days_brings_what_was_found(environment: WorkflowEnvironment) -> None:
+async def test_an_abort_after_days_returns_the_findings(environment: WorkflowEnvironment) -> None:
     look = FakeTool("look", lambda arguments, _: "the treasure")
     model = GoalModel(
         **{**ASKING, "evaluate": evaluation_reply("a", relevance=3, completeness=3, usability=3, goal_progress=3)}
@@ -118,7 +118,7 @@ async def test_an_abort_after_days_brings_what_was_found(environment: WorkflowEn
     async with a_loop(environment.client, model, look) as loop:
         loop.execution_timeout = LONG
         handle = await start(loop)
-        await asks(handle)
+        await wait_for_the_question(handle)
         await environment.sleep(5 * DAY)
         await handle.signal("abort", "nobody came back")
         pursued = await wait_for_goal(handle, environment.client)
@@ -126,8 +126,8 @@ async def test_an_abort_after_days_brings_what_was_found(environment: WorkflowEn
     assert "the treasure" in pursued.result.output
 
 
-async def test_a_limit_is_asked_about_for_days(environment: WorkflowEnvironment) -> None:
-    """At its only round: a person who comes back after three days gives it another one."""
+async def test_a_question_about_a_limit_waits_for_days(environment: WorkflowEnvironment) -> None:
+    """The goal reaches its only round. A person who comes back after three days grants another one."""
     plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
     model = GoalModel(plan=plan, evaluate=[evaluation_reply("a"), evaluation_reply("b")])
     async with a_loop(environment.client, model, FakeTool("look")) as loop:
@@ -143,24 +143,24 @@ async def test_a_limit_is_asked_about_for_days(environment: WorkflowEnvironment)
     assert took(pursued) > 3 * DAY
 
 
-async def test_a_question_is_asked_on_by_the_run_that_continues_as_new(client: Client) -> None:
-    """Signals fill the history; the question keeps its id and since when it waits.
+async def test_a_question_keeps_its_id_and_start_across_continue_as_new(client: Client) -> None:
+    """Signals fill the history, so the run continues as new while it asks.
 
-    On a server whose time is real: the other one loses a task now and then when a run continues as new.
+    This needs the server with real time: the time-skipping server sometimes loses a task on continue-as-new.
     """
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 40})
     model = GoalModel(**ASKING)
     async with a_loop(client, model, FakeTool("look"), setup=facts) as loop:
         handle = await start(loop)
-        first, began = await asks(handle), (await handle.describe()).run_id
+        first, began = await wait_for_the_question(handle), (await handle.describe()).run_id
         before = await time_left(handle)
 
         async def is_another() -> bool:
-            await handle.signal("resume")  # it says nothing: guidance would close the question
+            await handle.signal("resume")  # resume carries no text: guidance would close the question
             return (await handle.describe()).run_id != began
 
         await wait_until(is_another)
-        second = await asks(handle)
+        second = await wait_for_the_question(handle)
         assert (second["wait_id"], second["since"]) == (first["wait_id"], first["since"])
         assert before - await time_left(handle) < 60
         assert await answer_goal(handle, "1999") == first["wait_id"]
@@ -170,8 +170,8 @@ async def test_a_question_is_asked_on_by_the_run_that_continues_as_new(client: C
     assert pursued.events.count("QuestionAsked") == pursued.events.count("QuestionAnswered") == 1
 
 
-async def test_a_plan_that_never_comes_ends_it_after_the_time_of_one_step(client: Client) -> None:
-    """On a server whose time is real: the other one stands still while a model call is under way."""
+async def test_a_plan_that_never_arrives_ends_the_goal_after_the_time_of_one_step(client: Client) -> None:
+    """This needs the server with real time: the time-skipping server does not advance during a model call."""
     model = StagedModel()
     async with a_loop(client, model, FakeTool("look", model.look)) as loop:
         staged = model.stage(workflow_id := f"goal-{loop.task_queue}", "plan")

@@ -1,4 +1,4 @@
-"""A project's own conventions, from its files to who works in one of its folders."""
+"""Conventions of a project: imported from its files, and recalled for work in one of its folders."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -64,19 +64,19 @@ AT_THE_ROOT = ["Commits\nSign them.", "Tests\nRun make test.", "ruff, in pyproje
 OF_WEB = ["Components\nOne a file.", ".prettierrc.json\nsemi = false"]
 
 
-async def test_who_works_on_a_file_is_told_its_folders_conventions_and_their_parents(
-    store: KnowledgeStore, project: Path
-) -> None:
+async def test_conventions_of_a_file_come_from_its_folder_and_the_parents(store: KnowledgeStore, project: Path) -> None:
     await imported(store, project)
     commits, tests, ruff = AT_THE_ROOT
     nearest = ["Handlers\nNo SQL.", tests, "Names\nsnake_case."]
     assert await found(store, "src/api/users.py") == [*nearest, commits, ruff]
-    assert await found(store, "src/api/users.go", "go") == [*nearest, commits], "what is of Python is of Python"
-    assert await found(store, "web/app.ts") == [*OF_WEB, *AT_THE_ROOT], "none of src/"
+    assert await found(store, "src/api/users.go", "go") == [*nearest, commits], (
+        "a convention for Python is not used for Go"
+    )
+    assert await found(store, "web/app.ts") == [*OF_WEB, *AT_THE_ROOT], "no convention of src/"
     assert await found(store, "src/api/users.py", reader=Reader(tenant="other")) == []
 
 
-async def test_it_is_told_what_has_changed(store: KnowledgeStore, project: Path) -> None:
+async def test_an_import_reports_what_has_changed(store: KnowledgeStore, project: Path) -> None:
     first = await imported(store, project)
     assert set(first.values()) == {("added", 1), ("added", 2)}
     assert sorted(first) == sorted(FILES)
@@ -96,17 +96,19 @@ async def test_it_is_told_what_has_changed(store: KnowledgeStore, project: Path)
     texts = {item.text for item in await all_items(store)}
     assert "Commits\nNo need to sign." in texts
     assert not {"Commits\nSign them.", "Components\nOne a file.", "Names\nsnake_case."} & texts
-    assert "src/AGENTS.md" not in await imported(store, project), "a file that says nothing is not told again"
+    assert "src/AGENTS.md" not in await imported(store, project), "an empty file is not reported again"
 
 
-async def test_a_file_that_can_no_longer_be_read_keeps_what_was_stored(store: KnowledgeStore, project: Path) -> None:
+async def test_a_file_that_becomes_unreadable_keeps_its_stored_conventions(
+    store: KnowledgeStore, project: Path
+) -> None:
     await imported(store, project)
     write(project, "pyproject.toml", "[tool")
     assert (await imported(store, project))["pyproject.toml"] == ("unreadable", 1)
     assert AT_THE_ROOT[2] in await found(store, "")
 
 
-async def test_a_folder_of_the_project_is_brought_up_to_date_alone(store: KnowledgeStore, project: Path) -> None:
+async def test_one_folder_of_a_project_can_be_updated_alone(store: KnowledgeStore, project: Path) -> None:
     await imported(store, project)
     before = {item.id for item in await all_items(store)}
     write(project, "AGENTS.md", "changed")
@@ -115,7 +117,9 @@ async def test_a_folder_of_the_project_is_brought_up_to_date_alone(store: Knowle
     assert {item.id for item in await all_items(store)} == before
 
 
-async def test_what_others_own_and_people_have_written_stays(store: KnowledgeStore, project: Path) -> None:
+async def test_an_import_keeps_items_of_other_owners_and_items_written_by_people(
+    store: KnowledgeStore, project: Path
+) -> None:
     by_hand = KnowledgeItem(kind="convention", text="By hand.", owner=Reader(tenant="acme"), directory="web")
     await store.store([by_hand])
     await imported(store, project)
@@ -144,7 +148,7 @@ async def test_another_projects_conventions_are_not_replaced(
     assert set((await imported(store, project)).values()) == {("unchanged", 1), ("unchanged", 2)}
 
 
-async def test_an_import_that_is_stopped_goes_on_with_the_next(store: KnowledgeStore, project: Path) -> None:
+async def test_a_stopped_import_is_continued_by_the_next(store: KnowledgeStore, project: Path) -> None:
     changes: list[FileChange] = []
     async with aclosing(import_conventions(store, project, PLACE, lambda done, of: None)) as importing:
         async for change in importing:

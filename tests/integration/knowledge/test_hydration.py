@@ -1,4 +1,4 @@
-"""The references in a task are looked up before the first reasoning step, on a real server."""
+"""References in a task are looked up before the first reasoning step, on a real server."""
 
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,14 @@ def block_of(loop: Loop) -> Message:
     return requests_of(loop)[0].messages[1]
 
 
-def told(ran: Ran) -> dict[str, Any]:
-    """Return what the journal says of the references."""
+def hydration_event(ran: Ran) -> dict[str, Any]:
+    """Return the data of the journal entry about the references."""
     (entry,) = [entry for entry in ran.journal if entry.event == "PreHydrationComplete"]
     return entry.data
 
 
 def statuses(ran: Ran) -> list[tuple[str, str]]:
-    return [(line["value"], line["status"]) for line in told(ran)["references"]]
+    return [(line["value"], line["status"]) for line in hydration_event(ran)["references"]]
 
 
 async def test_references_are_in_the_first_model_call(client: Client) -> None:
@@ -54,7 +54,7 @@ async def test_references_are_in_the_first_model_call(client: Client) -> None:
     assert "issue #42" in block.text
     assert [context.call_id for context in (*fetch.contexts, *issue.contexts)] == ["hydrate_0", "hydrate_1"]
     assert ran.result.tool_calls.model_dump() == {"proposed": 2, "run": 2, "denied": 0, "failed": 0}
-    assert told(ran)["total_tokens"] == 8, "29 bytes at 4 a token"
+    assert hydration_event(ran)["total_tokens"] == 8, "29 bytes at 4 bytes per token"
     assert ran.events.index("PreHydrationComplete") < ran.events.index("ReasoningComplete")
 
 
@@ -69,7 +69,7 @@ async def test_a_task_without_references_leaves_no_trace(client: Client) -> None
     assert ran.events[:4] == ["Started", "Prepared", "ReasoningComplete", "PolicyEvaluated"]
 
 
-async def test_it_can_be_switched_off(client: Client) -> None:
+async def test_hydration_can_be_switched_off(client: Client) -> None:
     fetch = fetching()
     async with a_loop(client, [answers()], fetch) as loop:
         ran = await loop.run("See https://a.io", pre_hydration={"enabled": False})
@@ -78,7 +78,7 @@ async def test_it_can_be_switched_off(client: Client) -> None:
     assert "PreHydrationComplete" not in ran.events
 
 
-async def test_what_nothing_resolves_is_in_the_journal_and_costs_no_call(client: Client) -> None:
+async def test_an_unresolvable_reference_is_in_the_journal_and_costs_no_call(client: Client) -> None:
     async with a_loop(client, [answers()]) as loop:
         ran = await loop.run("See https://a.io and #42")
 
@@ -87,7 +87,7 @@ async def test_what_nothing_resolves_is_in_the_journal_and_costs_no_call(client:
     assert ran.result.tool_calls.proposed == 0
 
 
-async def test_results_belong_to_their_reference_whichever_comes_first(client: Client) -> None:
+async def test_results_belong_to_their_reference_in_any_order_of_arrival(client: Client) -> None:
     hold = Hold()
 
     def body(arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -120,7 +120,7 @@ async def test_a_failure_belongs_to_its_own_reference(client: Client) -> None:
     assert ran.result.tool_calls.failed == 1
 
 
-async def test_the_gate_decides_on_each(client: Client) -> None:
+async def test_the_gate_decides_on_each_lookup(client: Client) -> None:
     fetch = fetching()
     async with a_loop(client, [answers()], fetch, issues(), engine=Deny("fetch_url")) as loop:
         ran = await loop.run("https://a.io #42")
@@ -142,7 +142,7 @@ async def test_arguments_are_checked_before_the_gate(client: Client) -> None:
         ran = await loop.run("OPS-1", pre_hydration=custom)
 
     assert lookup.contexts == []
-    assert "do not fit" in told(ran)["references"][0]["why"]
+    assert "do not fit" in hydration_event(ran)["references"][0]["why"]
 
 
 async def test_a_custom_kind_is_resolved_by_any_tool(client: Client) -> None:
@@ -157,7 +157,7 @@ async def test_a_custom_kind_is_resolved_by_any_tool(client: Client) -> None:
     assert "ticket OPS-12" in block_of(loop).text
 
 
-async def test_the_deadline_keeps_what_is_there(client: Client) -> None:
+async def test_the_deadline_keeps_the_results_so_far(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers()], fetching(lambda a, c: hold.then("late")), issues()) as loop:
         ran = await loop.run("https://a.io #42", pre_hydration={"timeout_s": 3})
@@ -173,7 +173,7 @@ async def test_contents_are_cut_to_the_budget(client: Client) -> None:
     async with a_loop(client, [answers()], fetching(lambda a, c: "é" * 5_000), issues()) as loop:
         ran = await loop.run("https://a.io #42", pre_hydration={"max_context_tokens": 100})
 
-    assert told(ran)["total_tokens"] == 100
+    assert hydration_event(ran)["total_tokens"] == 100
     assert "issue #42" in block_of(loop).text
     assert "é...[truncated]" in block_of(loop).text
 
@@ -198,11 +198,11 @@ async def test_an_abort_cancels_the_lookups(client: Client) -> None:
         ran = await loop.ended(handle)
 
     assert ran.result.termination.reason == "aborted"
-    assert told(ran)["references"][0]["why"] == "the run was ended before"
+    assert hydration_event(ran)["references"][0]["why"] == "the run was ended before"
     assert requests_of(loop) == []
 
 
-async def test_the_clock_of_the_run_ends_the_lookups(client: Client) -> None:
+async def test_the_time_limit_of_the_run_ends_the_lookups(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers()], fetching(lambda a, c: hold.then("late"))) as loop:
         ran = await loop.run("https://a.io", timeout_s=3)
@@ -212,7 +212,7 @@ async def test_the_clock_of_the_run_ends_the_lookups(client: Client) -> None:
     assert requests_of(loop) == []
 
 
-async def test_a_pause_holds_the_first_model_call_back(client: Client) -> None:
+async def test_a_pause_delays_the_first_model_call(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers()], fetching(lambda a, c: hold.then("the page"))) as loop:
         handle = await loop.start("https://a.io")
@@ -239,8 +239,8 @@ async def test_a_run_that_continues_as_new_does_not_look_up_again(client: Client
     assert requests_of(loop)[-1].messages[1].text.startswith(CONTEXT_BLOCK)
 
 
-async def test_guidance_of_the_operator_is_no_task(client: Client) -> None:
-    """It comes while the run is live: the model decides what to do about it."""
+async def test_references_in_guidance_are_not_looked_up(client: Client) -> None:
+    """Guidance arrives while the run is live, so the model decides what to do about it."""
     fetch, hold = fetching(), Hold()
     async with a_loop(client, [hold.step(answers("one")), answers("two")], fetch) as loop:
         handle = await loop.start("Just talk.")
@@ -252,7 +252,7 @@ async def test_guidance_of_the_operator_is_no_task(client: Client) -> None:
     assert fetch.contexts == []
 
 
-async def test_the_deadline_ends_the_question_to_a_person_that_a_lookup_raised(client: Client) -> None:
+async def test_the_deadline_closes_a_question_that_a_lookup_asked(client: Client) -> None:
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("no such page", kind="Http404")
 
@@ -267,8 +267,8 @@ async def test_the_deadline_ends_the_question_to_a_person_that_a_lookup_raised(c
     assert statuses(ran) == [("https://a.io", "failed")]
 
 
-async def test_the_offline_reader_answers_from_a_file_that_the_task_names(client: Client, tmp_path: Path) -> None:
-    """It was read before the first step, so nothing is left to search for."""
+async def test_the_offline_model_answers_from_a_file_that_the_task_names(client: Client, tmp_path: Path) -> None:
+    """The file was read before the first step, so nothing is left to search for."""
     (tmp_path / "hive.md").write_text("# Hive\n\nThe hive has forty drones in summer.\n")
     reader = ReadFile(FileRoot(tmp_path))
     async with a_loop(client, ExtractiveProvider(), reader) as loop:

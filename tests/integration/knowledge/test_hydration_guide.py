@@ -1,4 +1,4 @@
-"""The example of docs/pre-hydration.md, run as it stands there."""
+"""The example of docs/pre-hydration.md runs as printed there."""
 
 import re
 import tomllib
@@ -23,7 +23,7 @@ def echoing(name: str) -> FakeTool:
     return FakeTool(name, lambda arguments, context: f"{name} of {arguments['input']}", parameters=schema)
 
 
-async def test_each_kind_of_the_guide_is_looked_up_by_the_tool_that_it_names(client: Client) -> None:
+async def test_each_reference_kind_of_the_guide_is_looked_up_by_the_tool_it_names(client: Client) -> None:
     agent = example().agents["triage"]
     assert agent.config.pre_hydration is not None
     tools = [echoing(name) for name in agent.tools]

@@ -1,4 +1,4 @@
-"""Whoever writes a task chooses what is looked up for it, before any critic: so nothing that acts looks anything up."""
+"""Lookups before the first step only read: the task's author chooses them, and no critic has reviewed them yet."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def fetch(options: ToolOptions | None = None) -> FakeTool:
 
 @pytest.mark.parametrize("kind", ["ticket", "url"])
 @pytest.mark.parametrize("effect", ["irreversible", "idempotent"])
-async def test_a_starter_that_names_a_tool_which_acts_is_refused(client: Client, kind: str, effect: Effect) -> None:
+async def test_a_starter_cannot_name_a_tool_that_acts(client: Client, kind: str, effect: Effect) -> None:
     tool = pay(effect)
     config = TICKETS | {"resolution_tools": {kind: "pay"}}
     async with a_loop(
@@ -46,8 +46,8 @@ async def test_a_starter_that_names_a_tool_which_acts_is_refused(client: Client,
 
 
 @pytest.mark.parametrize("where", ["of the starter", "of the agent", "of the tool"])
-async def test_a_lookup_that_fails_is_stood_in_for_by_nothing_that_acts(client: Client, where: str) -> None:
-    """A critic would have to see that call, and none can before the first reasoning step."""
+async def test_a_failed_lookup_is_not_replaced_by_a_tool_that_acts(client: Client, where: str) -> None:
+    """A critic would have to review that call, and none can before the first reasoning step."""
     tool = pay()
     to_pay = Recovery(strategy="fallback", alternatives=("pay",), max_attempts=1)
     options = ToolOptions(max_attempts=1, recovery=to_pay if where == "of the tool" else None)

@@ -24,7 +24,7 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
 
 
 async def test_a_lookup_that_waits_for_its_next_attempt_ends_at_the_deadline(environment: WorkflowEnvironment) -> None:
-    """The second attempt is due after 200 s; the phase has 90, whatever the run's own clock allows."""
+    """The second attempt is due after 200 s. The phase has 90 s, whatever the run's own time limit allows."""
 
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
         if arguments["url"].endswith("flaky"):
@@ -45,7 +45,7 @@ async def test_a_lookup_that_waits_for_its_next_attempt_ends_at_the_deadline(env
     assert [context.attempt for context in fetch.contexts].count(2) == 0
 
 
-async def test_the_timer_is_cancelled_once_all_are_in(environment: WorkflowEnvironment) -> None:
+async def test_the_timer_is_cancelled_once_all_lookups_are_done(environment: WorkflowEnvironment) -> None:
     fetch = FakeTool("fetch_url", lambda arguments, context: "the page", parameters=SCHEMA)
     async with a_loop(environment.client, [answers()], fetch) as loop:
         ran = await loop.run("https://a.io")

@@ -1,4 +1,4 @@
-"""Knowledge about the next step is in the run's context. What the run learnt is stored once."""
+"""Knowledge about the next step is put into the run's context, and what the run learnt is stored once."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.values.shelf import Shelf, a_fact
 ON: dict[str, Any] = {"knowledge": {}}
 
 
-async def test_what_was_stored_is_shown_ahead_of_the_first_step(client: Client) -> None:
+async def test_stored_knowledge_is_shown_before_the_first_step(client: Client) -> None:
     shelf = Shelf(a_fact("The invoice format is EDIFACT"), a_fact("Nobody asked about penguins"))
     provider = ScriptedModel([answers("It is EDIFACT.")], repeats=True)
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:
@@ -36,7 +36,7 @@ async def test_what_was_stored_is_shown_ahead_of_the_first_step(client: Client) 
     assert learnt.provenance.workflow_id == ran.handle.id
 
 
-async def test_the_block_is_replaced_where_other_things_are_talked_of(client: Client) -> None:
+async def test_the_knowledge_block_is_replaced_when_the_subject_changes(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"), a_fact("warehouse harbour north"))
     look = FakeTool("look", lambda arguments, context: "warehouse harbour")
     provider = ScriptedModel([calls("look"), calls("look"), answers("done")], repeats=True)
@@ -48,10 +48,12 @@ async def test_the_block_is_replaced_where_other_things_are_talked_of(client: Cl
     assert "EDIFACT" in blocks[0][0]
     assert "north" in blocks[1][0]
     told = [entry.data for entry in ran.journal if entry.event == "KnowledgeRecalled"]
-    assert [each["block"] for each in told] == ["injected", "injected"], "the third step has the words of the second"
+    assert [each["block"] for each in told] == ["injected", "injected"], (
+        "the third step has the same words as the second"
+    )
 
 
-async def test_a_store_that_is_down_ends_no_run(client: Client) -> None:
+async def test_a_store_that_is_down_does_not_end_the_run(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"))
     shelf.down = KnowledgeError("the database is down", kind="Unreachable", retryable=True)
     provider = ScriptedModel([answers("It is EDIFACT.")], repeats=True)
@@ -65,14 +67,14 @@ async def test_a_store_that_is_down_ends_no_run(client: Client) -> None:
     assert not any("[KNOWLEDGE_CONTEXT]" in message.text for message in provider.given[0].messages)
 
 
-async def test_a_store_that_fails_once_takes_nothing_away(client: Client) -> None:
+async def test_a_store_that_fails_once_loses_nothing(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"), a_fact("warehouse harbour north"))
     down = KnowledgeError("the database is down", kind="Unreachable", retryable=False)
 
-    behind_each_look = iter([down, None])
+    failure_after_each_look = iter([down, None])
 
     def look(arguments: dict[str, Any], context: ToolContext) -> str:
-        shelf.down = next(behind_each_look)
+        shelf.down = next(failure_after_each_look)
         return "warehouse harbour"
 
     provider = ScriptedModel([calls("look"), calls("look"), answers("done")], repeats=True)
@@ -81,21 +83,21 @@ async def test_a_store_that_fails_once_takes_nothing_away(client: Client) -> Non
 
     shown = ["".join(m.text for m in r.messages if "[KNOWLEDGE_CONTEXT]" in m.text) for r in provider.given]
     assert ["EDIFACT" in each for each in shown] == [True, True, True]
-    assert ["north" in each for each in shown] == [False, False, True], "the same words were looked for once more"
+    assert ["north" in each for each in shown] == [False, False, True], "the same words were searched again"
     told = [entry.data for entry in ran.journal if entry.event == "KnowledgeRecalled"]
     assert [each["block"] for each in told] == ["injected", "kept", "injected"]
     assert told[1]["error"] == "Unreachable: the database is down"
 
 
 class SlowShelf(Shelf):
-    """Answers after everybody has gone."""
+    """A store that answers too late."""
 
     async def recall(self, query: Recall) -> list[Recalled]:
         await asyncio.sleep(60)
         return []
 
 
-async def test_a_store_that_does_not_answer_is_not_waited_for(client: Client) -> None:
+async def test_a_run_does_not_wait_for_a_store_that_does_not_answer(client: Client) -> None:
     provider = ScriptedModel([answers("no idea")], repeats=True)
     async with a_loop(client, provider, knowledge=SlowShelf().as_store) as loop:
         ran = await loop.run("invoice format", **ON)
@@ -105,7 +107,7 @@ async def test_a_store_that_does_not_answer_is_not_waited_for(client: Client) ->
     assert recalled["error"] == "TimeoutError: too slow"
 
 
-async def test_a_run_without_knowledge_does_none_of_it(client: Client) -> None:
+async def test_a_run_without_knowledge_neither_recalls_nor_stores(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"))
     provider = ScriptedModel([answers("no idea")], repeats=True)
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:

@@ -1,4 +1,4 @@
-"""Another embedder than the one that made the vectors: it is noticed, told once with the remedy, and mended."""
+"""A store whose vectors were made by another embedder: it warns once with the remedy, and reindexing repairs it."""
 
 import logging
 
@@ -11,7 +11,9 @@ from tests.support.knowledge.stores import OpenStore, opens
 __all__ = ["opens"]
 
 
-async def test_a_change_of_embedder_is_told_once_and_mended(opens: OpenStore, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_of_embedder_is_reported_once_and_repaired_by_reindex(
+    opens: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "orga.activities.adapters.knowledge")
     clock = Clock()
     before = opens(now=clock)

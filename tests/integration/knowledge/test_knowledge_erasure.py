@@ -1,4 +1,4 @@
-"""The preview shows exactly what is erased: a law of every store, over random items and erasures."""
+"""Law of every store, over random items and erasures: exactly what the preview shows is erased."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ NAMED: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def erasures(draw: st.DrawFn, ids: Sequence[str]) -> Erasure:
-    """Return what names one thing, or two that have to fit both."""
+    """Return an erasure by one criterion, or by two that must both match."""
     names = draw(st.lists(st.sampled_from(list(NAMED)), min_size=1, max_size=2, unique=True))
     named = {name: draw(NAMED[name]) for name in names}
     if "ids" in named:

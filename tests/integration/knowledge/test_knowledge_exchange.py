@@ -1,4 +1,4 @@
-"""Out of one store and into another, and what an import says of lines that are none."""
+"""Export from one store and import into another, and the errors of lines that are not items."""
 
 import io
 from collections.abc import AsyncGenerator, Iterator
@@ -37,7 +37,7 @@ async def stores(tmp_path: Path) -> AsyncGenerator[tuple[KnowledgeStore, Knowled
 async def test_a_store_is_the_same_after_export_and_import(
     stores: tuple[KnowledgeStore, KnowledgeStore, Clock],
 ) -> None:
-    """Whatever the order of the lines, contradictions come out as they were."""
+    """Contradictions are the same for any order of the lines."""
     one, other, clock = stores
     for number in range(6):
         await one.store([a_fact(f"x{number % 2}", "is", str(number), **owned("user", "acme", "anna"))])
@@ -52,7 +52,7 @@ async def test_a_store_is_the_same_after_export_and_import(
     assert await import_items(other, read_items(iter(lines)), no_progress) == ImportCounts(unchanged=7)
 
 
-async def test_progress_is_told_and_items_are_read_as_they_are_needed(
+async def test_progress_is_reported_and_items_are_read_only_when_needed(
     stores: tuple[KnowledgeStore, KnowledgeStore, Clock],
 ) -> None:
     read = 0
@@ -72,7 +72,7 @@ async def test_progress_is_told_and_items_are_read_as_they_are_needed(
     assert told == [(256, 600), (512, 600), (600, 600)]
 
 
-async def test_a_flawed_line_is_named_and_what_came_before_stays(
+async def test_a_bad_line_is_named_and_the_items_before_it_are_kept(
     stores: tuple[KnowledgeStore, KnowledgeStore, Clock],
 ) -> None:
     good = [a_text(f"text {number}").model_dump_json() for number in range(300)]
@@ -98,9 +98,9 @@ async def test_a_flawed_line_is_named_and_what_came_before_stays(
         ("x" * (MAX_LINE_CHARS + 1), "line 2 cannot be imported: it has more than 2,000,000 characters"),
         ("[" * 100_000, "line 2 cannot be imported: "),
     ],
-    ids=["no object", "nothing", "no kind", "a key misspelt", "NaN", "a key within misspelt", "too long", "too deep"],
+    ids=["no object", "nothing", "no kind", "a misspelt key", "NaN", "a misspelt inner key", "too long", "too deep"],
 )
-def test_a_line_that_is_no_item_is_told(line: str, message: str) -> None:
+def test_a_line_that_is_not_an_item_is_rejected(line: str, message: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         list(read_items(["\n", line]))
     assert str(caught.value).startswith(message)
@@ -118,18 +118,18 @@ def test_an_export_of_another_format_is_refused(first: str, message: str) -> Non
         list(read_items([first]))
 
 
-def test_people_may_leave_out_the_first_line() -> None:
+def test_the_header_line_is_optional() -> None:
     [item] = read_items(['{"kind": "document", "text": "x"}\n'])
     assert item == a_text("x")
 
 
-def test_no_line_of_a_file_is_read_beyond_what_is_looked_at() -> None:
+def test_an_overlong_line_is_read_only_up_to_the_limit() -> None:
     lines = file_lines(io.StringIO("short\n" + "x" * (3 * MAX_LINE_CHARS)))
     assert next(lines) == "short\n"
     assert len(next(lines)) == MAX_LINE_CHARS + 1
 
 
-def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_binary_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\x00")
     with (tmp_path / "a.jsonl").open(encoding="utf-8") as file, pytest.raises(KnowledgeError, match="no UTF-8"):
         list(file_lines(file))

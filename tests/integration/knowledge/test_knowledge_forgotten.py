@@ -1,4 +1,4 @@
-"""Every store forgets, and keeps, the same items."""
+"""Expired and erased items: every store forgets, and keeps, the same ones."""
 
 from datetime import timedelta
 from time import monotonic
@@ -14,7 +14,7 @@ __all__ = ["clock", "opens", "store"]
 
 
 @pytest.mark.parametrize("text", ["lorries", ""], ids=["by words", "without words"])
-async def test_what_has_expired_is_not_recalled(store: KnowledgeStore, clock: Clock, text: str) -> None:
+async def test_an_expired_item_is_not_recalled(store: KnowledgeStore, clock: Clock, text: str) -> None:
     await store.store([a_text("lorries", expires_at=T0 + timedelta(seconds=10))])
     clock.advance(9.999)
     assert len(await store.recall(query_for(text))) == 1
@@ -23,8 +23,8 @@ async def test_what_has_expired_is_not_recalled(store: KnowledgeStore, clock: Cl
     assert (await store.facts()).expired == 1
 
 
-async def test_what_has_expired_is_forgotten_when_that_is_asked_for(store: KnowledgeStore, clock: Clock) -> None:
-    """And an older fact that it contradicted stands again; what expires later, or never, stays."""
+async def test_expired_items_are_erased_on_request(store: KnowledgeStore, clock: Clock) -> None:
+    """An older fact that an erased one contradicted is valid again. Items that expire later, or never, stay."""
     [old] = await store.store([a_fact("the site", "is", "up")])
     clock.advance(1)
     await store.store(
@@ -45,7 +45,7 @@ async def test_what_has_expired_is_forgotten_when_that_is_asked_for(store: Knowl
     assert kept.contradicted_by == ""
 
 
-async def test_forgetting_takes_exactly_what_is_named(store: KnowledgeStore) -> None:
+async def test_only_the_named_items_are_erased(store: KnowledgeStore) -> None:
     mine = a_fact("x", "is", "1", **owned("user", "acme", "anna"), provenance=Provenance(workflow_id="run-1"))
     items = [
         mine,
@@ -67,7 +67,7 @@ async def test_forgetting_takes_exactly_what_is_named(store: KnowledgeStore) -> 
     assert texts(await store.recall(query_for("x", reader=mine.owner))) == ["x is 1"]
 
 
-async def test_what_is_left_is_found_behind_a_purge(store: KnowledgeStore) -> None:
+async def test_remaining_items_are_found_after_a_purge(store: KnowledgeStore) -> None:
     await store.store([a_text("the crane is yellow"), a_text("the crane is red")])
     await store.purge()
     assert await store.forget(Erasure(ids=((await store.recall(query_for("yellow")))[0].item.id,))) == {"document": 1}
@@ -82,5 +82,5 @@ async def test_many_facts_that_contradict_others_are_forgotten_at_once(store: Kn
         clock.advance(1)
     began = monotonic()
     assert await store.forget(Erasure(source="new")) == {"fact": 1_000}
-    assert monotonic() - began < 2, "not each fact is compared with each claim, while other writers wait"
+    assert monotonic() - began < 2, "it must not compare each fact with each claim while other writers wait"
     assert (await store.facts()).contradicted == 0

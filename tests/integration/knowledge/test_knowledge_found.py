@@ -18,7 +18,7 @@ async def test_nothing_is_recalled_below_the_threshold(store: KnowledgeStore) ->
     assert await store.recall(query_for("canteen restart payment service", threshold=found.score + 0.001)) == []
 
 
-async def test_words_of_other_forms_and_misspelt_ones_are_found(store: KnowledgeStore) -> None:
+async def test_inflected_and_misspelt_words_are_found(store: KnowledgeStore) -> None:
     await store.store([a_text("restarting the schedulers"), a_text("the canteen opens at noon")])
     for text in ("restart scheduler", "RESTARTS", "scheduelr restarting"):
         assert texts(await store.recall(query_for(text))) == ["restarting the schedulers"]
@@ -34,13 +34,13 @@ async def test_accents_and_other_scripts_are_found(store: KnowledgeStore) -> Non
 @pytest.mark.parametrize(
     "text", ['"', "a OR", "NEAR(a b)", "text:x", "* ^ -", "(((", "'; DROP TABLE items", "the", "%_\\", "\0", "x" * 9999]
 )
-async def test_no_query_is_taken_for_syntax(store: KnowledgeStore, text: str) -> None:
+async def test_no_query_is_parsed_as_syntax(store: KnowledgeStore, text: str) -> None:
     await store.store([a_text("a quiet text")])
     await store.recall(query_for(text, threshold=0.0))
     assert (await store.facts()).counts == {"document": 1}
 
 
-async def test_without_words_the_newest_come_first(store: KnowledgeStore, clock: Clock) -> None:
+async def test_a_query_without_words_returns_the_newest_first(store: KnowledgeStore, clock: Clock) -> None:
     for n in range(4):
         clock.advance(1)
         await store.store([a_text(f"text {n}")])
@@ -63,8 +63,8 @@ async def test_a_directory_and_a_language_are_exact(store: KnowledgeStore) -> No
     assert texts(await store.recall(query_for("rules", directory="src"))) == []
 
 
-async def test_of_many_conventions_of_a_directory_the_surest_hold(store: KnowledgeStore, clock: Clock) -> None:
-    """Files are imported by their names: what is written for agents is the oldest of a directory that says much."""
+async def test_the_most_confident_conventions_of_a_directory_are_returned(store: KnowledgeStore, clock: Clock) -> None:
+    """Files are imported by name, so the conventions for agents may be the oldest of a large directory."""
     said = {"kind": "convention", "directory": "src"}
     await store.store([a_text(f"agents {n}", key=f"a#{n}", confidence=0.95, **said) for n in range(3)])
     clock.advance(1)
@@ -80,18 +80,18 @@ async def test_of_many_conventions_of_a_directory_the_surest_hold(store: Knowled
     assert not [text for text in of_python if "Ruby" in text]
 
 
-async def test_an_output_is_recalled_only_where_it_is_asked_for(store: KnowledgeStore) -> None:
+async def test_an_output_is_recalled_only_if_its_kind_is_requested(store: KnowledgeStore) -> None:
     await store.store([a_text("the report", kind="output"), a_text("a memory of the report", kind="memory")])
     assert texts(await store.recall(query_for("report"))) == ["a memory of the report"]
     assert texts(await store.recall(query_for("report", kinds=("output",)))) == ["the report"]
 
 
-async def test_as_many_are_found_as_are_wanted(store: KnowledgeStore) -> None:
+async def test_as_many_items_are_found_as_the_limit_allows(store: KnowledgeStore) -> None:
     await store.store([a_text(f"lorry number {n}") for n in range(120)])
     assert len(await store.recall(query_for("lorry", limit=100))) == 100
 
 
-async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) -> None:
+async def test_only_the_last_version_in_one_call_is_found(store: KnowledgeStore) -> None:
     lorries, bicycles = a_text("lorries", key="k"), a_text("bicycles", key="k")
     await store.store([lorries])
     stored = await store.store([lorries, bicycles, lorries])
@@ -101,7 +101,7 @@ async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) 
     assert await store.recall(query_for("bicycles", threshold=0.1)) == []
 
 
-async def test_a_fact_comes_before_memories_however_many_there_are(store: KnowledgeStore, clock: Clock) -> None:
+async def test_a_fact_ranks_before_any_number_of_memories(store: KnowledgeStore, clock: Clock) -> None:
     fact = a_fact("the api", "is deployed", "on Fridays", confidence=0.95)
     await store.store([fact])
     guesses = [f"As far as I know the payment api is deployed by the release team ({n})" for n in range(60)]
@@ -115,14 +115,14 @@ async def test_a_fact_comes_before_memories_however_many_there_are(store: Knowle
         assert all(each.score <= first.score for each in others)
 
 
-async def test_no_memory_is_found_by_the_task_that_it_was_learnt_from(store: KnowledgeStore) -> None:
+async def test_a_memory_is_not_found_by_its_own_task(store: KnowledgeStore) -> None:
     await store.store([a_text("On Fridays.", kind="memory", key="k", subject="When is the payment api deployed?")])
     assert await store.recall(query_for("When is the payment api deployed?")) == []
     [found] = await store.recall(query_for("fridays"))
     assert found.item.subject == "When is the payment api deployed?"
 
 
-async def test_without_a_fact_memories_are_ranked_as_all_else(store: KnowledgeStore) -> None:
+async def test_memories_rank_like_other_items_if_no_fact_matches(store: KnowledgeStore) -> None:
     await store.store([a_text("the harbour is closed", kind="memory", key="k"), a_text("the harbour and the canteen")])
     assert texts(await store.recall(query_for("harbour closed"))) == [
         "the harbour is closed",

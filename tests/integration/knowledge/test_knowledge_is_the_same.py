@@ -1,4 +1,4 @@
-"""The same items in both stores: the same ids, in the same order, with the same scores, so that journals are equal."""
+"""Both stores give the same items the same ids, order and scores, so that journals are equal."""
 
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -56,9 +56,9 @@ async def recalled_scores(store: KnowledgeStore, queries: Sequence[Recall]) -> l
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(1, 3), (2, 40), (3, 700)], ids=["a few", "some", "more than are looked at"]
+    ("seed", "count"), [(1, 3), (2, 40), (3, 700)], ids=["a few", "some", "more than are compared"]
 )
-async def test_both_recall_the_same(both: tuple[Clock, list[KnowledgeStore]], seed: int, count: int) -> None:
+async def test_both_stores_recall_the_same(both: tuple[Clock, list[KnowledgeStore]], seed: int, count: int) -> None:
     clock, stores = both
     draw = Random(seed)
     items, queries = some_items(draw, count), some_queries(draw, 25)
@@ -72,10 +72,10 @@ async def test_both_recall_the_same(both: tuple[Clock, list[KnowledgeStore]], se
     assert any(found[0])
 
 
-async def test_words_that_are_everywhere_choose_the_same(
+async def test_both_stores_choose_the_same_items_for_very_common_words(
     both: tuple[Clock, list[KnowledgeStore]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Past the limits by which searches stay short."""
+    """The test exceeds the limits that keep searches short."""
     monkeypatch.setattr("orga.activities.adapters.knowledge.store.COMMON", 40)
     clock, stores = both
     draw = Random(4)
@@ -87,7 +87,9 @@ async def test_words_that_are_everywhere_choose_the_same(
     assert found[0] == found[1]
 
 
-async def test_both_find_the_same_in_a_folder_and_without_words(both: tuple[Clock, list[KnowledgeStore]]) -> None:
+async def test_both_stores_find_the_same_in_a_folder_and_without_words(
+    both: tuple[Clock, list[KnowledgeStore]],
+) -> None:
     clock, stores = both
     rules = [
         a_text(f"rule {n} of restarts", kind="convention", directory="src/api" if n % 2 else "") for n in range(30)
@@ -105,8 +107,8 @@ async def test_both_find_the_same_in_a_folder_and_without_words(both: tuple[Cloc
     assert await recalled_scores(stores[0], queries) == await recalled_scores(stores[1], queries)
 
 
-async def test_both_settle_a_claim_of_many_facts_alike(both: tuple[Clock, list[KnowledgeStore]]) -> None:
-    """More than are settled anew when another comes, in one call and in several, at one time and at several."""
+async def test_both_stores_resolve_contradictions_of_many_facts_alike(both: tuple[Clock, list[KnowledgeStore]]) -> None:
+    """There are more facts than a store compares at once, in one call and in several, at one time and at several."""
     clock, stores = both
     draw = Random(5)
     for _ in range(6):

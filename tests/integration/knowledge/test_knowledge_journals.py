@@ -1,4 +1,4 @@
-"""A run on the embedded store and the same run on PostgreSQL leave the same journal."""
+"""A run leaves the same journal with the embedded store and with PostgreSQL."""
 
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ WORDS = TEXT.split()
 OF_THE_TIME = {"duration_s", "run_id"}
 
 
-async def filled(store: KnowledgeStore, clock: Clock) -> None:
+async def fill(store: KnowledgeStore, clock: Clock) -> None:
     draw = Random(7)
     for _ in range(4):
         clock.advance(1)
@@ -34,7 +34,7 @@ async def filled(store: KnowledgeStore, clock: Clock) -> None:
     )
 
 
-async def ran(loop: Loop, client: Client, id_: str, task: str) -> Ran:
+async def run_with_id(loop: Loop, client: Client, id_: str, task: str) -> Ran:
     handle: Any = await client.start_workflow(
         "AgentWorkflow", {"task": task, "config": {"knowledge": {}}}, id=id_, task_queue=loop.task_queue
     )
@@ -50,29 +50,31 @@ async def journals(client: Client, store: KnowledgeStore) -> list[list[tuple[str
     ]
     async with a_loop(client, ScriptedModel(steps, repeats=True), knowledge=store) as loop:
         runs = [
-            await ran(loop, client, "the-same-1", "Find out about the billing service in src/billing.py"),
-            await ran(loop, client, "the-same-2", "On which port does billing listen?"),
+            await run_with_id(loop, client, "the-same-1", "Find out about the billing service in src/billing.py"),
+            await run_with_id(loop, client, "the-same-2", "On which port does billing listen?"),
         ]
     return [[(entry.event, timeless(entry.data)) for entry in run.journal] for run in runs]
 
 
 def timeless(data: Any) -> Any:
-    """Leave out what tells two executions apart; what a run has learnt has an id of its execution."""
+    """Remove what differs between two executions. The memory of a run has an id that depends on its execution."""
     if isinstance(data, dict):
         told = {key: timeless(value) for key, value in cast("dict[str, Any]", data).items() if key not in OF_THE_TIME}
         return told | {"id": "of the run"} if told.get("kind") == "memory" else told
     return [timeless(each) for each in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
-async def test_both_leave_the_same_journal(client: Client, tmp_path: Path) -> None:
+async def test_both_stores_leave_the_same_journal(client: Client, tmp_path: Path) -> None:
     found: list[list[list[tuple[str, Any]]]] = []
     for name in ("sqlite", "postgres"):
         clock = Clock()
         async with PLACES[name](tmp_path) as opens:
             store = opens(now=clock)
-            await filled(store, clock)
+            await fill(store, clock)
             found.append(await journals(client, store))
     assert found[0] == found[1]
     recalled = [data for run in found[0] for event, data in run if event == "KnowledgeRecalled"]
     assert [len(data["items"]) for data in recalled[:3]] == [5, 5, 5]
-    assert [item["score"] for item in recalled[0]["items"]][:2] == [1.0, 1.0], "what holds in src, of which is spoken"
+    assert [item["score"] for item in recalled[0]["items"]][:2] == [1.0, 1.0], (
+        "the conventions of src, which the task names"
+    )

@@ -1,4 +1,4 @@
-"""A goal plans with what is known already, and leaves what it has found for later goals."""
+"""A goal plans with stored knowledge, and stores its findings for later goals."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ def finds(evaluate: Reply | None = None) -> GoalModel:
     )
 
 
-async def test_what_is_known_stands_ahead_of_the_plan_and_is_looked_up_once(client: Client) -> None:
+async def test_known_facts_precede_the_plan_and_are_looked_up_once(client: Client) -> None:
     shelf, model = Shelf(a_fact("invoice format EDIFACT"), a_fact("about penguins")), finds()
     async with a_goal(client, shelf, model) as loop:
         pursued = await pursue(loop, GOAL)
@@ -62,8 +62,8 @@ async def test_a_goal_that_has_recalled_something_can_be_forked(client: Client, 
     assert (forked.result.termination.reason, verified.ok) == ("completed", True)
 
 
-async def test_a_plan_that_is_asked_for_again_has_what_is_known(client: Client) -> None:
-    """The prompts and what was wrong with a plan are no words to look for: the goal's stay, and so does the block."""
+async def test_a_plan_that_is_requested_again_has_the_known_facts(client: Client) -> None:
+    """Only the goal's own words are searched, not the prompts or the plan's errors. So the block stays."""
     shelf = Shelf(a_fact("invoice format EDIFACT"))
     bad = says(steps=[a_step("a", "unknown")])
     good = says(steps=[a_step("a", at="north"), a_step("b", at="south")])
@@ -79,7 +79,7 @@ async def test_a_plan_that_is_asked_for_again_has_what_is_known(client: Client) 
     assert recalled["terms"] == ["invoice", "format"]
 
 
-async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recalls(client: Client) -> None:
+async def test_the_answer_is_learnt_and_outputs_are_never_recalled(client: Client) -> None:
     shelf = Shelf()
     async with a_goal(client, shelf, finds()) as loop:
         pursued = await pursue(loop, GOAL)
@@ -111,9 +111,7 @@ async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recall
         pytest.param({"max_total_tokens": 2 * (USAGE.input_tokens + USAGE.output_tokens)}, "max_tokens", id="tokens"),
     ],
 )
-async def test_every_ending_that_found_something_is_learnt_from(
-    client: Client, config: dict[str, Any], reason: str
-) -> None:
+async def test_every_ending_with_findings_is_learnt_from(client: Client, config: dict[str, Any], reason: str) -> None:
     shelf = Shelf()
 
     async def look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -137,15 +135,15 @@ async def test_every_ending_that_found_something_is_learnt_from(
     assert pursued.events.count("KnowledgeStored") == len(shelf.held)
 
 
-async def test_a_goal_that_got_nowhere_teaches_nothing(client: Client) -> None:
-    """Else the next try of it would plan with that failure, which fits its words best."""
+async def test_a_goal_without_findings_stores_nothing(client: Client) -> None:
+    """Otherwise the next attempt would plan with that failure, which matches its words best."""
     shelf, bad = Shelf(), says(steps=[a_step("a", "unknown")])
     async with a_goal(client, shelf, GoalModel(plan=bad, summary=answers("I found no way."))) as loop:
         pursued = await pursue(loop, GOAL)
     assert (pursued.reason, pursued.result.confidence, shelf.stored) == ("stuck", 0.0, [])
 
 
-async def test_what_an_early_ending_has_found_is_as_sure_as_the_goal_is_of_it(client: Client) -> None:
+async def test_findings_of_an_early_ending_have_the_confidence_of_the_goal(client: Client) -> None:
     shelf, model = (
         Shelf(),
         finds(evaluate=evaluation_reply("a", "b", relevance=3, completeness=2, usability=3, goal_progress=2)),

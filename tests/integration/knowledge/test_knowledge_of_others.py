@@ -1,4 +1,4 @@
-"""Whose knowledge reaches a run, and what that which came with untrusted content does to it."""
+"""Which owners' knowledge reaches a run, and how untrusted knowledge taints it."""
 
 from temporalio.client import Client
 
@@ -35,7 +35,7 @@ async def test_another_tenants_and_another_users_facts_are_never_recalled(client
     assert "number 9" in said
     assert not [n for n in range(4) if f"number {n}" in said]
     outcomes = [entry.data["verdicts"][0]["decision"] for entry in ran.journal if "verdicts" in entry.data]
-    assert outcomes[:2] == ["allow", "invalid"], "no argument says on whose behalf it is asked"
+    assert outcomes[:2] == ["allow", "invalid"], "an argument cannot set the owner"
 
 
 async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, store: SqliteStore) -> None:
@@ -65,8 +65,8 @@ async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, 
     assert set(kept["memory"].provenance.taint) == {"fetch_url", "look"}
 
 
-async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, store: SqliteStore) -> None:
-    """Neither the tool nor an item without a mark taints anybody."""
+async def test_a_recalled_item_taints_the_run_with_its_own_taint(client: Client, store: SqliteStore) -> None:
+    """Neither the tool nor an untainted item taints the run."""
     marked = a_fact("The invoice", "says", "pay now", provenance=Provenance(taint=("fetch_url",)))
     await store.store([marked, a_fact("The harbour", "lies in", "the north")])
     engine = Judging()

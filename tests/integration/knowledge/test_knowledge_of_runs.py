@@ -1,4 +1,4 @@
-"""Knowledge with the embedded store: from run to run, by whom it may be recalled, what it leaves behind."""
+"""Knowledge with the embedded store: from run to run, who may recall it, and what it adds to the history."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.runs.loop import Ran, a_loop
 __all__ = ["store"]
 
 
-async def test_run_one_learns_and_run_two_recalls_it(client: Client, store: SqliteStore) -> None:
+async def test_a_second_run_recalls_what_the_first_learnt(client: Client, store: SqliteStore) -> None:
     provider = ScriptedModel(
         [stores(**PORT, confidence=0.9), answers("It is stored."), answers("Port 8441.")], repeats=True
     )
@@ -36,7 +36,7 @@ async def test_run_one_learns_and_run_two_recalls_it(client: Client, store: Sqli
     assert second.result.output == "Port 8441."
 
 
-async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -> None:
+async def test_the_model_recalls_through_its_tool(client: Client, store: SqliteStore) -> None:
     await store.store([a_fact(*PORT.values())])
     ask = calls("recall_knowledge", arguments={"query": "billing service port", "limit": 3})
     nothing = calls("recall_knowledge", arguments={"query": "penguins in the antarctic"})
@@ -53,7 +53,7 @@ async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -
     assert by_place["2.0"]["items"] == []
 
 
-async def test_the_tools_are_offered_where_the_bridge_is_on(client: Client, store: SqliteStore) -> None:
+async def test_the_tools_are_offered_if_knowledge_is_enabled(client: Client, store: SqliteStore) -> None:
     provider = ScriptedModel([answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store) as loop:
         for settings in (None, {"enabled": False}, {}):
@@ -62,7 +62,7 @@ async def test_the_tools_are_offered_where_the_bridge_is_on(client: Client, stor
     assert offered == [[], [], ["recall_knowledge", "store_knowledge"]]
 
 
-async def test_conventions_of_a_place_reach_who_works_there(client: Client, store: SqliteStore) -> None:
+async def test_conventions_of_a_directory_reach_the_model_that_works_there(client: Client, store: SqliteStore) -> None:
     def convention(text: str, directory: str, language: str = "") -> KnowledgeItem:
         return KnowledgeItem(kind="convention", text=text, directory=directory, language=language, scope="tenant")
 
@@ -85,10 +85,10 @@ async def test_conventions_of_a_place_reach_who_works_there(client: Client, stor
     assert "Buttons" not in result
 
 
-async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
+async def test_conventions_of_a_named_file_are_shown_without_a_query(
     client: Client, store: SqliteStore, tmp_path: Path
 ) -> None:
-    """Whoever works on a file is told what holds there, and above it, though no word of the talk stands in it."""
+    """A run gets the conventions of a file's folder and its parents, even if they share no word with the task."""
     said = {
         "src/api": "Handlers stay thin.",
         "src": "No star imports.",
@@ -111,13 +111,13 @@ async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
     (shown,) = blocks(provider.given[0])
     order = [shown.index(said[directory]) for directory in ("src/api", "src", ".")]
     assert order == sorted(order)
-    assert said["web"] not in shown, "its words are talked of, and it holds elsewhere"
+    assert said["web"] not in shown, "its words match, but it applies elsewhere"
     assert [item["score"] for item in event_data(ran, "KnowledgeRecalled")[0]["items"]] == [1.0, 1.0, 1.0]
-    assert blocks(provider.given[1]) == [], "where no place is named nothing holds"
+    assert blocks(provider.given[1]) == [], "a task without a path gets no conventions"
 
 
-async def test_conventions_stay_while_the_work_on_a_file_goes_on(client: Client, store: SqliteStore) -> None:
-    """Tool results soon speak of other things, but the calls still name the file that the agent works on."""
+async def test_conventions_stay_while_the_work_on_a_file_continues(client: Client, store: SqliteStore) -> None:
+    """Tool results soon contain other words, but the calls still name the file that the agent works on."""
     thin = KnowledgeItem(kind="convention", text="Handlers stay thin.", directory="src/api", scope="tenant")
     await store.store([thin])
     words = (f"{number} " + " ".join(f"figure{number}{letter}" for letter in "abcdefghijkl") for number in range(9))
@@ -137,7 +137,7 @@ def events(ran: Ran) -> Sequence[str]:
 
 
 async def test_a_step_with_the_same_words_adds_no_event(client: Client, store: SqliteStore) -> None:
-    """One marker where the words changed, nothing where they did not; the end stores what was learnt."""
+    """A marker is added only if the words change. The end stores what the run learnt."""
     await store.store([a_fact("The warehouse", "stands at", "the harbour crane")])
     lengths: dict[tuple[bool, int], int] = {}
     markers: dict[int, int] = {}

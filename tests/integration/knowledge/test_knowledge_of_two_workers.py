@@ -1,4 +1,4 @@
-"""Two worker processes and one file: fifty runs at once store the same facts, and one each of their own."""
+"""Two worker processes on one file: fifty concurrent runs store shared facts once, and each its own fact."""
 
 import asyncio
 from collections import Counter
@@ -22,24 +22,24 @@ PATIENCE = timedelta(seconds=200)
 SHARED = {"harbour": "north", "crane": "yellow"}
 
 
-def nobody(backstage: Backstage) -> list[FakeTool]:
-    """Return no tool but those of knowledge."""
+def no_tools(backstage: Backstage) -> list[FakeTool]:
+    """Return no tools except those of knowledge."""
     del backstage
     return []
 
 
 @dataclass(frozen=True)
-class Left:
-    """Traces that one run has left."""
+class Traces:
+    """Traces of one run."""
 
     workers: set[str]
-    """Who has executed its activities."""
+    """Identities of the workers that executed its activities."""
     failures: list[str]
-    """Failures of activities that were retried. Those of local activities are read from the journal."""
+    """Messages of activities that were retried, and errors of local activities from the journal."""
     stored: list[dict[str, Any]]
 
 
-async def play(client: Client, queue: str, number: int) -> Left:
+async def play(client: Client, queue: str, number: int) -> Traces:
     facts = [*SHARED.items(), (f"lorry{number}", "here")]
     facts = facts[number % 3 :] + facts[: number % 3]
     handle: WorkflowHandle[Any, Any] = await client.start_workflow(
@@ -55,7 +55,7 @@ async def play(client: Client, queue: str, number: int) -> Left:
     begun = [event.activity_task_started_event_attributes for event in history.events]
     told = [(entry.event, entry.data) async for entry in read_journal(client, handle.id)]
     failures = [each.last_failure.message for each in begun if each.last_failure.message]
-    return Left(
+    return Traces(
         {each.identity for each in begun if each.identity},
         [*failures, *(data["error"] for _, data in told if "error" in data)],
         [data for event, data in told if event == "KnowledgeStored"],
@@ -63,9 +63,9 @@ async def play(client: Client, queue: str, number: int) -> Left:
 
 
 async def test_fifty_runs_of_two_workers_store_the_same_facts_once(client: Client, tmp_path: Path) -> None:
-    """None is lost, none is there twice, and no lock of the file reaches a run."""
+    """No fact is lost or stored twice, and no run sees a lock of the file."""
     queue, address = f"two-{uuid4()}", client.service_client.config.target_host
-    known = CrashWorker(address, queue, tmp_path / "effects", NEVER, Fate(), nobody, remembers=True)
+    known = CrashWorker(address, queue, tmp_path / "effects", NEVER, Fate(), no_tools, remembers=True)
     workers = [known.started() for _ in range(2)]
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):

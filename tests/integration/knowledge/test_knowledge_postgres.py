@@ -1,4 +1,4 @@
-"""The store in a real PostgreSQL: many workers, migrations at once, a server that restarts, and what errors say."""
+"""The store in a real PostgreSQL: many workers, concurrent migrations, a restarting server, and errors."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -33,14 +33,14 @@ def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-async def test_workers_that_start_at_once_make_the_tables_once() -> None:
+async def test_workers_that_start_at_once_create_the_tables_once() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn, 12) as many:
         await asyncio.gather(*(store.recall(query_for("anything")) for store in many))
     assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(VERSION,)]
 
 
-async def test_a_database_of_an_older_version_is_brought_up_to_this(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_database_of_an_older_version_is_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     dsn, schema = kept_postgres().database(), "orga.activities.adapters.knowledge.postgres.schema"
     for version in range(1, VERSION):
         monkeypatch.setattr(f"{schema}.VERSION", version)
@@ -54,21 +54,21 @@ async def test_a_database_of_an_older_version_is_brought_up_to_this(monkeypatch:
     assert execute(dsn, "SELECT version FROM orga_knowledge.version") == [(VERSION,)]
 
 
-async def test_the_nearest_are_found_in_an_index_alone() -> None:
-    """Beside it the table has the vectors themselves, which make it several times as long to look through."""
+async def test_the_nearest_vectors_are_found_by_the_index_alone() -> None:
+    """The table also holds the full vectors, so a scan of it takes several times as long."""
     dsn = kept_postgres().database()
     async with stores(dsn) as (store,):
         await store.store([a_text(f"text {number}") for number in range(50)])
     values = {"places": ["1"], "kinds": ["fact"], "now": 0, "embedder": "x", "code": code_bits(0), "limit": 5}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE orga_knowledge.vectors")
-        for way in ("seqscan", "bitmapscan"):  # of so few it would go through the table
+        for way in ("seqscan", "bitmapscan"):  # with so few rows it would scan the table
             connection.execute(f"SET enable_{way} = off".encode())
         plan = connection.execute(f"EXPLAIN {NEAREST}".encode(), values).fetchall()
     assert "Index Only Scan using vectors_by_code" in "\n".join(line for (line,) in plan)
 
 
-async def test_values_that_nobody_has_stored_are_told_with_the_way_back() -> None:
+async def test_damaged_values_are_reported_with_the_remedy() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn) as (store,):
         [one] = await store.store([a_text("lorries")])
@@ -82,7 +82,7 @@ async def test_values_that_nobody_has_stored_are_told_with_the_way_back() -> Non
         assert await store.get(one.id) is None
 
 
-async def test_fifty_writers_of_the_same_facts_leave_each_once_and_lose_none() -> None:
+async def test_fifty_concurrent_writers_of_the_same_facts_store_each_once() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn, 2) as (one, other):
         facts = [a_fact(f"service {n}", "listens on", str(n)) for n in range(10)]
@@ -98,7 +98,7 @@ async def test_fifty_writers_of_the_same_facts_leave_each_once_and_lose_none() -
         assert (await one.facts()).counts == {"fact": 60}
 
 
-async def test_a_server_that_restarts_is_found_again() -> None:
+async def test_a_restarted_server_is_found_again() -> None:
     with running_postgres() as server:
         async with stores(server.database()) as (store,):
             await store.store([a_fact("the server", "was", "there")])
@@ -112,7 +112,7 @@ async def test_a_server_that_restarts_is_found_again() -> None:
             await store.store([a_fact("the server", "is", "back")])
 
 
-async def test_a_server_that_goes_in_the_middle_of_a_write_has_taken_all_or_nothing() -> None:
+async def test_a_server_that_stops_during_a_write_has_stored_all_or_nothing() -> None:
     with running_postgres() as server:
         async with stores(server.database()) as (store,):
             await store.store([a_text("before")])
@@ -126,7 +126,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_write_has_taken_all_or_noth
             assert (await store.facts()).counts in ({"document": 1}, {"document": 3_001})
 
 
-async def test_a_wrong_password_is_told_without_it() -> None:
+async def test_a_wrong_password_is_reported_without_showing_it() -> None:
     dsn = kept_postgres().dsn().replace(PASSWORD, "planted-wrong-one")
     async with stores(dsn) as (store,):
         with pytest.raises(
@@ -136,14 +136,14 @@ async def test_a_wrong_password_is_told_without_it() -> None:
     assert "planted" not in f"{caught.value!r}{caught.value.__cause__!r}"
 
 
-async def test_nobody_at_the_address_is_told_with_the_place() -> None:
+async def test_an_unreachable_server_is_reported_with_its_address() -> None:
     async with stores(f"postgresql://u:{PASSWORD}@127.0.0.1:9/d") as (store,):
         with pytest.raises(KnowledgeError, match=r"postgresql://127.0.0.1:9/d cannot be reached: ") as caught:
             await store.store([a_text("x")])
     assert PASSWORD not in str(caught.value)
 
 
-async def test_a_database_of_a_newer_version_is_left_alone() -> None:
+async def test_a_database_of_a_newer_version_is_not_touched() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn) as (store,):
         await store.store([a_text("x")])
@@ -154,7 +154,7 @@ async def test_a_database_of_a_newer_version_is_left_alone() -> None:
     assert caught.value.kind == "NewerSchema"
 
 
-async def test_a_user_who_may_not_make_the_extension_is_told_what_to_ask_for() -> None:
+async def test_a_user_without_the_right_to_create_the_extension_is_told_what_to_run() -> None:
     server = kept_postgres()
     name = server.database().rpartition("/")[2]
     execute(server.dsn(), f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
@@ -164,7 +164,7 @@ async def test_a_user_who_may_not_make_the_extension_is_told_what_to_ask_for() -
             await store.store([a_text("x")])
 
 
-async def test_a_replica_that_takes_no_writes_is_told() -> None:
+async def test_a_write_to_a_read_only_replica_is_rejected() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn) as (store,):
         await store.store([a_text("x")])

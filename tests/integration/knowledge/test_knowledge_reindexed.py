@@ -1,4 +1,4 @@
-"""Vectors of another embedder, in every store."""
+"""Reindexing in every store, after the embedder was changed."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ __all__ = ["clock", "opens", "store"]
 
 
 class Renamed(HashingEmbedder):
-    """Another embedder, as far as a store can see; it counts what it was given."""
+    """An embedder that a store takes for another one. It counts the texts it was given."""
 
     def __init__(self, name: str = "another") -> None:
         self._name = name
@@ -27,9 +27,7 @@ class Renamed(HashingEmbedder):
         return await super().embed(texts)
 
 
-async def test_vectors_of_another_embedder_are_left_aside_until_they_are_made_anew(
-    opens: OpenStore, clock: Clock
-) -> None:
+async def test_vectors_of_another_embedder_are_ignored_until_reindexed(opens: OpenStore, clock: Clock) -> None:
     await opens(now=clock).store([a_text(f"restarting scheduler number {n}") for n in range(300)])
     changed = opens(now=clock, embedder=Renamed())
     assert (await changed.facts()).embedder == HashingEmbedder().name
@@ -43,7 +41,7 @@ async def test_vectors_of_another_embedder_are_left_aside_until_they_are_made_an
     assert await changed.reindex(lambda done, total: None) == 0
 
 
-async def test_reindexing_goes_on_where_it_was_stopped(opens: OpenStore, clock: Clock) -> None:
+async def test_reindexing_continues_after_it_was_stopped(opens: OpenStore, clock: Clock) -> None:
     await opens(now=clock).store([a_text(f"text {n}") for n in range(400)])
     embedder = Renamed()
 

@@ -1,4 +1,4 @@
-"""Nothing of another tenant, user or agent is ever recalled: a law of every store, over random scopes."""
+"""Law of every store, over random scopes: nothing of another tenant, user or agent is ever recalled."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ NAMES = st.sampled_from(["", "a", "A", "b", "a b", '"', "a', 'b", "%", "user", "
 SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
 OWNERS = st.builds(Reader, tenant=NAMES, user=NAMES, agent=NAMES)
 ASKED = NAMES | st.sampled_from(["a\0", "\ud800"])
-"""And names that own nothing, since no database takes them."""
+"""Also names that can own nothing, because no database accepts them."""
 READERS = st.builds(Reader, tenant=ASKED, user=ASKED, agent=ASKED)
 WISHES = st.builds(
     Recall,
@@ -37,7 +37,7 @@ WISHES = st.builds(
 
 
 def is_visible(item: KnowledgeItem, reader: Reader, scopes: Sequence[ScopeLevel]) -> bool:
-    """The rule in its own words, beside that of the stores."""
+    """Return whether the reader may see the item. This states the rule again, independently of the stores."""
     if item.scope not in scopes:
         return False
     if item.scope == "global":
@@ -76,7 +76,7 @@ def owned_items(
 
 @settings(max_examples=60)
 @given(items=owned_items(), looked_for=WISHES)
-async def test_exactly_what_a_reader_may_see_is_recalled(
+async def test_a_reader_recalls_exactly_what_it_may_see(
     store: KnowledgeStore, items: list[KnowledgeItem], looked_for: Recall
 ) -> None:
     stored = await store.store(items)
@@ -94,11 +94,11 @@ async def test_exactly_what_a_reader_may_see_is_recalled(
 
 FEW = st.sampled_from(["a", "b"])
 NEIGHBOURS = st.builds(Reader, tenant=FEW, user=FEW, agent=FEW)
-"""So few that often one of them asks for what another owns."""
+"""Few enough names that a reader often asks for what another one owns."""
 
 
 async def ids_by_call(store: KnowledgeStore, reader: Reader, **arguments: str) -> set[str]:
-    """Return what a call of the model's brings."""
+    """Return the ids that a call by the model finds."""
     behalf = Behalf(reader=reader, threshold=0.0)
     context = ToolContext(call_id="c", idempotency_key="k", workflow_id="w", behalf=behalf)
     output = await RecallKnowledge(store).call({"query": "secret number", "limit": 20, **arguments}, context)
@@ -108,10 +108,10 @@ async def ids_by_call(store: KnowledgeStore, reader: Reader, **arguments: str) -
 
 @settings(max_examples=100)
 @given(items=owned_items(RECALLED, NEIGHBOURS), reader=NEIGHBOURS)
-async def test_a_run_is_shown_nothing_else_by_its_tool_and_ahead_of_its_steps(
+async def test_a_run_sees_only_its_own_knowledge_through_the_tool_and_before_its_steps(
     store: KnowledgeStore, items: list[KnowledgeItem], reader: Reader
 ) -> None:
-    """Conventions of a place are looked for by other ways than words: the law holds there, too."""
+    """Conventions of a directory are not found by words, but the law applies to them, too."""
     stored = await store.store(items)
     try:
         visible = {new.id: item for new, item in zip(stored, items, strict=True) if is_visible(item, reader, SCOPES)}
@@ -130,14 +130,14 @@ async def test_a_run_is_shown_nothing_else_by_its_tool_and_ahead_of_its_steps(
 
 
 @given(items=owned_items(), looked_for=WISHES)
-def test_the_rule_of_places_is_the_rule(items: list[KnowledgeItem], looked_for: Recall) -> None:
+def test_visible_places_agree_with_the_rule(items: list[KnowledgeItem], looked_for: Recall) -> None:
     for item in items:
         is_found = scope_place(item.scope, item.owner) in visible_places(looked_for.reader, looked_for.scopes)
         assert is_found == is_visible(item, looked_for.reader, looked_for.scopes)
 
 
-async def test_a_contradiction_tells_nothing_of_others(store: KnowledgeStore) -> None:
-    """The fact that contradicts another is fetched by its id: also that only where it may be seen."""
+async def test_a_contradiction_reveals_nothing_of_others(store: KnowledgeStore) -> None:
+    """The contradicting fact is fetched by its id, and only if the reader may see it."""
     for tenant in ("a", "b"):
         fact = KnowledgeItem(
             kind="fact", text=f"x is {tenant}", subject="x", predicate="is", object=tenant, owner=Reader(tenant=tenant)

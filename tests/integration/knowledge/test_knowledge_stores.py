@@ -13,7 +13,7 @@ from tests.support.knowledge.stores import OpenStore, all_items, clock, opens, s
 __all__ = ["clock", "opens", "store"]
 
 
-async def test_what_is_stored_is_recalled_with_all_that_it_says(store: KnowledgeStore) -> None:
+async def test_a_stored_item_is_recalled_with_all_its_fields(store: KnowledgeStore) -> None:
     fact = a_fact(
         "the payment service",
         "listens on",
@@ -44,7 +44,7 @@ async def test_storing_again_changes_nothing(store: KnowledgeStore, clock: Clock
     assert [item.text for item in await all_items(store)] == ["orga runs  on temporal"]
 
 
-async def test_an_item_takes_the_place_of_the_one_of_its_key(store: KnowledgeStore) -> None:
+async def test_an_item_replaces_the_one_with_its_key(store: KnowledgeStore) -> None:
     await store.store([a_text("yesterday was about lorries", kind="memory", key="last")])
     [stored] = await store.store([a_text("today was about bicycles", kind="memory", key="last")])
     assert stored.change == "updated"
@@ -52,7 +52,7 @@ async def test_an_item_takes_the_place_of_the_one_of_its_key(store: KnowledgeSto
     assert texts(await store.recall(query_for("bicycles"))) == ["today was about bicycles"]
 
 
-async def test_the_same_key_of_others_is_another_item(store: KnowledgeStore) -> None:
+async def test_the_same_key_of_another_owner_is_another_item(store: KnowledgeStore) -> None:
     items = [
         a_text("mine", key="k", **owned("user", "acme", "anna")),
         a_text("yours", key="k", **owned("user", "acme", "bert")),
@@ -63,7 +63,7 @@ async def test_the_same_key_of_others_is_another_item(store: KnowledgeStore) -> 
     assert {stored.change for stored in await store.store(items)} == {"added"}
 
 
-async def test_what_one_store_writes_and_forgets_another_one_sees(opens: OpenStore, clock: Clock) -> None:
+async def test_a_store_sees_what_another_one_writes_and_forgets(opens: OpenStore, clock: Clock) -> None:
     one, other = opens(now=clock), opens(now=clock)
     assert await other.recall(query_for("lorries", threshold=0)) == []
     [stored] = await one.store([a_text("lorries and bicycles", key="k")])
@@ -85,7 +85,7 @@ async def test_items_are_listed_by_id_and_kind_and_source(store: KnowledgeStore)
     assert [item async for item in store.items(source_prefix="docs/__")] == []
 
 
-async def test_a_flawed_item_keeps_all_of_its_call_out(store: KnowledgeStore) -> None:
+async def test_a_bad_item_rejects_its_whole_call(store: KnowledgeStore) -> None:
     with pytest.raises(KnowledgeError, match="text is empty") as caught:
         await store.store([a_text("good"), a_text("  ")])
     assert (caught.value.kind, caught.value.retryable) == ("InvalidItem", False)
@@ -93,13 +93,13 @@ async def test_a_flawed_item_keeps_all_of_its_call_out(store: KnowledgeStore) ->
     assert await store.store([]) == []
 
 
-async def test_characters_that_no_database_takes_are_replaced(store: KnowledgeStore) -> None:
+async def test_characters_that_no_database_accepts_are_replaced(store: KnowledgeStore) -> None:
     await store.store([a_text("zero \0 and lone \ud800 surrogate", provenance=Provenance(source="a\0b"))])
     [found] = await store.recall(query_for("surrogate"))
     assert (found.item.text, found.item.provenance.source) == ("zero \ufffd and lone \ufffd surrogate", "a\ufffdb")
 
 
-async def test_many_writers_at_once_lose_nothing(opens: OpenStore, clock: Clock) -> None:
+async def test_many_concurrent_writers_lose_nothing(opens: OpenStore, clock: Clock) -> None:
     stores = [opens(now=clock) for _ in range(3)]
     facts = [a_fact(f"service {n}", "listens on", str(n)) for n in range(20)]
 
@@ -112,8 +112,8 @@ async def test_many_writers_at_once_lose_nothing(opens: OpenStore, clock: Clock)
     assert sorted(item.subject for item in await all_items(stores[0])) == sorted(fact.subject for fact in facts)
 
 
-async def test_items_may_become_of_another_kind(opens: OpenStore, clock: Clock) -> None:
-    """Items in memory are grouped by kind: removing one does not remove others."""
+async def test_items_may_change_their_kind(opens: OpenStore, clock: Clock) -> None:
+    """Items in memory are grouped by kind. Removing one must not remove others."""
     one, other = opens(now=clock), opens(now=clock)
     for round_ in range(3):
         items = [

@@ -20,7 +20,7 @@ from tests.support.runs.loop import Deny, Loop, a_loop, a_worker
 __all__ = ["store"]
 
 
-async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore) -> None:
+async def test_a_denied_store_call_stores_nothing(client: Client, store: SqliteStore) -> None:
     engine = Judging("store_knowledge")
     provider = ScriptedModel([stores(**PORT), answers("done")], repeats=True)
     async with a_loop(client, provider, knowledge=store, engine=engine) as loop:
@@ -33,7 +33,7 @@ async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore)
     learning = engine.asked[-1]
     assert learning.call is not None
     assert (learning.purpose, learning.call.name) == ("learning", "store_knowledge")
-    assert ran.result.tool_calls.denied == 1, "what a run would store at its end is no call of its model"
+    assert ran.result.tool_calls.denied == 1, "storing at the end is not a call of the model"
 
 
 LOOKS = calls("look", reply_text="The door is green.")
@@ -48,7 +48,7 @@ ENDINGS: dict[str, tuple[list[Reply], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("steps", "config", "reason"), ENDINGS.values(), ids=ENDINGS)
-async def test_every_ending_that_taught_something_is_learnt_from(
+async def test_every_ending_with_findings_is_learnt_from(
     client: Client, store: SqliteStore, steps: list[Reply], config: dict[str, Any], reason: str
 ) -> None:
     async def waits(arguments: dict[str, Any], context: Any) -> str:
@@ -64,7 +64,9 @@ async def test_every_ending_that_taught_something_is_learnt_from(
     assert [each["kind"] for each in event_data(ran, "KnowledgeStored")] == ["memory"]
 
 
-async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
+async def test_learnings_that_a_critic_would_review_are_not_stored_at_the_end(
+    client: Client, store: SqliteStore
+) -> None:
     config = LoopConfig(knowledge=RunKnowledge())
     agent = AgentConfig(tools=(), critics=(a_critic(tools=("store_knowledge",)),), config=config)
     loop = Loop(client, f"critics-{uuid4()}", ScriptedModel([answers("Green.")], repeats=True))
@@ -88,7 +90,7 @@ async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore,
     assert "The door is green." in kept.text
 
 
-async def test_a_run_that_said_nothing_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
+async def test_a_run_without_any_text_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
     async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON, max_iterations=1)
     assert (await all_of(store), event_data(ran, "KnowledgeStored")) == ([], [])
@@ -102,17 +104,17 @@ async def test_a_run_that_found_no_answer_has_learnt_nothing(client: Client, sto
     assert (await all_of(store), event_data(ran, "KnowledgeStored")) == ([], [])
 
 
-async def test_nothing_is_learnt_where_the_config_says_so(client: Client, store: SqliteStore) -> None:
+async def test_nothing_is_learnt_if_the_config_forbids_it(client: Client, store: SqliteStore) -> None:
     async with a_loop(client, [answers("Green.")], knowledge=store) as loop:
         await loop.run("Which colour?", knowledge={"auto_persist": False})
     assert await all_of(store) == []
 
 
 @pytest.mark.parametrize("kind", ["steer", "add_context"])
-async def test_guidance_that_comes_while_learnings_are_stored_is_refused_by_the_journal(
+async def test_guidance_during_the_storing_of_learnings_is_refused_in_the_journal(
     client: Client, tmp_path: Path, kind: str
 ) -> None:
-    """The ending stands: nothing of it reaches a model, and nobody is left to believe that it did."""
+    """The ending is final. The guidance reaches no model, and its sender must not believe that it did."""
     held, provider = HeldStore(tmp_path / "knowledge.db"), ScriptedModel([answers("Green.")], repeats=True)
     async with a_loop(client, provider, knowledge=held) as loop:
         handle = await loop.start("Which colour?", **ON)

@@ -1,4 +1,4 @@
-"""The file of the embedded store: private, migrated, checked, and honest about what is wrong with it."""
+"""The file of the embedded store: private, migrated, checked, and with clear errors."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ async def a_closed_store(path: Path, count: int = 300) -> None:
     await store.close()
 
 
-async def test_the_file_is_its_owners_alone(opens: Opens, path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(opens: Opens, path: Path) -> None:
     before = os.umask(0)
     try:
         await opens().store([a_text("a secret")])
@@ -59,7 +59,7 @@ async def test_the_file_is_its_owners_alone(opens: Opens, path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_the_figures_are_those_of_the_file(opens: Opens, path: Path) -> None:
+async def test_the_reported_facts_match_the_file(opens: Opens, path: Path) -> None:
     store = opens()
     await store.store([a_text("one"), a_fact("a", "is", "b")])
     facts = await store.facts()
@@ -78,7 +78,7 @@ async def test_a_newer_schema_is_refused(opens: Opens, path: Path) -> None:
     assert caught.value.kind == "NewerSchema"
 
 
-async def test_an_older_file_is_brought_to_this_version(
+async def test_an_older_file_is_migrated_to_this_version(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await a_closed_store(path, 1)
@@ -93,7 +93,7 @@ async def test_an_older_file_is_brought_to_this_version(
 
 
 @pytest.mark.parametrize("version", range(1, schema.VERSION))
-async def test_a_file_of_each_version_is_brought_to_this_one(
+async def test_a_file_of_each_version_is_migrated(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     with monkeypatch.context() as patch:
@@ -119,10 +119,10 @@ def version_of(path: Path) -> int:
         pytest.param({"language": "python"}, "items_by_language (language=? AND place=?)", id="a language"),
     ],
 )
-async def test_conventions_are_found_without_going_through_all_items(
+async def test_conventions_are_found_without_a_full_scan(
     opens: Opens, path: Path, place: dict[str, str], index: str
 ) -> None:
-    """Whatever is of no directory stands at the root, too: it would take as long as there are items."""
+    """Items without a directory are also at the root, so a scan would grow with the number of items."""
     await opens().store([a_text("one")])
     asked: list[str] = []
     connection = sqlite3.connect(path)
@@ -151,7 +151,7 @@ async def test_a_migration_that_fails_changes_nothing(
     connection.close()
 
 
-async def test_a_file_of_something_else_is_left_alone(opens: Opens, path: Path) -> None:
+async def test_a_sqlite_file_of_another_program_is_not_touched(opens: Opens, path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE bookmarks (address)")
@@ -165,7 +165,7 @@ async def test_a_file_of_something_else_is_left_alone(opens: Opens, path: Path) 
 @pytest.mark.parametrize(
     "content", [b"this is no database at all, whatever its name says" * 100, b"SQLite format 3\0" * 9]
 )
-async def test_what_is_no_database_is_told(opens: Opens, path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_rejected(opens: Opens, path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(KnowledgeError, match=r"damaged .* orga knowledge import FILE") as caught:
@@ -174,7 +174,7 @@ async def test_what_is_no_database_is_told(opens: Opens, path: Path, content: by
     assert path.read_bytes() == content
 
 
-async def test_a_damaged_file_is_told_with_the_way_back(opens: Opens, path: Path) -> None:
+async def test_a_damaged_file_is_reported_with_the_remedy(opens: Opens, path: Path) -> None:
     await a_closed_store(path)
     data = bytearray(path.read_bytes())
     for start in range(2 * 4096, len(data), 2 * 4096):
@@ -185,8 +185,8 @@ async def test_a_damaged_file_is_told_with_the_way_back(opens: Opens, path: Path
     assert caught.value.kind == "Corrupt"
 
 
-async def test_all_but_what_lies_on_a_damaged_page_can_be_exported(opens: Opens, path: Path) -> None:
-    """Items are listed by their ids, which leads to the damage soon; the way back has to lead around it."""
+async def test_everything_outside_a_damaged_page_can_be_exported(opens: Opens, path: Path) -> None:
+    """Items are listed by id, and that soon meets the damage. The export has to continue around it."""
     await a_closed_store(path, 900)
     data = bytearray(path.read_bytes())
     start = data.find(b"lorry number 450") // 4096 * 4096
@@ -218,10 +218,10 @@ async def test_all_but_what_lies_on_a_damaged_page_can_be_exported(opens: Opens,
         pytest.param("stored_at = 9000000000000000000", id="no time"),
     ],
 )
-async def test_values_that_nobody_has_stored_are_told_counted_and_left_out_of_an_export(
+async def test_damaged_values_are_reported_counted_and_left_out_of_an_export(
     opens: Opens, path: Path, values: str
 ) -> None:
-    """SQLite's own check does not look into values."""
+    """SQLite's own check does not examine values."""
     await a_closed_store(path, 300)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE items SET {values} WHERE text = 'lorry number 150'")
@@ -248,7 +248,7 @@ async def test_values_that_nobody_has_stored_are_told_counted_and_left_out_of_an
         pytest.param("UPDATE vectors SET vector = X'00'", id="no vector"),
     ],
 )
-async def test_a_recall_that_meets_damaged_values_tells_the_way_back(opens: Opens, path: Path, change: str) -> None:
+async def test_a_recall_of_damaged_values_reports_the_remedy(opens: Opens, path: Path, change: str) -> None:
     await a_closed_store(path, 1)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
@@ -257,7 +257,7 @@ async def test_a_recall_that_meets_damaged_values_tells_the_way_back(opens: Open
     assert caught.value.kind == "Corrupt"
 
 
-async def test_a_damaged_text_index_is_made_anew_by_reindex(opens: Opens, path: Path) -> None:
+async def test_reindex_repairs_a_damaged_text_index(opens: Opens, path: Path) -> None:
     await a_closed_store(path, 20)
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM words_data WHERE id > 10")
@@ -270,7 +270,7 @@ async def test_a_damaged_text_index_is_made_anew_by_reindex(opens: Opens, path: 
     assert len(await store.recall(query_for("lorry"))) == 5
 
 
-async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = SqliteStore(tmp_path / "file" / "knowledge.db", HashingEmbedder())
     with pytest.raises(KnowledgeError, match=r"cannot be opened: .*set \[knowledge\] path"):
@@ -278,7 +278,7 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_full_disk_is_told_and_nothing_of_the_call_is_kept(opens: Opens, path: Path) -> None:
+async def test_a_full_disk_is_reported_and_the_call_stores_nothing(opens: Opens, path: Path) -> None:
     await a_closed_store(path, 10)
     store = opens()
     await store.store([a_text("the writer is open")])
@@ -295,7 +295,7 @@ async def test_a_full_disk_is_told_and_nothing_of_the_call_is_kept(opens: Opens,
     assert [each.change for each in await store.store([a_text("room again")])] == ["added"]
 
 
-async def test_a_file_that_cannot_be_written_is_told_and_can_be_read(opens: Opens, path: Path) -> None:
+async def test_a_read_only_file_is_reported_on_write_and_can_be_read(opens: Opens, path: Path) -> None:
     store = opens()
     await store.store([a_text("lorries")])
     connection = await asyncio.wrap_future(store._writer.submit(store._connections.current))
@@ -306,7 +306,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_can_be_read(opens: Open
     assert texts(await store.recall(query_for("lorry"))) == ["lorries"]
 
 
-async def test_a_writer_that_waits_too_long_may_come_again(
+async def test_a_writer_that_waits_too_long_may_retry(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orga.activities.adapters.knowledge.sqlite.store.WAIT_S", 0.05)
@@ -317,13 +317,13 @@ async def test_a_writer_that_waits_too_long_may_come_again(
     with pytest.raises(KnowledgeError, match="held by another process") as caught:
         await store.store([a_text("bicycles")])
     assert (caught.value.kind, caught.value.retryable) == ("Busy", True)
-    assert texts(await store.recall(query_for("lorry"))) == ["lorries"], "readers do not wait"
+    assert texts(await store.recall(query_for("lorry"))) == ["lorries"], "readers must not wait"
     other.execute("COMMIT")
     other.close()
     assert [each.change for each in await store.store([a_text("bicycles")])] == ["added"]
 
 
-async def test_the_loop_goes_on_while_a_writer_waits(opens: Opens, path: Path) -> None:
+async def test_the_event_loop_continues_while_a_writer_waits(opens: Opens, path: Path) -> None:
     store = opens()
     await store.store([a_text("lorries")])
     other = sqlite3.connect(path, isolation_level=None)
@@ -342,8 +342,8 @@ async def test_a_closed_store_leaves_one_file(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["knowledge.db"]
 
 
-async def test_nothing_of_what_was_forgotten_remains_in_the_files(opens: Opens, path: Path) -> None:
-    """Another process has the store open, so that its log of writes is not taken away by the last one that leaves."""
+async def test_forgotten_text_is_removed_from_the_files(opens: Opens, path: Path) -> None:
+    """Another process has the store open, so the last one to close does not remove the write-ahead log."""
     other, store = opens(), opens()
     await other.store([a_text(f"lorry number {n}") for n in range(300)])
     await store.store([a_fact("zanzibar", "is kept in", "vault quuxword", **owned("user", user="ada"))])
@@ -355,7 +355,7 @@ async def test_nothing_of_what_was_forgotten_remains_in_the_files(opens: Opens, 
     assert len(await other.recall(query_for("lorry"))) == len(await other.recall(query_for("crane"))) == 5
 
 
-async def test_it_is_told_where_another_process_keeps_what_was_forgotten_in_the_log(
+async def test_a_purge_reports_forgotten_text_that_another_process_keeps_in_the_log(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "WAIT_S", 0.1)
@@ -373,8 +373,8 @@ async def test_it_is_told_where_another_process_keeps_what_was_forgotten_in_the_
     assert not [file for file in path.parent.iterdir() if b"zanzibar" in file.read_bytes().lower()]
 
 
-async def test_numbers_of_forgotten_items_are_not_used_again(opens: Opens) -> None:
-    """Another process may hold the code of one in memory."""
+async def test_numbers_of_forgotten_items_are_not_reused(opens: Opens) -> None:
+    """Another process may still hold the number of a forgotten item in memory."""
     one, other = opens(), opens()
     [first] = await one.store([a_text("lorries")])
     assert texts(await other.recall(query_for("lorry"))) == ["lorries"]
@@ -384,7 +384,7 @@ async def test_numbers_of_forgotten_items_are_not_used_again(opens: Opens) -> No
     assert texts(await other.recall(query_for("lorry"))) == []
 
 
-def test_a_failure_of_no_known_kind_names_the_place(path: Path) -> None:
+def test_an_unknown_failure_names_the_store(path: Path) -> None:
     error = knowledge_error(sqlite3.OperationalError("disk I/O error"), path)
     assert (str(error), error.retryable) == (
         f"the knowledge store {path} failed: disk I/O error; look at its disk",
@@ -392,8 +392,8 @@ def test_a_failure_of_no_known_kind_names_the_place(path: Path) -> None:
     )
 
 
-async def test_a_claim_of_many_facts_costs_no_more_than_one_of_some(opens: Opens) -> None:
-    """Each store settles the newest; the work of all is counted by SQLite itself, in its steps."""
+async def test_the_cost_of_a_claim_does_not_grow_with_its_facts(opens: Opens) -> None:
+    """Each call compares only the newest facts. SQLite itself counts the steps of the work."""
     store = opens()
     steps = 0
 
