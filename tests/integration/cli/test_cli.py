@@ -1,4 +1,4 @@
-"""The command line as users run it: embedded server, real worker, a process of its own where it goes on."""
+"""The command line as users run it: embedded server, real worker, and a detached worker process."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def a_detached_run(orga: Orga, *arguments: str) -> str:
     return orga("run", "a task", "--detach", *arguments).out.strip()
 
 
-def test_a_run_answers_on_stdout_and_tells_the_rest_on_stderr(orga: Orga) -> None:
+def test_a_run_prints_its_answer_on_stdout_and_the_rest_on_stderr(orga: Orga) -> None:
     done = orga("run", "What is the retry limit?")
     assert done.code == 0
     assert "five attempts" in done.out
@@ -49,7 +49,7 @@ def test_a_run_answers_on_stdout_and_tells_the_rest_on_stderr(orga: Orga) -> Non
     assert re.search(r"^completed: \d+ iterations, \d+ tool calls?, \d+ tokens", done.err, re.MULTILINE)
 
 
-def test_json_is_the_contracts_result_alone(orga: Orga) -> None:
+def test_json_output_is_exactly_the_result_of_the_contract(orga: Orga) -> None:
     result = json.loads(orga("run", "What is the retry limit?", "--json").out)
     assert result["termination"] == {"reason": "completed", "detail": ""}
     assert set(result) == {
@@ -84,11 +84,11 @@ def test_a_limit_is_exit_code_3(orga: Orga) -> None:
         pytest.param(
             ["--model", "ollama:m", "--set", "max_cost_usd=1"],
             "the price of ollama:m is not known",
-            id="a price, which only a worker looks up",
+            id="a price that only a worker can look up",
         ),
     ],
 )
-def test_bad_input_is_exit_code_2_and_told_once(orga: Orga, arguments: list[str], says: str) -> None:
+def test_bad_input_is_exit_code_2_and_reported_once(orga: Orga, arguments: list[str], says: str) -> None:
     done = orga("run", "x", *arguments, "--json")
     last = done.err.splitlines()[-1]
     assert (done.code, done.out) == (2, "")
@@ -108,13 +108,13 @@ def test_bad_input_is_exit_code_2_and_told_once(orga: Orga, arguments: list[str]
         pytest.param(["steer"], 2, id="steer"),
     ],
 )
-def test_an_id_that_does_not_exist_is_one_line(orga: Orga, command: list[str], code: int) -> None:
+def test_an_unknown_id_is_reported_in_one_line(orga: Orga, command: list[str], code: int) -> None:
     done = orga(*command, "agent-nope", *(["x"] if command == ["steer"] else []))
     assert done.code == code
     assert done.err.splitlines()[-1] == "orga: there is no run 'agent-nope'; `orga list` shows the ids"
 
 
-def test_ctrl_c_detaches_and_attach_comes_back(held: Orga, chat: ChatServer) -> None:
+def test_ctrl_c_detaches_and_attach_returns(held: Orga, chat: ChatServer) -> None:
     with held.started("run", "a task") as running:
         run_id = running.line(RUN_LINE)[1]
         running.line("✓ read_file notes.md")
@@ -127,7 +127,7 @@ def test_ctrl_c_detaches_and_attach_comes_back(held: Orga, chat: ChatServer) -> 
     assert (back.code, back.out) == (0, "half an answer\n")
 
 
-def test_a_second_signal_leaves_at_once_and_no_worker_stays_behind(held: Orga) -> None:
+def test_a_second_signal_exits_at_once_and_leaves_no_worker(held: Orga) -> None:
     with held.started("run", "a task") as running:
         worker = int(running.line(WORKER_LINE)[1])
         run_id = running.line(RUN_LINE)[1]
@@ -144,7 +144,7 @@ def test_a_second_signal_leaves_at_once_and_no_worker_stays_behind(held: Orga) -
 
 
 def is_gone(pid: int) -> bool:
-    """Wait for the end of a process that is no child of ours, and may stay a zombie where nobody collects it."""
+    """Wait for the end of a process that is not our child, and may stay a zombie if nobody collects it."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=False).stdout
@@ -154,7 +154,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_a_killed_worker_is_replaced_and_the_run_goes_on(held: Orga, chat: ChatServer) -> None:
+def test_a_killed_worker_is_replaced_and_the_run_continues(held: Orga, chat: ChatServer) -> None:
     with held.started("run", "a task") as running:
         first = running.line(WORKER_LINE)[1]
         running.line("✓ read_file notes.md")
@@ -165,7 +165,7 @@ def test_a_killed_worker_is_replaced_and_the_run_goes_on(held: Orga, chat: ChatS
     assert running.out == ["half an answer"]
 
 
-def test_two_viewers_share_a_worker_and_the_one_that_stays_starts_the_next(held: Orga, chat: ChatServer) -> None:
+def test_two_viewers_share_a_worker_and_the_remaining_one_starts_the_next(held: Orga, chat: ChatServer) -> None:
     with held.started("run", "a task") as first:
         run_id = first.line(RUN_LINE)[1]
         first.line("✓ read_file notes.md")
@@ -177,7 +177,7 @@ def test_two_viewers_share_a_worker_and_the_one_that_stays_starts_the_next(held:
             assert second.code() == 0
 
 
-def test_a_detached_run_waits_for_a_worker_and_says_so(orga: Orga) -> None:
+def test_a_detached_run_without_a_worker_waits_and_says_so(orga: Orga) -> None:
     done = orga("run", "What is the retry limit?", "--detach", "--json")
     run_id = json.loads(done.out)["id"]
     assert "no worker polls task queue 'orga-" in done.err
@@ -190,7 +190,7 @@ def test_a_detached_run_waits_for_a_worker_and_says_so(orga: Orga) -> None:
             assert worker.code() == 0
 
 
-def test_signals_reach_the_run_and_stand_in_its_journal(held: Orga, chat: ChatServer) -> None:
+def test_signals_reach_the_run_and_are_in_its_journal(held: Orga, chat: ChatServer) -> None:
     with held.started("run", "a task") as running:
         run_id = running.line(RUN_LINE)[1]
         running.line("✓ read_file notes.md")
@@ -211,7 +211,7 @@ def test_signals_reach_the_run_and_stand_in_its_journal(held: Orga, chat: ChatSe
     assert "has ended" in late.err
 
 
-def test_without_a_worker_the_history_tells(orga: Orga) -> None:
+def test_without_a_worker_the_status_comes_from_the_history(orga: Orga) -> None:
     run_id = a_detached_run(orga)
     status = orga("status", run_id, "--json")
     assert (status.code, json.loads(status.out)["from"]) == (0, "history")
@@ -244,7 +244,7 @@ def test_the_exported_journal_shows_tampering(orga: Orga) -> None:
     assert [json.loads(line)["sequence"] for line in exported.splitlines()] == list(range(exported.count("\n")))
 
 
-def test_a_live_run_is_refused_a_second_time_under_its_id(orga: Orga) -> None:
+def test_a_second_run_with_the_id_of_a_live_run_is_refused(orga: Orga) -> None:
     a_detached_run(orga, "--id", "agent-twice")
     again = orga("run", "x", "--detach", "--id", "agent-twice")
     assert (again.code, again.err.splitlines()[-1].startswith("orga: run 'agent-twice' is live already")) == (6, True)
@@ -260,14 +260,14 @@ def test_a_list_is_filtered_and_newest_first(orga: Orga) -> None:
     assert "agent-new" in orga("list").out
 
 
-def test_hostile_text_of_a_model_does_not_reach_the_terminal(home: Path, orga: Orga) -> None:
+def test_control_sequences_of_a_model_do_not_reach_the_terminal(home: Path, orga: Orga) -> None:
     with chat_server(Says(["\x1b]0;owned\x07[red]", "an answer"])) as chat:
         settings = {"ORGA_MODELS__BASE_URLS": json.dumps({"openai-compatible": chat.url})}
         hostile = an_orga(orga.folder, home, ORGA_MODELS__DEFAULT="openai-compatible:m", **settings)
         assert hostile("run", "x").out == "[red]an answer\n"
         code, screen = on_a_terminal(hostile, "run", "x")
     assert code == 0
-    assert b"\x1b]" not in screen  # in the story it is written out: nothing hides, nothing acts
+    assert b"\x1b]" not in screen  # the escape is shown as text, so it hides nothing and has no effect
     assert b"[red]an answer" in screen
 
 

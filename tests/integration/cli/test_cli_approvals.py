@@ -1,4 +1,4 @@
-"""Approvals on the command line: the embedded server, a real worker, the guide's own agent, tool and policy."""
+"""Approvals on the command line: the embedded server, a real worker, and the guide's own agent, tool and policy."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def block(language: str) -> str:
 
 @pytest.fixture(scope="module")
 def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
-    """Commands beside the guide's example; its model asks for two refunds at once, then for one, then answers."""
+    """Commands for the guide's example. Its model asks for two refunds at once, then for one, then answers."""
     folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     (folder / "orga.toml").write_text(block("toml"))
     (folder / "till.py").write_text(block("python"))
@@ -63,7 +63,7 @@ def a_run(orga: Orga) -> str:
 
 
 def held(orga: Orga, run_id: str, count: int = 2) -> dict[str, Any]:
-    """Return the inbox's entry of a run, once it holds so many calls."""
+    """Return the inbox entry of a run once it holds this many calls."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for item in json.loads(orga("inbox", "--json", "--kind", "approval").out):
@@ -82,7 +82,7 @@ def resolved(orga: Orga, run_id: str) -> list[tuple[bool, str, str]]:
     return [(data["approved"], data["approver"], data["reason"]) for data in decided]
 
 
-def test_calls_are_approved_by_the_command_that_the_inbox_shows_and_denied_with_a_reason(orga: Orga) -> None:
+def test_calls_are_approved_by_the_inbox_command_and_denied_with_a_reason(orga: Orga) -> None:
     run_id = a_run(orga)
     item = held(orga, run_id)
     both = " ".join(ids(item))
@@ -106,7 +106,7 @@ def test_calls_are_approved_by_the_command_that_the_inbox_shows_and_denied_with_
     assert run_id not in orga("inbox").out
 
 
-def test_a_doubled_a_late_and_a_strangers_click_are_one_line_each_and_change_nothing(orga: Orga) -> None:
+def test_a_repeated_a_late_and_a_foreign_decision_are_one_line_each_and_change_nothing(orga: Orga) -> None:
     run_id = a_run(orga)
     first, second = ids(held(orga, run_id))
     assert orga("approve", run_id, first).code == 0
@@ -135,7 +135,7 @@ def test_a_doubled_a_late_and_a_strangers_click_are_one_line_each_and_change_not
     assert len(resolved(orga, run_id)) == 3
 
 
-def test_several_held_calls_are_shown_in_a_table_unless_it_is_said_which(orga: Orga) -> None:
+def test_several_held_calls_are_listed_unless_the_command_names_some(orga: Orga) -> None:
     run_id = a_run(orga)
     first, second = ids(held(orga, run_id))
     refused = orga("approve", run_id)
@@ -158,7 +158,7 @@ def test_several_held_calls_are_shown_in_a_table_unless_it_is_said_which(orga: O
     assert refunds(orga) == []
 
 
-def test_the_inbox_has_the_held_calls_of_several_runs_oldest_first(orga: Orga) -> None:
+def test_the_inbox_lists_held_calls_of_several_runs_oldest_first(orga: Orga) -> None:
     runs = [a_run(orga) for _ in range(3)]
     of_each = [held(orga, run_id) for run_id in runs]
     listed = [item for item in json.loads(orga("inbox", "--json").out) if item["run"] in runs]
@@ -170,7 +170,7 @@ def test_the_inbox_has_the_held_calls_of_several_runs_oldest_first(orga: Orga) -
         assert orga("abort", run_id).code == 0
 
 
-def test_a_run_that_is_watched_says_what_it_holds_and_goes_on_when_it_is_decided(orga: Orga) -> None:
+def test_a_watched_run_shows_its_held_calls_and_continues_after_the_decision(orga: Orga) -> None:
     with orga.started("run", "refund them", "--agent", "cashier") as running:
         running.line(r'\? [0-9a-f]{24}: refund \{"order":"A-7","cents":900}: policy refunds: .* house \(ada, grace\)')
         command = running.line(r"waits for you: refund .* → (orga approve \S+ \S+ \S+) \(or orga deny ")[1]
@@ -182,7 +182,7 @@ def test_a_run_that_is_watched_says_what_it_holds_and_goes_on_when_it_is_decided
     assert sorted(refunds(orga)) == ["A-7 900", "A-8 90000"]
 
 
-def test_a_decision_is_not_sent_where_no_worker_takes_it(orga: Orga) -> None:
+def test_a_decision_is_not_sent_without_a_worker(orga: Orga) -> None:
     run_id = orga("run", "x", "--detach", OLLAMA_HOST="another-shell").out.strip()
     for command in (["approve", run_id, "f" * 24], ["deny", run_id]):
         done = orga(*command)
@@ -193,6 +193,6 @@ def test_a_decision_is_not_sent_where_no_worker_takes_it(orga: Orga) -> None:
 
 
 @pytest.mark.parametrize("command", [["approve"], ["deny", "--all"], ["approve", "f" * 24]])
-def test_a_run_that_does_not_exist_is_one_line(orga: Orga, command: list[str]) -> None:
+def test_an_unknown_run_is_reported_in_one_line(orga: Orga, command: list[str]) -> None:
     done = orga(command[0], "agent-nope", *command[1:])
     assert (done.code, done.err) == (2, "orga: there is no run 'agent-nope'; `orga list` shows the ids\n")

@@ -21,7 +21,7 @@ NO_READING = PERMIT + '@id("no-reading") forbid (principal, action == Action::"t
 
 @pytest.fixture(scope="module")
 def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
-    """A run that has ended, a signed export of it, policies that would have forbidden its tool; no worker is left."""
+    """An ended run with a signed export, and policies that forbid its tool. No worker is running."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
     command = an_inline_orga(folder, tmp_path_factory.mktemp("home"), ORGA_SIGNING_KEY_FILE="audit.key")
@@ -59,7 +59,7 @@ def test_the_shell_blocks_of_the_guide_run(orga: Orga, tmp_path: Path) -> None:
     assert (tmp_path / "audit.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_export_is_signed_and_its_head_is_checked(orga: Orga) -> None:
+def test_the_export_is_signed_and_verify_checks_its_head(orga: Orga) -> None:
     found = verified(orga, a_signed_export(orga), "--json")
     assert found.code == 0, found.err
     (head,) = [check for check in json.loads(found.out)["checks"] if check["name"] == "head"]
@@ -124,7 +124,7 @@ def test_an_attack_on_the_file_is_named(orga: Orga, change: Attack, said: str) -
     assert (found.code, said in found.out + found.err) == (6, True), found
 
 
-def test_a_head_that_another_key_signed_is_refused(orga: Orga) -> None:
+def test_a_head_signed_with_another_key_is_refused(orga: Orga) -> None:
     a_signed_export(orga)
     assert orga("audit", "keygen", "--out", "other.key").code == 0
     assert orga("journal", RUN, "--export", "other.jsonl", "--sign", ORGA_SIGNING_KEY_FILE="other.key").code == 0
@@ -135,7 +135,7 @@ def test_a_head_that_another_key_signed_is_refused(orga: Orga) -> None:
     assert orga("verify", RUN, "--journal", "bare.jsonl").code == 0
 
 
-def test_other_policies_are_tried_on_a_past_run(orga: Orga) -> None:
+def test_a_past_run_is_judged_by_other_policies(orga: Orga) -> None:
     assert orga("audit", RUN, "--policy", "policies-same").code == 0
     changed = orga("audit", RUN, "--policy", "policies-next")
     assert (changed.code, "allow→deny" in changed.out, "no-reading" in changed.out) == (6, True, True)
@@ -149,7 +149,7 @@ def test_other_policies_are_tried_on_a_past_run(orga: Orga) -> None:
     assert {judgement["now"]["policies"][0] for judgement in denied} == {"no-reading"}
 
 
-def test_a_run_is_audited_by_the_beginning_of_its_id_or_as_the_newest(orga: Orga) -> None:
+def test_a_run_is_audited_by_an_id_prefix_or_as_the_newest(orga: Orga) -> None:
     for named in (RUN[: len(RUN) - 1], "--last"):
         found = orga("audit", named, "--engine", "allow", "--json")
         assert (found.code, json.loads(found.out)["runs"]) == (0, [RUN])
@@ -162,7 +162,7 @@ def test_the_runs_of_a_query_are_audited(orga: Orga) -> None:
     assert json.loads(orga("audit", "--query", "WorkflowId = 'none'", "--json").out)["runs"] == []
 
 
-def test_runs_over_the_limit_are_not_passed_over_in_silence(orga: Orga) -> None:
+def test_runs_over_the_limit_are_reported(orga: Orga) -> None:
     assert orga("run", "What is the retry limit?", "--id", "agent-another").code == 0
     either = f"WorkflowId = '{RUN}' OR WorkflowId = 'agent-another'"
     found = orga("audit", "--query", either, "--engine", "allow", "--limit", "1", "--json")
@@ -187,12 +187,12 @@ def test_runs_over_the_limit_are_not_passed_over_in_silence(orga: Orga) -> None:
         pytest.param(["verify", RUN, "--key", "ed25519:x"], "--key: checks an export", id="a key for nothing"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(orga: Orga, arguments: list[str], said: str) -> None:
+def test_contradictory_options_are_refused(orga: Orga, arguments: list[str], said: str) -> None:
     found = orga(*arguments)
     assert (found.code, said in found.err) == (2, True), found
 
 
-def test_a_key_that_is_lacking_or_open_signs_nothing(orga: Orga) -> None:
+def test_a_missing_or_unprotected_key_signs_nothing(orga: Orga) -> None:
     sign = ["journal", RUN, "--export", "unsigned.jsonl", "--sign"]
     lacking = orga(*sign, ORGA_SIGNING_KEY_FILE="")
     assert (lacking.code, "Create a key with: orga audit keygen" in lacking.err) == (2, True)

@@ -1,4 +1,4 @@
-"""A newcomer's first hour at the command line: init, a first run, its report, its page; nobody there to act."""
+"""A newcomer's first hour at the command line: init, a first run, its report and its page, without a worker."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from tests.support.programs.orga_command import Orga
 __all__ = ["home", "orga"]
 
 
-def test_an_agent_of_a_fresh_configuration_runs_and_its_run_can_be_sent_to_somebody(orga: Orga) -> None:
+def test_the_agent_of_a_fresh_configuration_runs_and_its_report_can_be_shared(orga: Orga) -> None:
     made = orga("init", ORGA_TRUST="")
     assert (made.code, made.out) == (0, "orga.toml\n"), made.err
     ran = orga("run", "What is the retry limit?", "-q", "--id", "first", ORGA_TRUST="")
@@ -23,7 +23,7 @@ def test_an_agent_of_a_fresh_configuration_runs_and_its_run_can_be_sent_to_someb
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/namespaces/default/workflows/first\n", orga("open", "first").out)
 
 
-def test_what_is_sent_where_nobody_acts_says_so_and_a_refused_run_is_none(orga: Orga) -> None:
+def test_a_command_without_a_worker_says_so_and_a_refused_run_does_not_exist(orga: Orga) -> None:
     refused = orga("run", "x", "--agent", "nobody", "--id", "refused")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == "orga: agent: there is no agent 'nobody'; there are: default\n"
@@ -36,7 +36,7 @@ def test_what_is_sent_where_nobody_acts_says_so_and_a_refused_run_is_none(orga: 
     assert orga("status", "refused").err.endswith("there is no run 'refused'; `orga list` shows the ids\n")
 
 
-def test_a_run_that_is_rewound_where_nobody_acts_says_so_and_is_listed_once(orga: Orga) -> None:
+def test_a_rewind_without_a_worker_says_so_and_the_run_is_listed_once(orga: Orga) -> None:
     assert orga("run", "What is the retry limit?", "-q", "--id", "back").code == 0
     rewound = orga("rewind", "back", "--to-iteration", "0", "--yes")
     assert rewound.code == 0, rewound.err
@@ -51,8 +51,8 @@ def test_a_run_that_is_rewound_where_nobody_acts_says_so_and_is_listed_once(orga
     assert (listed(), listed(*of_completed)) == (["completed"], ["completed"])
 
 
-def test_a_session_that_a_script_closes_or_says_nothing_in_has_ended_when_the_script_has(orga: Orga) -> None:
-    """The worker that the script brought goes with it: nobody would be there to end the session later."""
+def test_a_session_of_a_script_ends_with_the_script(orga: Orga) -> None:
+    """The worker ends with the script that started it, so nobody could end the session later."""
     closed = orga("chat", "--id", "closed", stdin=b"What is the retry limit?\n/close\n")
     assert (closed.code, closed.err.splitlines()[-1]) == (0, "the session has ended; start a new one with: orga chat")
     silent = orga("chat", "--id", "silent", stdin=b"\n")

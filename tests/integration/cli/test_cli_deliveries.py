@@ -1,4 +1,4 @@
-"""`orga goal --deliver`, and `orga requeue` of what was not taken, as they are typed."""
+"""`orga goal --deliver`, and `orga requeue` of failed deliveries, as users type them."""
 
 import json
 from collections.abc import Iterator
@@ -49,10 +49,10 @@ def orga(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, chat: Rec
     command("server", "--stop")
 
 
-def test_an_answer_is_delivered_by_name_and_again_when_it_was_refused(orga: Orga, receiver: Receiver) -> None:
+def test_an_answer_is_delivered_by_name_and_requeued_after_a_refusal(orga: Orga, receiver: Receiver) -> None:
     unknown = orga("goal", "How are retries configured?", "--deliver", "nowhere", "--id", "never")
     assert (unknown.code, "there are: files, ops" in unknown.err) == (2, True)
-    assert orga("status", "never").code != 0  # it was not started
+    assert orga("status", "never").code != 0  # the goal was not started
 
     plain = orga("goal", "How are retries configured?", "--id", "plain", "--json")
     assert plain.code == 0, plain.err
@@ -91,8 +91,8 @@ def test_an_answer_is_delivered_by_name_and_again_when_it_was_refused(orga: Orga
     assert "told" not in orga("inbox", "--kind", "delivery").out
 
 
-def test_what_is_a_secret_by_now_is_not_sent_again(orga: Orga, receiver: Receiver) -> None:
-    """The variable was not there when the goal was pursued, so the answer in its history holds what it is set to."""
+def test_a_value_that_has_become_a_secret_is_not_sent_again(orga: Orga, receiver: Receiver) -> None:
+    """The variable was not set when the goal ran, so the answer in its history contains its value."""
     before = len(receiver.received)
     told = orga("goal", "How are retries configured?", "--id", "open", "--deliver", "ops", "--json")
     assert "max_attempts" in json.loads(told.out)["output"]
@@ -102,7 +102,9 @@ def test_what_is_a_secret_by_now_is_not_sent_again(orga: Orga, receiver: Receive
     assert (b"max_attempts" in first.body, b"max_attempts" in second.body) == (True, False)
 
 
-def test_all_that_failed_is_sent_again_but_what_may_be_there(orga: Orga, receiver: Receiver, chat: Receiver) -> None:
+def test_all_failed_deliveries_are_sent_again_except_those_that_may_have_arrived(
+    orga: Orga, receiver: Receiver, chat: Receiver
+) -> None:
     ops, room = len(receiver.received), len(chat.received)
 
     def sent() -> tuple[int, int]:
@@ -123,7 +125,7 @@ def test_all_that_failed_is_sent_again_but_what_may_be_there(orga: Orga, receive
     assert "is delivered to ops\n" in half.err
     assert "not delivered to room: it may have arrived" in half.err
     assert orga("requeue", "both", "--all").code == 6
-    assert sent() == (3, 1)  # nobody is sent twice what was delivered
+    assert sent() == (3, 1)  # no delivered message is sent twice
 
     again = orga("requeue", "both", "room", "--again")
     assert (again.code, sent()) == (0, (3, 2)), again.err

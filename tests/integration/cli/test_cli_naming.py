@@ -1,4 +1,4 @@
-"""How runs are named at the command line: beginnings of ids, the newest, the list, what became of one."""
+"""How commands name a run: by an id prefix, as the newest, or from the list. Also what an ended run shows."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ __all__ = ["home", "orga"]
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a command wait for a server that lists late, as the tests behind it go by the list."""
+    """Make commands wait for a server that lists late, because the tests rely on the list."""
     monkeypatch.setattr(named, "LOOKS", 600)
 
 
@@ -23,7 +23,7 @@ def a_detached_run(orga: Orga, *arguments: str) -> str:
     return orga("run", "a task", "--detach", *arguments).out.strip()
 
 
-def test_the_beginning_of_an_id_stands_for_the_one_run_that_has_it(orga: Orga) -> None:
+def test_an_id_prefix_names_the_one_run_that_has_it(orga: Orga) -> None:
     run_id = a_detached_run(orga)
     bare = run_id.removeprefix("agent-")
     for said in (bare[:18], run_id[:24], bare):
@@ -35,7 +35,7 @@ def test_the_beginning_of_an_id_stands_for_the_one_run_that_has_it(orga: Orga) -
     assert f"run {run_id}" not in by_id.err.splitlines()
 
 
-def test_a_beginning_of_several_ids_names_them_newest_first_and_touches_none(orga: Orga) -> None:
+def test_an_ambiguous_prefix_lists_the_ids_newest_first_and_changes_nothing(orga: Orga) -> None:
     first, second = (a_detached_run(orga, "--id", f"harbour-{name}") for name in ("one", "two"))
     refused = orga("abort", "harbour-")
     assert (refused.code, refused.out) == (2, "")
@@ -45,14 +45,14 @@ def test_a_beginning_of_several_ids_names_them_newest_first_and_touches_none(org
     assert "abort" not in orga("journal", first).out + orga("journal", second).out
 
 
-def test_an_exact_id_is_no_beginning_of_a_longer_one(orga: Orga) -> None:
+def test_an_exact_id_is_not_taken_for_a_prefix(orga: Orga) -> None:
     a_detached_run(orga, "--id", "night")
     a_detached_run(orga, "--id", "night-2")
     done = orga("abort", "night", "--json")
     assert (done.code, json.loads(done.out)["id"]) == (0, "night")
 
 
-def test_what_ends_a_run_by_a_beginning_says_which(orga: Orga) -> None:
+def test_a_command_that_ends_a_run_by_prefix_names_the_run(orga: Orga) -> None:
     run_id = a_detached_run(orga, "--id", "lighthouse-of-1999")
     done = orga("abort", "lighthouse")
     assert done.code == 0
@@ -69,14 +69,14 @@ def test_what_ends_a_run_by_a_beginning_says_which(orga: Orga) -> None:
         ("agent-ffff", "there is no run 'agent-ffff'"),
     ],
 )
-def test_a_beginning_that_is_too_short_is_told_so(orga: Orga, said: str, told: str) -> None:
+def test_a_prefix_that_is_too_short_is_refused(orga: Orga, said: str, told: str) -> None:
     done = orga("status", said)
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith(f"orga: {told}")
 
 
 @pytest.mark.parametrize("said", ["agent-", "age", "it's 100%"])
-def test_what_no_id_begins_with_is_an_error_with_its_remedy(orga: Orga, said: str) -> None:
+def test_an_unknown_prefix_is_an_error_with_a_remedy(orga: Orga, said: str) -> None:
     done = orga("status", said)
     assert done.code == 2
     assert done.err.splitlines()[-1].endswith("`orga list` shows the ids")
@@ -101,7 +101,7 @@ def test_last_is_the_newest_run_of_this_folder(
     assert (both.code, both.out) == (2, "")
 
 
-def test_an_ended_run_tells_task_answer_and_conversation_without_a_worker(orga: Orga) -> None:
+def test_an_ended_run_shows_task_answer_and_conversation_without_a_worker(orga: Orga) -> None:
     asked = "What is the retry limit?"
     answer = orga("run", asked).out.rstrip("\n")
     shown = orga("status", "--last")

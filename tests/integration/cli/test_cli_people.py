@@ -1,4 +1,4 @@
-"""People and runs, on the command line: the embedded server, a real worker with the guide's own example."""
+"""Decisions of people on the command line: the embedded server, and a real worker with the guide's own example."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def block(language: str) -> str:
 
 @pytest.fixture(scope="module")
 def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
-    """Commands beside the guide's example; its model saves, then notifies, then answers."""
+    """Commands for the guide's example. Its model saves, then notifies, then answers."""
     folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     (folder / "orga.toml").write_text(block("toml"))
     (folder / "archive.py").write_text(block("python"))
@@ -58,7 +58,7 @@ def a_run(orga: Orga, *options: str) -> str:
     return done.out.strip()
 
 
-def asked(orga: Orga, run_id: str, *options: str) -> dict[str, Any]:
+def question_of(orga: Orga, run_id: str, *options: str) -> dict[str, Any]:
     """Return what a run waits for, once the inbox has it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ def journal(orga: Orga, run_id: str, event: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "expected"),
     [
         pytest.param(["--retry"], 0, "saved", id="try again, the archive is mounted"),
         pytest.param(["--skip"], 0, "[Error] ToolError: the archive is not mounted", id="skip"),
@@ -83,9 +83,9 @@ def journal(orga: Orga, run_id: str, event: str) -> list[dict[str, Any]]:
         pytest.param(["--abort"], 6, None, id="end the run"),
     ],
 )
-def test_an_escalation_is_decided(orga: Orga, options: list[str], code: int, told: str | None) -> None:
+def test_an_escalation_is_decided(orga: Orga, options: list[str], code: int, expected: str | None) -> None:
     run_id = a_run(orga)
-    item = asked(orga, run_id, "--queue", "storage", "--kind", "escalation")
+    item = question_of(orga, run_id, "--queue", "storage", "--kind", "escalation")
     assert item["data"]["error"] == "ToolError: the archive is not mounted"
     assert item["commands"][0] == f"orga resolve {run_id} {item['id']} --retry"
     (orga.folder / "archive").mkdir()
@@ -105,13 +105,13 @@ def test_an_escalation_is_decided(orga: Orga, options: list[str], code: int, tol
     choices = [(data["choice"], data["by"]) for data in journal(orga, run_id, "ApprovalResolved")]
     assert choices == [(options[0].removeprefix("--"), "ada")]
     results = [m["text"] for m in json.loads(orga("conversation", run_id, "--json").out) if m["tool"] == "save"]
-    assert told is None or results == [told]
+    assert expected is None or results == [expected]
     assert run_id not in orga("inbox").out
 
 
-def test_the_only_question_need_not_be_named_and_the_inbox_shows_how_it_is_decided(orga: Orga) -> None:
+def test_a_single_question_needs_no_id_and_the_inbox_shows_the_commands(orga: Orga) -> None:
     run_id = a_run(orga)
-    item = asked(orga, run_id)
+    item = question_of(orga, run_id)
     shown = orga("inbox").out
     assert re.search(rf"^escalation  {run_id} \(archivist\)  {item['id']}  \d+ s  queue storage$", shown, re.MULTILINE)
     assert "save failed: try again" in shown
@@ -123,7 +123,7 @@ def test_the_only_question_need_not_be_named_and_the_inbox_shows_how_it_is_decid
     assert journal(orga, run_id, "ApprovalResolved")[0]["by"] == "grace"
 
 
-def test_a_run_that_waits_says_so_and_goes_on_when_it_is_decided(orga: Orga) -> None:
+def test_a_watched_run_shows_its_question_and_continues_after_the_decision(orga: Orga) -> None:
     with orga.started("run", "keep it", "--agent", "archivist") as running:
         run_id = running.line(r"^run (agent-[0-9a-f-]+)")[1]
         running.line(r"\? waits for a person \(escalation call-1\.0-0\)")
@@ -136,14 +136,14 @@ def test_a_run_that_waits_says_so_and_goes_on_when_it_is_decided(orga: Orga) -> 
     assert run_id in command
 
 
-def test_a_budget_is_raised_by_the_command_that_the_inbox_shows(orga: Orga) -> None:
+def test_a_budget_is_raised_by_the_inbox_command(orga: Orga) -> None:
     (orga.folder / "archive").mkdir()
     run_id = a_run(orga, "--set", "on_exhausted=ask", "--max-iterations", "1")
-    item = asked(orga, run_id, "--kind", "budget")
+    item = question_of(orga, run_id, "--kind", "budget")
     assert item["commands"][0] == f"orga extend {run_id} --max-iterations 2"
     raised = orga(*shlex.split(item["commands"][0])[1:], "--json")
     assert json.loads(raised.out) == {"id": run_id, "limits": {"max_iterations": 2.0}}
-    again = asked(orga, run_id, "--kind", "budget")
+    again = question_of(orga, run_id, "--kind", "budget")
     assert again["id"] != item["id"]
     assert orga("resolve", run_id, "--skip").code == 0
     assert orga("attach", run_id).code == 3
@@ -156,14 +156,14 @@ def test_a_budget_is_raised_by_the_command_that_the_inbox_shows(orga: Orga) -> N
         pytest.param(
             ["resolve", "--retry"], "a budget is raised by extend_budget; or choose skip", id="no such choice"
         ),
-        pytest.param(["extend", "--max-iterations", "1"], "1 does not raise the limit of 1", id="no higher"),
+        pytest.param(["extend", "--max-iterations", "1"], "1 does not raise the limit of 1", id="not higher"),
         pytest.param(["extend", "--max-cost-usd", "5"], "this run has no such limit", id="no such limit"),
         pytest.param(["requeue", "9.9"], "no dead letter '9.9' in this run; there are: none", id="no such letter"),
         pytest.param(["requeue"], "has no dead letter. See: orga list --dead-letters", id="no letter at all"),
         pytest.param(["requeue", "1.0", "--fork"], "is live. Remove --fork", id="a fork of a live run"),
     ],
 )
-def test_what_a_run_refuses_is_one_line_and_changes_nothing(
+def test_a_refused_decision_is_one_line_and_changes_nothing(
     orga: Orga, budget_ask: str, arguments: list[str], says: str
 ) -> None:
     done = orga(arguments[0], budget_ask, *arguments[1:])
@@ -178,15 +178,15 @@ def budget_ask(orga: Orga, worker: Running) -> Iterator[str]:
     """A run that waits for more iterations, without a dead letter."""
     (orga.folder / "archive").mkdir(exist_ok=True)
     run_id = a_run(orga, "--set", "on_exhausted=ask", "--max-iterations", "1")
-    asked(orga, run_id, "--kind", "budget")
+    question_of(orga, run_id, "--kind", "budget")
     yield run_id
     orga("abort", run_id)
 
 
-def test_a_live_run_sends_a_letter_again(orga: Orga) -> None:
+def test_a_live_run_requeues_a_dead_letter(orga: Orga) -> None:
     (orga.folder / "archive").mkdir()
     run_id = a_run(orga, "--set", "on_exhausted=ask", "--max-iterations", "2")
-    asked(orga, run_id, "--kind", "budget")
+    question_of(orga, run_id, "--kind", "budget")
     [row] = [row for row in json.loads(orga("list", "--dead-letters", "--json").out) if row["id"] == run_id]
     assert (row["dead_letters"], [letter["letter_id"] for letter in row["letters"]]) == (1, ["2.0"])
     shown = orga("list", "--dead-letters").out
@@ -208,7 +208,7 @@ def sent_again(orga: Orga, run_id: str) -> str:
     return text
 
 
-def test_a_fork_sends_the_letter_of_a_run_that_has_ended(orga: Orga) -> None:
+def test_a_fork_requeues_the_dead_letter_of_an_ended_run(orga: Orga) -> None:
     (orga.folder / "archive").mkdir()
     run_id = a_run(orga)
     assert orga("attach", run_id).code == 0
@@ -248,7 +248,7 @@ def test_a_fork_of_a_run_that_ended_at_its_limit_needs_a_higher_one(orga: Orga) 
     assert orga("attach", fork["id"]).code == 0
 
 
-def test_a_decision_is_not_sent_where_no_worker_takes_it(orga: Orga) -> None:
+def test_a_decision_is_not_sent_without_a_worker(orga: Orga) -> None:
     run_id = orga("run", "x", "--detach", OLLAMA_HOST="another-shell").out.strip()
     for command in (
         ["resolve", run_id, "--skip"],
@@ -263,12 +263,12 @@ def test_a_decision_is_not_sent_where_no_worker_takes_it(orga: Orga) -> None:
 
 
 @pytest.mark.parametrize("command", [["resolve", "--skip"], ["extend", "--timeout-s", "9"], ["requeue", "1.0"]])
-def test_a_run_that_does_not_exist_is_one_line(orga: Orga, command: list[str]) -> None:
+def test_an_unknown_run_is_reported_in_one_line(orga: Orga, command: list[str]) -> None:
     done = orga(command[0], "agent-nope", *command[1:])
     assert (done.code, done.err) == (2, "orga: there is no run 'agent-nope'; `orga list` shows the ids\n")
 
 
-def test_a_run_that_has_ended_takes_no_decision(orga: Orga) -> None:
+def test_an_ended_run_takes_no_decision(orga: Orga) -> None:
     (orga.folder / "archive").mkdir()
     run_id = a_run(orga)
     assert orga("attach", run_id).code == 0

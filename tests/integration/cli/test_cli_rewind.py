@@ -18,7 +18,7 @@ QUESTION = "What is the retry limit?"
 
 @pytest.fixture(scope="module")
 def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
-    """Commands in a folder with a note in it, and a worker that goes on; the embedded reader is the model."""
+    """Commands in a folder with a note, and a worker. The embedded offline model answers."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
     command = an_inline_orga(folder, tmp_path_factory.mktemp("home"))
@@ -52,7 +52,7 @@ def test_a_run_is_rewound_and_ends_again(orga: Orga) -> None:
     ("typed", "code", "is_rewound"),
     [pytest.param(b"n\n", 130, False, id="no"), pytest.param(b"y\n", 0, True, id="yes")],
 )
-def test_a_person_at_a_terminal_is_asked_first(orga: Orga, typed: bytes, code: int, is_rewound: bool) -> None:
+def test_a_rewind_at_a_terminal_asks_first(orga: Orga, typed: bytes, code: int, is_rewound: bool) -> None:
     run_id = f"agent-asked-{code}"
     assert orga("run", QUESTION, "--id", run_id).code == 0
     person, terminal = os.openpty()
@@ -68,7 +68,7 @@ def test_a_person_at_a_terminal_is_asked_first(orga: Orga, typed: bytes, code: i
     assert ("rewind" in orga("journal", run_id).out) is is_rewound
 
 
-def test_ctrl_c_at_the_question_leaves_the_run_alone(orga: Orga, ended: str) -> None:
+def test_ctrl_c_at_the_question_changes_nothing(orga: Orga, ended: str) -> None:
     with at_a_terminal(orga, "rewind", ended, "--to-iteration", "0") as terminal:
         terminal.shows("to the end of iteration 0\\?")
         terminal.process.send_signal(signal.SIGINT)
@@ -76,14 +76,14 @@ def test_ctrl_c_at_the_question_leaves_the_run_alone(orga: Orga, ended: str) -> 
     assert "rewind" not in orga("journal", ended).out
 
 
-def test_a_fork_prints_its_id_and_goes_its_own_way(orga: Orga, ended: str) -> None:
+def test_a_fork_prints_its_id_and_runs_independently(orga: Orga, ended: str) -> None:
     forked = orga("fork", ended, "--to-iteration", "1", "--set", "max_iterations=1", "--id", "agent-forked")
     assert (forked.code, forked.out) == (0, "agent-forked\n"), forked.err
     assert orga("attach", "agent-forked").code == 3
     assert f"fork of {ended} at iteration 1" in forked.err
 
 
-def test_verify_writes_a_line_for_each_check(orga: Orga, ended: str, tmp_path: Path) -> None:
+def test_verify_prints_a_line_for_each_check(orga: Orga, ended: str, tmp_path: Path) -> None:
     export = tmp_path / "run.jsonl"
     export.write_text(orga("journal", ended, "--json").out)
     fine = orga("verify", ended, "--journal", str(export))
@@ -120,7 +120,7 @@ def test_verify_exits_6_when_something_is_wrong(orga: Orga, ended: str, tmp_path
         pytest.param(["verify", "agent-nope"], "there is no run 'agent-nope'", id="nothing to verify"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(orga: Orga, ended: str, arguments: list[str], says: str) -> None:
+def test_an_impossible_request_is_reported_in_one_line(orga: Orga, ended: str, arguments: list[str], says: str) -> None:
     done = orga(*[ended if word == "ID" else word for word in arguments])
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert says in done.err

@@ -1,4 +1,4 @@
-"""`orga schedule` as users type it: real processes, the embedded server, a real worker, the embedded reader."""
+"""`orga schedule` as users type it: real processes, the embedded server, a real worker, the embedded model."""
 
 import json
 import time
@@ -11,7 +11,7 @@ __all__ = ["home", "orga"]
 
 
 def listed(orga: Orga, schedule: str) -> dict[str, Any]:
-    """Return the row of a schedule, for which the list may need a moment."""
+    """Return the row of a schedule. The server's list may lag a moment."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for row in json.loads(orga("schedule", "list", "--json").out or "[]"):
@@ -20,7 +20,7 @@ def listed(orga: Orga, schedule: str) -> dict[str, Any]:
     raise AssertionError(f"{schedule} is not listed")
 
 
-def test_a_schedule_from_its_creation_to_its_end(orga: Orga) -> None:
+def test_a_schedule_from_its_creation_to_its_deletion(orga: Orga) -> None:
     times = ("--cron", "0 7 * * 1-5", "--tz", "Europe/Berlin", "--jitter", "5m", "--end", "2099-12-31T00:00")
     made = orga("schedule", "create", "morning", *times, "--task", "What is the retry limit?", "--note", "for us")
     assert (made.code, made.out) == (0, "morning\n")
@@ -46,7 +46,7 @@ def test_a_schedule_from_its_creation_to_its_end(orga: Orga) -> None:
     }
 
     assert orga("schedule", "pause", "morning", "until monday").code == 0
-    while "paused" not in orga("schedule", "list").out:  # the server writes its list a moment later
+    while "paused" not in orga("schedule", "list").out:  # the server updates its list a moment later
         time.sleep(0.1)
     assert "note: until monday" in orga("schedule", "show", "morning").out
     assert orga("schedule", "resume", "morning").code == 0
@@ -57,7 +57,7 @@ def test_a_schedule_from_its_creation_to_its_end(orga: Orga) -> None:
     assert run_id in orga("list").out
 
 
-def test_what_the_server_refuses_is_one_line(orga: Orga) -> None:
+def test_a_refusal_by_the_server_is_reported_in_one_line(orga: Orga) -> None:
     refused = orga("schedule", "create", "bad", "--cron", "0 77 * * *", "--goal", "x")
     assert refused.code == 2
     assert "Hour is not in range" in refused.err.splitlines()[-1]

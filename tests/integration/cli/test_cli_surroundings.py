@@ -1,4 +1,4 @@
-"""The commands around a run: the doctor, the server, the worker's start, and all of them together."""
+"""Commands around a run: the doctor, the server, the start of a worker, and the demos."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.programs.orga_command import ROOT, Orga, an_orga
 __all__ = ["home", "orga"]
 
 
-def test_the_doctor_finds_everything_well(orga: Orga) -> None:
+def test_the_doctor_finds_no_fault(orga: Orga) -> None:
     done = orga("doctor", "--deep")
     assert done.code == 0
     assert [line[:2] for line in done.out.splitlines()] == ["✓ "] * 12
@@ -30,7 +30,7 @@ def test_the_doctor_finds_everything_well(orga: Orga) -> None:
         pytest.param("[temporal]\naddress = '127.0.0.1:9'\n", "server", "start it or correct", id="no server"),
     ],
 )
-def test_the_doctor_says_how_to_mend(orga: Orga, config: str, place: str, remedy: str) -> None:
+def test_the_doctor_shows_how_to_repair_a_fault(orga: Orga, config: str, place: str, remedy: str) -> None:
     (orga.folder / "orga.toml").write_text(config)
     done = orga("doctor", "--json")
     found = {check["name"]: check for check in json.loads(done.out)}
@@ -38,7 +38,7 @@ def test_the_doctor_says_how_to_mend(orga: Orga, config: str, place: str, remedy
     assert remedy in found[place]["remedy"]
 
 
-def test_a_worker_that_cannot_start_says_why(orga: Orga) -> None:
+def test_a_worker_that_cannot_start_reports_why(orga: Orga) -> None:
     (orga.folder / "orga.toml").write_text("[tools]\npython = ['no:where']\n")
     done = orga("run", "x")
     assert done.code == 6
@@ -49,7 +49,7 @@ def test_a_worker_that_cannot_start_says_why(orga: Orga) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        pytest.param("", "worker polls task queue", id="at work"),
+        pytest.param("", "worker polls task queue", id="running"),
         pytest.param("[tools]\npython = ['no:where']\n", "orga-worker: .*no module no", id="without a tool"),
         pytest.param("[agents", "orga: .*not valid TOML", id="with a broken file"),
     ],
@@ -66,7 +66,7 @@ def test_a_worker_with_json_logs_writes_all_its_lines_to_stderr_as_json(orga: Or
     assert any(re.search(says, line["message"]) for line in found)
 
 
-def test_a_home_that_cannot_be_written_is_exit_code_7(orga: Orga) -> None:
+def test_an_unwritable_home_is_exit_code_7(orga: Orga) -> None:
     (orga.folder / "file").write_text("")
     done = orga("run", "x", ORGA_HOME=str(orga.folder / "file" / "home"))
     assert done.code == 7
@@ -77,7 +77,7 @@ def test_setup_finds_the_attributes_of_the_embedded_server(orga: Orga) -> None:
     assert json.loads(orga("setup", "--json").out)["registered"] == []
 
 
-def test_dev_runs_server_and_worker_and_takes_both_away(tmp_path: Path) -> None:
+def test_dev_runs_server_and_worker_and_stops_both(tmp_path: Path) -> None:
     orga = an_orga(tmp_path, tmp_path / "home")
     with orga.started("dev") as dev:
         dev.line(r"\[server\] 127.0.0.1:\d+, UI http://")
@@ -92,7 +92,7 @@ def test_dev_runs_server_and_worker_and_takes_both_away(tmp_path: Path) -> None:
     assert orga("server", "--status").code == 7
 
 
-def test_the_server_command_shows_where_it_is(orga: Orga) -> None:
+def test_the_server_command_shows_its_address(orga: Orga) -> None:
     with orga.started("server") as server:
         server.line(r"address +127.0.0.1:\d+")
         server.line(r"ui +http://")
@@ -110,7 +110,7 @@ def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
     assert "kill -9" in done.out
 
 
-def test_the_demo_of_a_goal_does_steps_and_answers_with_sources_that_are_there(orga: Orga) -> None:
+def test_the_demo_of_a_goal_carries_out_steps_and_cites_existing_sources(orga: Orga) -> None:
     done = orga("demo", "--goal")
     assert done.code == 0, done.err
     assert re.search(r"^completed: \d+ iterations, \d+ tool calls", done.err, re.MULTILINE)
@@ -134,7 +134,7 @@ def test_the_demo_of_a_goal_does_steps_and_answers_with_sources_that_are_there(o
     assert (told["ending"]["reason"], told["phases"][0]["phase"]) == ("completed", "plan")
 
 
-def test_the_demo_of_knowledge_answers_from_what_an_earlier_run_has_stored(orga: Orga) -> None:
+def test_the_demo_of_knowledge_answers_from_what_an_earlier_run_stored(orga: Orga) -> None:
     done = orga("demo", "--knowledge")
     assert done.code == 0, done.err
     first, _, second = done.out.partition("offline:extractive")
@@ -142,7 +142,7 @@ def test_the_demo_of_knowledge_answers_from_what_an_earlier_run_has_stored(orga:
     assert "Never repeat an effect" in first
     assert "The closest passage is in `recalled knowledge:" in answer
     assert "is reported, not repeated" in " ".join(answer.split()).replace("> > ", "").replace("> ", "")
-    assert "read_file" not in journal, "the second run has no files"
+    assert "read_file" not in journal, "the second run must not read files"
     [stored] = re.findall(r"stored a memory: added (k\w+)", done.err)
     assert f"It recalled what the first run had stored: {stored}\n" in done.out
     command = re.search(r"orga (knowledge search .*)", done.out)

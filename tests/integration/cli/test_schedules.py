@@ -1,4 +1,4 @@
-"""Goals and runs that Temporal starts by the clock, on a real server: times of their own, or triggered."""
+"""Goals and runs that Temporal starts on schedule, on a real server: at set times, or triggered."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ DAY = timedelta(days=1)
 
 @asynccontextmanager
 async def a_schedule(loop: Loop, given: dict[str, Any] | None = None, **times: Any) -> AsyncGenerator[ScheduleHandle]:
-    """A schedule that the loop's worker serves, deleted at the end."""
+    """Yield a schedule that the loop's worker serves, and delete it at the end."""
     usual: dict[str, Any] = {"every": DAY, "task_queue": loop.task_queue}
     task = given or {"task": "look around"}
     made = await create_schedule(loop.client, f"nightly-{uuid4().hex}", task, **(usual | times))
@@ -47,12 +47,12 @@ async def a_schedule(loop: Loop, given: dict[str, Any] | None = None, **times: A
         await made.delete()
 
 
-async def seen(handle: ScheduleHandle) -> ScheduleSummary:
+async def summary_of(handle: ScheduleHandle) -> ScheduleSummary:
     return await schedule_summary(await handle.describe())
 
 
 async def another_second() -> None:
-    """Wait for it: the id of a run has its second in it, so that two in one would be of one id."""
+    """Wait for the next second. The id of a run contains its second, so two runs in one second would share an id."""
     this = datetime.now(UTC).replace(microsecond=0)
 
     async def has_come() -> bool:
@@ -61,11 +61,11 @@ async def another_second() -> None:
     await wait_until(has_come)
 
 
-async def test_a_triggered_run_is_a_run_as_any_other(client: Client) -> None:
+async def test_a_triggered_run_is_like_any_other_run(client: Client) -> None:
     async with a_loop(client, [answers("all is well")]) as loop, a_schedule(loop, cron="0 7 * * *", every=None) as made:
         came = await made.trigger()
         ran = await loop.ended(client.get_workflow_handle(came.run_id))
-        one = await seen(made)
+        one = await summary_of(made)
         memo = await (await AgentHandle(client, came.run_id).describe()).memo()
 
     assert came.outcome == "started"
@@ -77,7 +77,7 @@ async def test_a_triggered_run_is_a_run_as_any_other(client: Client) -> None:
     assert memo == {}
 
 
-async def test_a_goal_is_pursued_each_time(client: Client) -> None:
+async def test_a_scheduled_goal_runs_each_time(client: Client) -> None:
     model = GoalModel(
         plan=says(goal_type="research", steps=[a_step("s1")]),
         evaluate=evaluation_reply("s1"),
@@ -85,23 +85,23 @@ async def test_a_goal_is_pursued_each_time(client: Client) -> None:
     )
     async with a_loop(client, model, FakeTool("look")) as loop, a_schedule(loop, {"goal": "find out"}) as made:
         result = await AgentHandle(client, (await made.trigger()).run_id).result()
-        assert (await seen(made)).kind == "goal"
+        assert (await summary_of(made)).kind == "goal"
 
     assert (result.termination.reason, result.output) == ("completed", "the final answer")
 
 
-async def test_runs_are_started_by_the_clock_until_it_is_paused(client: Client) -> None:
+async def test_runs_start_on_schedule_until_it_is_paused(client: Client) -> None:
     replies = [answers("all is well")] * 50
     async with a_loop(client, replies) as loop, a_schedule(loop, every=timedelta(seconds=1), paused=True) as made:
-        assert (await seen(made)).runs == ()
+        assert (await summary_of(made)).runs == ()
         await made.resume("go")
 
         async def has_started_two() -> bool:
-            return len((await seen(made)).runs) >= 2
+            return len((await summary_of(made)).runs) >= 2
 
         await wait_until(has_started_two)
         await made.pause("enough")
-        one = await seen(made)
+        one = await summary_of(made)
         for run in one.runs:
             assert (await AgentHandle(client, run.run_id).result()).output == "all is well"
         assert (one.paused, one.note) == (True, "enough")
@@ -109,7 +109,7 @@ async def test_runs_are_started_by_the_clock_until_it_is_paused(client: Client) 
         assert len(set(one.runs)) == len(one.runs)
 
 
-async def test_a_run_that_is_due_while_another_goes_on_is_skipped(client: Client) -> None:
+async def test_a_run_due_during_another_one_is_skipped(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers("late"))]) as loop, a_schedule(loop) as made:
         first = await made.trigger()
@@ -117,10 +117,10 @@ async def test_a_run_that_is_due_while_another_goes_on_is_skipped(client: Client
         assert (await made.trigger()).outcome == "skipped"
         hold.go.set()
         assert (await AgentHandle(client, first.run_id).result()).output == "late"
-        assert len((await seen(made)).runs) == 1
+        assert len((await summary_of(made)).runs) == 1
 
 
-async def test_a_run_that_is_buffered_begins_when_the_other_has_ended(client: Client) -> None:
+async def test_a_buffered_run_starts_when_the_other_has_ended(client: Client) -> None:
     hold = Hold()
     replies = [hold.step(answers("first")), answers("second")]
     async with a_loop(client, replies) as loop, a_schedule(loop, overlap="buffer-one") as made:
@@ -130,14 +130,14 @@ async def test_a_run_that_is_buffered_begins_when_the_other_has_ended(client: Cl
         hold.go.set()
 
         async def has_started_two() -> bool:
-            return len((await seen(made)).runs) == 2
+            return len((await summary_of(made)).runs) == 2
 
         await wait_until(has_started_two)
-        last = (await seen(made)).runs[-1]
+        last = (await summary_of(made)).runs[-1]
         assert (await AgentHandle(client, last.run_id).result()).output == "second"
 
 
-async def test_a_run_that_is_cancelled_for_the_next_one_ends_with_a_result(client: Client) -> None:
+async def test_a_run_cancelled_for_the_next_one_ends_with_a_result(client: Client) -> None:
     hold = Hold()
     replies = [hold.step(answers("first")), answers("second")]
     async with a_loop(client, replies) as loop, a_schedule(loop, overlap="cancel-other") as made:
@@ -150,7 +150,7 @@ async def test_a_run_that_is_cancelled_for_the_next_one_ends_with_a_result(clien
         assert (await AgentHandle(client, second.run_id).result()).output == "second"
 
 
-async def test_a_run_that_is_terminated_for_the_next_one_ends_without_a_result(client: Client) -> None:
+async def test_a_run_terminated_for_the_next_one_has_no_result(client: Client) -> None:
     hold = Hold()
     replies = [hold.step(answers("first")), answers("second")]
     async with a_loop(client, replies) as loop, a_schedule(loop, overlap="terminate-other") as made:
@@ -165,7 +165,7 @@ async def test_a_run_that_is_terminated_for_the_next_one_ends_without_a_result(c
         assert (await AgentHandle(client, second.run_id).result()).output == "second"
 
 
-async def test_runs_of_a_schedule_that_allows_all_go_on_side_by_side(client: Client) -> None:
+async def test_a_schedule_that_allows_all_runs_them_in_parallel(client: Client) -> None:
     hold = Hold()
     replies = [hold.step(answers("first")), answers("second")]
     async with a_loop(client, replies) as loop, a_schedule(loop, overlap="allow-all") as made:
@@ -179,7 +179,7 @@ async def test_runs_of_a_schedule_that_allows_all_go_on_side_by_side(client: Cli
         assert (await AgentHandle(client, first.run_id).result()).output == "first"
 
 
-async def test_all_runs_that_are_buffered_begin_one_after_the_other(client: Client) -> None:
+async def test_all_buffered_runs_start_one_after_the_other(client: Client) -> None:
     hold = Hold()
     replies = [hold.step(answers("1")), answers("2"), answers("3")]
     async with a_loop(client, replies) as loop, a_schedule(loop, overlap="buffer-all") as made:
@@ -192,26 +192,26 @@ async def test_all_runs_that_are_buffered_begin_one_after_the_other(client: Clie
         hold.go.set()
 
         async def has_started_three() -> bool:
-            return len((await seen(made)).runs) == 3
+            return len((await summary_of(made)).runs) == 3
 
         await wait_until(has_started_three)
-        ended = [(await AgentHandle(client, run.run_id).result()).output for run in (await seen(made)).runs]
+        ended = [(await AgentHandle(client, run.run_id).result()).output for run in (await summary_of(made)).runs]
     assert ended == ["1", "2", "3"]
 
 
-async def test_the_server_goes_by_the_zone_and_starts_nothing_behind_the_end(client: Client) -> None:
-    """Seven in the morning is another hour of UTC in summer than in winter."""
+async def test_the_server_uses_the_time_zone_and_starts_nothing_after_the_end(client: Client) -> None:
+    """Seven in the morning is a different UTC hour in summer than in winter."""
     times: dict[str, Any] = {"cron": "0 7 1 1,7 *", "every": None, "time_zone": "Europe/Berlin"}
     async with a_loop(client, []) as loop:
         async with a_schedule(loop, **times) as made:
-            coming = (await seen(made)).next
+            coming = (await summary_of(made)).next
         async with a_schedule(loop, **times, end=coming[1] + timedelta(hours=1)) as made:
-            assert (await seen(made)).next == coming[:2]
+            assert (await summary_of(made)).next == coming[:2]
     assert {(each.month, each.astimezone(UTC).hour) for each in coming} == {(1, 6), (7, 5)}
 
 
-async def test_its_runs_go_to_the_folder_it_was_made_for(client: Client) -> None:
-    """The server begins them, so the schedule has to know the queue and the place."""
+async def test_scheduled_runs_use_the_folder_of_their_schedule(client: Client) -> None:
+    """The server starts the runs, so the schedule has to store the queue and the workplace."""
     place = workplace(OrgaConfig())
     set_client_home(client, own_queue(OrgaConfig(), place, embedded=True), place)
     try:
@@ -219,13 +219,13 @@ async def test_its_runs_go_to_the_folder_it_was_made_for(client: Client) -> None
     finally:
         set_client_home(client, "orga", None)
     run = await AgentHandle(client, (await made.trigger()).run_id).describe()
-    assert (run.task_queue, (await seen(made)).folder) == (f"orga-{place.mark}", place.folder)
+    assert (run.task_queue, (await summary_of(made)).folder) == (f"orga-{place.mark}", place.folder)
     assert await recorded_workplace(run) == place
     await client.get_workflow_handle(run.id).terminate()
     await made.delete()
 
 
-async def test_it_is_listed_until_it_is_deleted(client: Client) -> None:
+async def test_a_schedule_is_listed_until_it_is_deleted(client: Client) -> None:
     made = await create_schedule(client, f"listed-{uuid4().hex}", {"task": "x"}, every=DAY, note="for the team")
 
     async def is_listed() -> bool:
@@ -245,11 +245,13 @@ async def test_it_is_listed_until_it_is_deleted(client: Client) -> None:
 @pytest.mark.parametrize(
     ("times", "says"),
     [
-        pytest.param({"cron": "0 77 * * 1"}, "Hour is not in range .*; the fields of an expression", id="no hour"),
-        pytest.param({"cron": "@evry"}, "the server refuses the schedule: ", id="no such name"),
+        pytest.param(
+            {"cron": "0 77 * * 1"}, "Hour is not in range .*; the fields of an expression", id="an invalid hour"
+        ),
+        pytest.param({"cron": "@evry"}, "the server refuses the schedule: ", id="an unknown name"),
     ],
 )
-async def test_what_the_server_refuses_is_told(client: Client, times: dict[str, Any], says: str) -> None:
+async def test_a_refusal_by_the_server_is_reported(client: Client, times: dict[str, Any], says: str) -> None:
     name = f"bad-{uuid4().hex}"
     with pytest.raises(InvalidInput, match=says):
         await create_schedule(client, name, {"task": "x"}, **times)
@@ -257,7 +259,7 @@ async def test_what_the_server_refuses_is_told(client: Client, times: dict[str, 
         await ScheduleHandle(client, name).describe()
 
 
-async def test_a_schedule_of_something_else_is_left_alone(client: Client) -> None:
+async def test_a_schedule_of_another_program_is_not_touched(client: Client) -> None:
     action = ScheduleActionStartWorkflow("Billing", id="billing", task_queue="billing")
     spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=DAY)])
     other = await client.create_schedule(f"billing-{uuid4().hex}", Schedule(action=action, spec=spec))
@@ -266,7 +268,7 @@ async def test_a_schedule_of_something_else_is_left_alone(client: Client) -> Non
     await other.delete()
 
 
-async def test_a_server_without_schedules_says_so() -> None:
+async def test_a_server_without_schedules_is_reported() -> None:
     async with time_skipping() as environment:
         with pytest.raises(Exception, match="CreateSchedule, which this server does not support"):
             await create_schedule(environment.client, "x", {"task": "x"}, every=DAY)

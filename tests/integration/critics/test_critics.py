@@ -1,4 +1,4 @@
-"""Critics on a real server: answers that a model reviews before they count."""
+"""Critics on a real server: a model reviews answers before they are final."""
 
 import pytest
 from temporalio.client import Client
@@ -10,7 +10,7 @@ from tests.support.runs.critics import BAD, a_critic, agents_with_critics, evalu
 from tests.support.runs.loop import Deny, a_loop
 
 
-async def test_an_answer_that_the_critic_approves_is_the_output(client: Client) -> None:
+async def test_an_approved_answer_is_the_output(client: Client) -> None:
     provider = ScriptedModel([answers("17 % (report.md:3)"), verdict(0.9, 0.5)], repeats=True)
     async with a_loop(client, provider, agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run()
@@ -35,7 +35,7 @@ async def test_an_answer_that_the_critic_approves_is_the_output(client: Client) 
 
 
 async def test_a_rejected_answer_is_revised(client: Client) -> None:
-    """The remarks reach the model as data: whoever wrote the answer may have written them, too."""
+    """The remarks reach the model as data, because whoever wrote the answer may also have written them."""
     provider = ScriptedModel([answers("17 %"), BAD, answers("17 % (report.md:3)"), verdict()], repeats=True)
     async with a_loop(client, provider, agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run()
@@ -47,7 +47,7 @@ async def test_a_rejected_answer_is_revised(client: Client) -> None:
     assert evaluations(ran, "score", "then", "round") == [(0.48, "revise", 0), (1.0, "accepted", 1)]
 
 
-async def test_what_the_model_says_of_its_own_score_decides_nothing(client: Client) -> None:
+async def test_the_approval_claimed_by_the_model_decides_nothing(client: Client) -> None:
     low, high = verdict(0.1, 0.1, approved=True), verdict(1.0, 1.0, approved=False)
     async with a_loop(client, [answers("a"), low, answers("b"), high], agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run()
@@ -63,7 +63,7 @@ async def test_what_the_model_says_of_its_own_score_decides_nothing(client: Clie
             "completed",
             "third",
             "accepted although critic quality gave it 0.48 of the 0.70 that are needed",
-            id="taken all the same, and said so",
+            id="accepted, with a remark",
         ),
         pytest.param(
             "error",
@@ -74,7 +74,7 @@ async def test_what_the_model_says_of_its_own_score_decides_nothing(client: Clie
         ),
     ],
 )
-async def test_rounds_that_are_used_up(
+async def test_used_up_revisions_are_handled_as_configured(
     client: Client, on_exhausted: str, reason: str, output: str, detail: str
 ) -> None:
     steps = [answers("first"), BAD, answers("second"), BAD, answers("third"), BAD]
@@ -101,7 +101,7 @@ async def test_an_answer_that_asks_for_a_good_score_is_only_data(client: Client)
     assert (ran.result.termination.reason, ran.result.output) == ("error", "")
 
 
-async def test_critics_are_asked_in_order_and_the_first_no_counts(client: Client) -> None:
+async def test_critics_review_in_order_and_the_first_rejection_counts(client: Client) -> None:
     one, other = a_critic("one", model="other:model"), a_critic("two")
     steps = [answers("first"), verdict(), BAD, answers("second"), verdict(), verdict()]
     provider = ScriptedModel(steps, repeats=True)
@@ -117,7 +117,7 @@ async def test_critics_are_asked_in_order_and_the_first_no_counts(client: Client
     assert [request.model for request in provider.seen][1:3] == ["other:model", "scripted:model"]
 
 
-async def test_verify_counts_what_critics_used(client: Client) -> None:
+async def test_verify_counts_the_usage_of_critics(client: Client) -> None:
     async with a_loop(
         client, [answers("a"), BAD, answers("b"), verdict()], agents=agents_with_critics(a_critic())
     ) as loop:
@@ -126,7 +126,7 @@ async def test_verify_counts_what_critics_used(client: Client) -> None:
     assert [check for check in found.checks if not check.ok] == []
 
 
-async def test_an_answer_in_parts_is_reviewed_as_a_whole_and_no_output_before(client: Client) -> None:
+async def test_an_answer_in_parts_is_reviewed_as_a_whole(client: Client) -> None:
     parts = [answers("one, ", finish="length"), answers("two")]
     provider = ScriptedModel([*parts, verdict()], repeats=True)
     async with a_loop(client, provider, agents=agents_with_critics(a_critic())) as loop:
@@ -135,15 +135,15 @@ async def test_an_answer_in_parts_is_reviewed_as_a_whole_and_no_output_before(cl
     assert ran.result.output == "one, two"
 
 
-async def test_an_answer_that_stays_cut_is_never_output(client: Client) -> None:
+async def test_a_truncated_answer_is_never_output(client: Client) -> None:
     async with a_loop(client, [answers("x", finish="length")], agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run()
     assert (ran.result.termination.reason, ran.result.output) == ("error", "")
     assert ran.result.termination.detail == "the answer is cut at the output limit, and was not reviewed"
 
 
-async def test_policy_comes_first(client: Client) -> None:
-    """A critic cannot turn a denial into a yes, and is not even asked."""
+async def test_policy_judges_before_the_critic(client: Client) -> None:
+    """A critic cannot overturn a denial, and is not even asked."""
     provider = ScriptedModel([answers("secret"), answers("fine"), verdict()], repeats=True)
     agents = agents_with_critics(a_critic())
     async with a_loop(client, provider, engine=Deny(words=["secret"]), agents=agents) as loop:
@@ -152,7 +152,7 @@ async def test_policy_comes_first(client: Client) -> None:
     assert ran.result.output == "fine"
 
 
-async def test_ending_by_terminate_is_no_way_round_a_critic(client: Client) -> None:
+async def test_the_terminate_call_does_not_bypass_a_critic(client: Client) -> None:
     def ends(output: str) -> Reply:
         return calls("terminate", arguments={"reason": "done", "output": output})
 

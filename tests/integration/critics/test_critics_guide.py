@@ -1,4 +1,4 @@
-"""The example of docs/critics.md, run as it stands there."""
+"""The example of docs/critics.md runs as printed there."""
 
 import json
 import re

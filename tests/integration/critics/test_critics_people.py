@@ -1,4 +1,4 @@
-"""People as critics, and in their place: asked as about a held call, and what they say decides."""
+"""People as critics, or in place of one: they are asked as for a held call, and their decision counts."""
 
 import pytest
 from temporalio.client import Client
@@ -12,11 +12,13 @@ from tests.support.runs.questions import send_update, wait_for_question
 @pytest.mark.parametrize(
     ("update", "expected"),
     [
-        pytest.param("approve", ("completed", "second", ""), id="a person takes it"),
-        pytest.param("deny", ("escalated", "", "critic quality: ada rejected it: not like this"), id="or ends the run"),
+        pytest.param("approve", ("completed", "second", ""), id="a person accepts it"),
+        pytest.param(
+            "deny", ("escalated", "", "critic quality: ada rejected it: not like this"), id="a person ends the run"
+        ),
     ],
 )
-async def test_a_person_decides_once_the_rounds_are_used_up(
+async def test_a_person_decides_after_the_last_revision(
     client: Client, update: str, expected: tuple[str, str, str]
 ) -> None:
     critic = a_critic(max_rounds=1, on_exhausted="ask", person={"approvers": ["ada"]})
@@ -36,8 +38,11 @@ async def test_a_person_decides_once_the_rounds_are_used_up(
     assert evaluations(ran, "reviewer")[2] == "person:ada"
 
 
-async def test_a_person_as_the_critic(client: Client) -> None:
-    """Asked like about a held call, outside the run's clock; a reason is feedback, in the operator's own voice."""
+async def test_a_person_can_be_the_critic(client: Client) -> None:
+    """The person is asked as for a held call, and the wait uses no time of the run.
+
+    The reason is feedback to the model.
+    """
     provider = ScriptedModel([answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, agents=agents_with_critics(a_person())) as loop:
         handle = await loop.start(timeout_s=20)
@@ -56,7 +61,7 @@ async def test_a_person_as_the_critic(client: Client) -> None:
     assert evaluations(ran, "reviewer", "approved", "score") == [("person:bo", False, None), ("person:bo", True, None)]
 
 
-async def test_a_person_stands_in_for_a_critic_that_fails(client: Client) -> None:
+async def test_a_person_replaces_a_critic_that_fails(client: Client) -> None:
     async with a_loop(client, [answers("it"), GARBAGE], agents=agents_with_critics(a_critic(person={}))) as loop:
         handle = await loop.start()
         [held] = (await wait_for_question(handle))["data"]["calls"]
@@ -70,7 +75,7 @@ async def test_a_person_stands_in_for_a_critic_that_fails(client: Client) -> Non
     assert ran.result.usage.model_calls == 3
 
 
-async def test_nobody_who_reviews_in_time_is_a_failed_review(client: Client) -> None:
+async def test_a_review_that_nobody_gives_in_time_fails(client: Client) -> None:
     critic = a_person(person={"expires_s": 0.2})
     async with a_loop(client, [answers("it")], agents=agents_with_critics(critic)) as loop:
         ran = await loop.run()
@@ -78,7 +83,7 @@ async def test_nobody_who_reviews_in_time_is_a_failed_review(client: Client) -> 
     assert (ran.result.termination.reason, ran.result.output) == ("error", "")
 
 
-async def test_an_abort_while_a_person_reviews(client: Client) -> None:
+async def test_an_abort_ends_a_review_by_a_person(client: Client) -> None:
     async with a_loop(client, [answers("it")], agents=agents_with_critics(a_person())) as loop:
         handle = await loop.start()
         await wait_for_question(handle)

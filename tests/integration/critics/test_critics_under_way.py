@@ -32,18 +32,18 @@ from tests.support.runs.whereabouts import wait_until_paused
             "open",
             [ModelError("AuthenticationFailed", "401: no key", retryable=False)],
             ("completed", "it", "not reviewed by critic quality: AuthenticationFailed: 401: no key"),
-            id="open: taken unreviewed, and said so",
+            id="open: accepted unreviewed, with a remark",
         ),
-        pytest.param("closed", [GARBAGE, verdict()], ("completed", "it", ""), id="a verdict is asked for once more"),
+        pytest.param("closed", [GARBAGE, verdict()], ("completed", "it", ""), id="a verdict is requested again"),
         pytest.param(
             "closed",
             [ModelError("Overloaded", "529", retryable=True, retry_after_s=0.01), verdict()],
             ("completed", "it", ""),
-            id="a failure that passes is retried",
+            id="a transient failure is retried",
         ),
     ],
 )
-async def test_a_critic_that_fails(
+async def test_a_failing_critic_is_handled_as_configured(
     client: Client, on_failure: str, steps: list[Any], expected: tuple[str, str, str]
 ) -> None:
     critic = a_critic(on_failure=on_failure)
@@ -54,8 +54,8 @@ async def test_a_critic_that_fails(
     assert found.detail.startswith(expected[2]) if expected[2] else found.detail == ""
 
 
-async def test_a_budget_that_is_used_up_leaves_no_review(client: Client) -> None:
-    """The answer was not reviewed, so it is no output; the limit is what the run ended at."""
+async def test_an_exhausted_budget_leaves_no_review(client: Client) -> None:
+    """The answer was not reviewed, so it is not output. The limit is the reason of the ending."""
     async with a_loop(client, [answers("it"), verdict()], agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run(max_model_calls=1)
     assert (ran.result.termination.reason, ran.result.output) == ("max_iterations", "")
@@ -69,7 +69,7 @@ async def test_the_last_iteration_is_reviewed_like_any_other(client: Client) -> 
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "it")
 
 
-async def test_rounds_are_counted_through_continue_as_new(client: Client) -> None:
+async def test_revisions_are_counted_across_continue_as_new(client: Client) -> None:
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
     steps = [answers("first"), BAD, answers("second"), BAD, answers("third"), BAD]
     async with a_loop(client, steps, agents=agents_with_critics(a_critic()), setup=facts) as loop:
@@ -79,7 +79,7 @@ async def test_rounds_are_counted_through_continue_as_new(client: Client) -> Non
     assert ran.result.termination.reason == "error"
 
 
-async def test_another_worker_finds_what_a_critic_reads_in_the_history(client: Client) -> None:
+async def test_another_worker_rebuilds_the_review_from_the_history(client: Client) -> None:
     hold, look = Hold(), FakeTool("look", lambda arguments, context: "17 % in report.md")
     critic = a_critic(context="conversation", instructions="Be strict.")
     agents = agents_with_critics(critic, tools=("look",))
@@ -97,7 +97,7 @@ async def test_another_worker_finds_what_a_critic_reads_in_the_history(client: C
     assert ran.result.output == "17 %"
 
 
-async def test_an_abort_cuts_a_review_short(client: Client) -> None:
+async def test_an_abort_interrupts_a_review(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers("it"), hold.step(verdict())], agents=agents_with_critics(a_critic())) as loop:
         handle = await loop.start()
@@ -109,7 +109,7 @@ async def test_an_abort_cuts_a_review_short(client: Client) -> None:
     assert (ran.result.termination.reason, ran.result.output) == ("aborted", "")
 
 
-async def test_a_paused_run_ends_only_once_it_is_resumed(client: Client) -> None:
+async def test_a_paused_run_ends_only_after_it_is_resumed(client: Client) -> None:
     hold = Hold()
     async with a_loop(
         client, [answers("it"), hold.step(BAD), answers("b"), verdict()], agents=agents_with_critics(a_critic())
@@ -124,7 +124,7 @@ async def test_a_paused_run_ends_only_once_it_is_resumed(client: Client) -> None
     assert ran.result.output == "b"
 
 
-async def test_guidance_that_arrives_meanwhile_is_taken_in(client: Client) -> None:
+async def test_guidance_during_a_review_reaches_the_model(client: Client) -> None:
     hold = Hold()
     steps = [answers("first"), hold.step(verdict()), answers("second"), verdict()]
     async with a_loop(client, steps, agents=agents_with_critics(a_critic())) as loop:

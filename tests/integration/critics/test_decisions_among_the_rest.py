@@ -1,4 +1,4 @@
-"""Decisions beside all else that a run can do: policies, people, critics, delegates, rewinds and forks."""
+"""Grounded decisions together with policies, people, critics, delegates, rewinds and forks."""
 
 from typing import Any
 
@@ -42,12 +42,12 @@ async def faults(client: Client, ran: Ran) -> list[str]:
 
 
 class Lowers:
-    """A policy that puts a lower severity in place of the model's."""
+    """A policy that lowers the severity in the model's call."""
 
     is_embedded = True
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Change a decision, if it is not low already."""
+        """Lower the severity of a decision, unless it is low already."""
         call = proposal.call
         if call is None or call.arguments["fields"]["severity"] == "low":
             return a_verdict(True)
@@ -55,7 +55,7 @@ class Lowers:
         return a_verdict(True, "no alarm today", arguments={**call.arguments, "fields": fields})
 
 
-async def test_what_is_decided_is_what_policy_made_of_the_call(client: Client) -> None:
+async def test_the_decision_uses_the_arguments_changed_by_policy(client: Client) -> None:
     async with a_loop(client, [decides(), answers()], a_ticket(), agents=AGENTS, engine=Lowers()) as loop:
         ran = await loop.run(TASK)
     assert (decision(ran)["fields"]["severity"], decision(ran)["outcome"]["severity"]) == ("low", "low")
@@ -64,7 +64,7 @@ async def test_what_is_decided_is_what_policy_made_of_the_call(client: Client) -
 
 
 @pytest.mark.parametrize(("answer", "made"), [("approve", ["nobody's text was read"]), ("deny", [])])
-async def test_policy_may_want_a_person_s_yes(client: Client, answer: str, made: list[str]) -> None:
+async def test_policy_may_require_an_approval(client: Client, answer: str, made: list[str]) -> None:
     agents, engine = {"default": an_agent(required=False)}, Asks(tools=("decide",))
     async with a_loop(client, [decides(), answers()], a_ticket(), agents=agents, engine=engine) as loop:
         handle = await loop.start(TASK)
@@ -75,7 +75,7 @@ async def test_policy_may_want_a_person_s_yes(client: Client, answer: str, made:
     assert await faults(client, ran) == []
 
 
-async def test_a_required_decision_that_policy_denies_lets_no_answer_through(client: Client) -> None:
+async def test_a_denied_required_decision_lets_no_answer_through(client: Client) -> None:
     steps = [decides(), answers()]
     async with a_loop(client, steps, a_ticket(), agents=AGENTS, engine=Deny("decide")) as loop:
         ran = await loop.run(TASK)
@@ -83,7 +83,7 @@ async def test_a_required_decision_that_policy_denies_lets_no_answer_through(cli
     assert (ran.result.output, ran.result.data) == ("", {"decisions": {}})
 
 
-async def test_a_critic_may_send_a_decision_back(client: Client) -> None:
+async def test_a_critic_may_return_a_decision_for_revision(client: Client) -> None:
     agent = an_agent().model_copy(update={"critics": (a_critic(tools=("decide",)),)})
     steps = [decides(), verdict(0.1, 0.1), decides("medium"), verdict(), answers()]
     ran, _ = await triaged(client, *steps, agent=agent)
@@ -94,11 +94,11 @@ async def test_a_critic_may_send_a_decision_back(client: Client) -> None:
 @pytest.mark.parametrize(
     ("revisable", "made"),
     [
-        pytest.param(False, ["default"], id="the first one stands"),
-        pytest.param(True, ["default", "nobody's text was read"], id="the last one counts"),
+        pytest.param(False, ["default"], id="the first one is final"),
+        pytest.param(True, ["default", "nobody's text was read"], id="the last one replaces it"),
     ],
 )
-async def test_two_of_one_name_in_one_reply(client: Client, revisable: bool, made: list[str]) -> None:
+async def test_two_decisions_of_one_name_in_one_reply(client: Client, revisable: bool, made: list[str]) -> None:
     [first], [second] = decides("low").calls, decides().calls
     both = Reply.of(calls=(first, second.model_copy(update={"call_id": "second"})), finish="tool_calls")
     ran, loop = await triaged(client, both, answers(), agent=an_agent(revisable=revisable))
@@ -115,10 +115,10 @@ def deep(levels: int) -> Any:
     "arguments",
     [
         pytest.param({"decision": "other", "fields": triage_fields()}, id="an unknown name"),
-        pytest.param({"decision": ["route"], "fields": triage_fields()}, id="a name that is no word"),
+        pytest.param({"decision": ["route"], "fields": triage_fields()}, id="a name that is not text"),
         pytest.param({"decision": "route"}, id="no fields"),
         pytest.param(proposal(triage_fields(users=10**400)), id="a number of 400 digits"),
-        pytest.param(proposal(triage_fields() | {"users_affected": 1e308}), id="a number without an end, nearly"),
+        pytest.param(proposal(triage_fields() | {"users_affected": 1e308}), id="a nearly infinite number"),
         pytest.param(proposal(triage_fields("x" * 400_000)), id="a long word"),
         pytest.param(proposal({f"k{number}": number for number in range(20_000)}), id="many fields"),
         pytest.param(proposal(triage_fields() | {"severity": deep(400)}), id="a deep field"),
@@ -126,7 +126,7 @@ def deep(levels: int) -> Any:
         pytest.param(proposal(triage_fields(), outcome={"page": "on-call"}), id="an outcome of the model's own"),
     ],
 )
-async def test_what_does_not_fit_decides_nothing(client: Client, arguments: dict[str, Any]) -> None:
+async def test_an_invalid_decision_decides_nothing(client: Client, arguments: dict[str, Any]) -> None:
     ran, _ = await triaged(client, calls("decide", arguments=arguments), decides("medium"), answers())
     assert (rules(ran), ran.result.termination.reason) == (["5"], "completed")
 
@@ -134,11 +134,13 @@ async def test_what_does_not_fit_decides_nothing(client: Client, arguments: dict
 @pytest.mark.parametrize(
     ("iteration", "severity", "made"),
     [
-        pytest.param(1, "medium", ["5"], id="behind the decision, which stays"),
-        pytest.param(0, "low", ["default"], id="before it, and it is made anew"),
+        pytest.param(1, "medium", ["5"], id="after the decision, which stays"),
+        pytest.param(0, "low", ["default"], id="before it, so it is made again"),
     ],
 )
-async def test_a_rewind(client: Client, iteration: int, severity: str, made: list[str]) -> None:
+async def test_a_rewind_keeps_only_earlier_decisions(
+    client: Client, iteration: int, severity: str, made: list[str]
+) -> None:
     again = [] if iteration else [decides("low")]
     steps = [decides("medium"), answers("first"), *again, answers("second")]
     async with a_loop(client, steps, a_ticket(), agents=AGENTS) as loop:
@@ -148,7 +150,7 @@ async def test_a_rewind(client: Client, iteration: int, severity: str, made: lis
     assert await faults(client, ran) == []
 
 
-async def test_a_fork_has_to_decide_anew_by_its_own_facts_and_stays_tainted(client: Client) -> None:
+async def test_a_fork_has_to_decide_again_by_its_own_facts_and_stays_tainted(client: Client) -> None:
     steps = [calls("read_file"), decides("medium"), answers("first"), answers("at once"), decides(), answers("second")]
     async with a_loop(client, steps, a_ticket(), agents=AGENTS) as loop:
         first = await loop.run(TASK)
@@ -176,7 +178,7 @@ async def test_a_delegate_decides_by_the_facts_of_its_parent_or_not_at_all(clien
     assert await faults(client, ran) == []
 
 
-async def test_verify_finds_a_result_whose_decision_was_forged(client: Client) -> None:
+async def test_verify_finds_a_result_with_a_forged_decision(client: Client) -> None:
     ran, _ = await triaged(client, calls("read_file"), decides(), answers())
     [payload] = ran.history.events[-1].workflow_execution_completed_event_attributes.result.payloads
     result = from_json(payload.data)

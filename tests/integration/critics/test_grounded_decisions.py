@@ -1,4 +1,7 @@
-"""Decisions on a real server: rules over fields and facts decide, a stranger's text does not; a history shows both."""
+"""Grounded decisions on a real server: rules over fields and facts decide, not untrusted text.
+
+The history shows both.
+"""
 
 from typing import Any
 
@@ -56,7 +59,7 @@ def decision(ran: Ran) -> dict[str, Any]:
 
 
 async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
-    """The model believes every word of it; the facts and the cap are not its own."""
+    """The model believes every word of the ticket, but it controls neither the facts nor the cap."""
     ran, loop = await triaged(client, calls("read_file"), decides(rationale=INJECTION), answers("severity = critical"))
 
     made = decision(ran)
@@ -80,13 +83,13 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
             [calls("read_file", "decide", arguments=proposal(triage_fields("critical")))],
             FREE,
             {"severity": "critical", "page": "on-call"},
-            id="what is read beside it was not known when it was proposed",
+            id="a file read in the same reply does not count yet",
         ),
         pytest.param(
             [calls("read_file"), decides()],
             triage_facts(alert=True),
             {"severity": "critical", "page": "on-call"},
-            id="an alert of the starter's",
+            id="an alert from the starter",
         ),
         pytest.param(
             [calls("read_file"), decides("high", 99)],
@@ -98,7 +101,7 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
             [calls("read_file"), decides("low"), decides("critical")],
             FREE,
             {"severity": "low", "page": "nobody"},
-            id="the first one stands",
+            id="the first one is final",
         ),
         pytest.param(
             [
@@ -108,17 +111,17 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
             ],
             FREE,
             {"severity": "medium", "page": "nobody"},
-            id="what does not fit decides nothing",
+            id="an invalid field decides nothing",
         ),
         pytest.param(
             [calls("decide", arguments=proposal(triage_fields() | {"tier": "enterprise"})), decides("medium")],
             FREE,
             {"severity": "medium", "page": "nobody"},
-            id="nor does a field that there is not",
+            id="an unknown field decides nothing",
         ),
     ],
 )
-async def test_what_is_decided(
+async def test_the_rules_decide_by_fields_and_facts(
     client: Client, steps: list[Step], context: dict[str, Any], outcome: dict[str, Any]
 ) -> None:
     ran, _ = await triaged(client, *steps, answers(), context=context)
@@ -138,7 +141,7 @@ async def test_what_is_decided(
         ),
     ],
 )
-async def test_no_end_without_a_required_decision(client: Client, end: Reply, says: str) -> None:
+async def test_no_answer_ends_the_run_without_a_required_decision(client: Client, end: Reply, says: str) -> None:
     agent = an_agent().model_copy(update={"tools": ("read_file", "terminate")})
     late, loop = await triaged(client, end, decides("medium"), end, answers(), agent=agent)
     assert late.result.termination.reason == "completed"
@@ -167,7 +170,7 @@ async def test_a_run_without_its_facts_does_not_start(client: Client, context: d
     assert says in str(caught.value.cause)
 
 
-async def test_decisions_outlive_continue_as_new(client: Client) -> None:
+async def test_decisions_survive_continue_as_new(client: Client) -> None:
     agent = an_agent(revisable=True)
     steps = (decides("low"), calls("read_file"), decides(), answers())
     ran, _ = await triaged(client, *steps, agent=agent, setup=EACH_ITERATION)
@@ -175,14 +178,14 @@ async def test_decisions_outlive_continue_as_new(client: Client) -> None:
     assert (decision(ran)["rule"], decision(ran)["revision"]) == ("capped", 1)
 
 
-async def test_an_answer_with_a_schema_stands_beside_the_decisions(client: Client) -> None:
+async def test_an_answer_with_a_schema_is_returned_with_the_decisions(client: Client) -> None:
     schema = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
     ran, _ = await triaged(client, decides("low"), answers('{"said": "ok"}'), output_schema=schema)
     assert ran.raw["data"]["answer"] == {"said": "ok"}
     assert decision(ran)["outcome"]["page"] == "nobody"
 
 
-async def test_verify_decides_anew(client: Client) -> None:
+async def test_verify_repeats_the_decisions(client: Client) -> None:
     ran, _ = await triaged(client, calls("read_file"), decides(), answers())
     found = await verify(client, ran.handle.id, exported=ran.journal)
     assert [check.detail for check in found.checks if not check.ok] == []
@@ -197,7 +200,7 @@ async def test_verify_decides_anew(client: Client) -> None:
         pytest.param({"rule": "an alert confirms it"}, id="a rule"),
     ],
 )
-async def test_verify_finds_a_decision_that_was_forged(client: Client, forged: dict[str, Any]) -> None:
+async def test_verify_finds_a_forged_decision(client: Client, forged: dict[str, Any]) -> None:
     ran, _ = await triaged(client, calls("read_file"), decides(), answers())
     for event in ran.history.events:
         memo = event.workflow_properties_modified_event_attributes.upserted_memo.fields

@@ -1,4 +1,4 @@
-"""docs/grounded-decisions.md, done as it says: its example, its ticket, its command, and what comes out."""
+"""The example of docs/grounded-decisions.md: its files, its ticket, its command and the output."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def test_the_guide_shows_the_example(language: str, file: str) -> None:
 
 
 def test_the_run_of_the_guide(orga: Orga) -> None:
-    """The command of the guide, to its end; then what the guide says of a run without its facts."""
+    """Run the guide's command, then check what the guide says of a run without its facts."""
     words = shlex.split(block("sh").replace("\\\n", " "))[1:]
     done = orga(*words, "--json")
     assert done.code == 0, done.err

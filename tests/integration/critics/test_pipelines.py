@@ -1,4 +1,4 @@
-"""Pipelines on a real server: chain, map_reduce and director_critic, with no planner and no decider."""
+"""Pipelines on a real server: chain, map_reduce and director_critic, without calls for plans or decisions."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def verdict(clear: float, true: float, feedback: str = "shorter") -> str:
     return to_json({"scores": {"clear": clear, "true": true}, "feedback": feedback}).decode()
 
 
-async def test_a_chain_hands_what_each_step_brought_to_the_next_and_asks_no_planner(client: Client) -> None:
+async def test_a_chain_passes_each_result_to_the_next_step_and_asks_no_planner(client: Client) -> None:
     finder, writer = TaskModel(lambda _: "found: forty-two"), TaskModel(lambda _: "It is 42.")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, model):
         pursued = await run_pipeline(loop, "what is it?")
@@ -44,12 +44,12 @@ async def test_a_chain_hands_what_each_step_brought_to_the_next_and_asks_no_plan
     assert (pursued.result.confidence, pursued.result.usage.model_calls) == (0.0, 2)
 
 
-async def test_what_is_mapped_runs_side_by_side_and_one_reduces_it(client: Client) -> None:
-    """Each waits for the two others, so it ends only where all three are under way at once."""
+async def test_mapped_steps_run_in_parallel_and_one_step_reduces_them(client: Client) -> None:
+    """Each step waits for the other two, so the goal ends only if all three run at once."""
     under_way, together = list[str](), asyncio.Event()
 
     class Meeting(TaskModel):
-        """Answers once all are there."""
+        """A model that answers once all three calls are there."""
 
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
             under_way.append(request.messages[0].text)
@@ -68,7 +68,7 @@ async def test_what_is_mapped_runs_side_by_side_and_one_reduces_it(client: Clien
     assert model.turns == []
 
 
-async def test_a_director_is_sent_back_until_a_draft_reaches_the_threshold(client: Client) -> None:
+async def test_a_director_revises_until_a_draft_reaches_the_threshold(client: Client) -> None:
     writer = TaskModel(lambda task: "draft two" if "draft one" in task else "draft one")
     reviewer = TaskModel(lambda task: verdict(0.9, 0.8) if "draft two" in task else f"Here: {verdict(0.5, 0.6)}")
     async with a_pipeline(client, ESSAY, {"writer": writer, "reviewer": reviewer}) as (loop, _, model):

@@ -1,4 +1,4 @@
-"""Pipelines that are paused, aborted, or come to a limit bring what was found."""
+"""Pipelines that are paused, aborted or stopped by a limit return what they found."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tests.support.runs.pipelines import (
 )
 
 
-async def test_a_pause_holds_a_pipeline_and_the_agent_at_work(client: Client) -> None:
+async def test_a_pause_stops_a_pipeline_and_its_working_agent(client: Client) -> None:
     finder, writer = WaitingTaskModel(lambda _: "found"), TaskModel(lambda _: "the answer")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, _):
         handle = await start_pipeline(loop)
@@ -32,22 +32,22 @@ async def test_a_pause_holds_a_pipeline_and_the_agent_at_work(client: Client) ->
         await handle.signal("pause")
         child = client.get_workflow_handle(f"{handle.id}.1.0")
 
-        async def is_told() -> bool:
+        async def has_received_pause() -> bool:
             return bool((await goal_status(child))["paused"])
 
-        async def stands_still() -> bool:
+        async def is_paused() -> bool:
             return (await goal_status(child))["phase"] == "paused"
 
-        await wait_until(is_told)
+        await wait_until(has_received_pause)
         finder.go.set()
-        await wait_until(stands_still)
+        await wait_until(is_paused)
         assert ((await goal_status(handle))["paused"], writer.tasks) == (True, [])
         await handle.signal("resume")
         pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.output) == ("completed", "the answer")
 
 
-async def test_an_abort_cancels_the_agents_and_brings_what_was_found(client: Client) -> None:
+async def test_an_abort_cancels_the_agents_and_returns_the_findings(client: Client) -> None:
     reader = WaitingTaskModel(lambda _: "never")
     agents = {"finder": TaskModel(lambda _: "the treasure"), "writer": reader}
     async with a_pipeline(client, CHAIN, agents) as (loop, _, model):
@@ -61,7 +61,7 @@ async def test_an_abort_cancels_the_agents_and_brings_what_was_found(client: Cli
     assert model.turns == []
 
 
-async def test_an_abort_of_a_director_brings_its_best_draft(client: Client) -> None:
+async def test_an_abort_of_a_director_returns_its_best_draft(client: Client) -> None:
     class Second(WaitingTaskModel):
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
             if not self.tasks:
@@ -92,7 +92,7 @@ async def test_an_abort_of_a_director_brings_its_best_draft(client: Client) -> N
         pytest.param({"max_total_tokens": 50}, 0, "max_tokens", "", id="tokens"),
     ],
 )
-async def test_a_limit_ends_a_pipeline_with_what_was_found(
+async def test_a_limit_ends_a_pipeline_with_its_findings(
     client: Client, config: dict[str, Any], looks: int, reason: str, detail: str
 ) -> None:
     finder = [*[calls("look")] * looks, answers("the treasure")]
@@ -105,15 +105,15 @@ async def test_a_limit_ends_a_pipeline_with_what_was_found(
     assert pursued.result.steps[1].status == "open"
 
 
-async def test_a_pipeline_that_is_done_at_its_limit_is_done(client: Client) -> None:
-    """Its answer takes no model call, so none has to be left for it."""
+async def test_a_pipeline_that_finishes_at_its_limit_is_completed(client: Client) -> None:
+    """Its answer needs no model call, so none has to be left for it."""
     agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "the answer")}
     async with a_pipeline(client, {**CHAIN, "steps": [*CHAIN["steps"], "finder"]}, agents) as (loop, _, model):
         pursued = await run_pipeline(loop, max_iterations=3, max_llm_calls=4)
     assert (pursued.reason, pursued.result.output, model.turns) == ("completed", "found", [])
 
 
-async def test_drafts_that_get_no_better_break_a_director_off(client: Client) -> None:
+async def test_drafts_that_do_not_improve_end_a_director(client: Client) -> None:
     writer = TaskModel(lambda task: "draft two" if "draft one" in task else "draft one")
     reviewer = TaskModel(lambda _: '{"good": 0.5, "feedback": "more"}')
     config = {**ESSAY, "adaptive_break": True, "max_rounds": 7}

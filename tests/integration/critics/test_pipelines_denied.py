@@ -1,4 +1,4 @@
-"""Steps of pipelines that are denied, or do not finish."""
+"""Pipeline steps that are denied, or do not finish."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tests.support.values.policies import a_verdict
 
 
 class DenyTask:
-    """A policy engine that denies what is delegated to an agent."""
+    """A policy engine that denies delegation to one agent."""
 
     is_embedded = True
 
@@ -22,14 +22,14 @@ class DenyTask:
         self._agent = agent
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Deny it."""
+        """Deny the delegation."""
         call = proposal.call
         is_it = call is not None and call.name == "delegate" and call.arguments["agent"] == self._agent
         return a_verdict(not is_it, "not that one")
 
 
 class DenyAnswer:
-    """A policy engine that denies answers of one agent which hold a word."""
+    """A policy engine that denies answers of one agent that contain a word."""
 
     is_embedded = True
 
@@ -37,12 +37,12 @@ class DenyAnswer:
         self._agent, self._word = agent, word
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Deny them."""
+        """Deny such an answer."""
         is_it = proposal.agent == self._agent and self._word in (proposal.answer or "")
         return a_verdict(not is_it, "no such words")
 
 
-async def test_a_denied_step_has_no_effect_and_the_goal_says_where_it_got_stuck(client: Client) -> None:
+async def test_a_denied_step_has_no_effect_and_the_goal_names_the_stuck_step(client: Client) -> None:
     model = GoalModel(summary=answers("only the finding: 42"))
     writer = TaskModel(lambda _: "never")
     agents = {"finder": TaskModel(lambda _: "found 42"), "writer": writer}
@@ -58,7 +58,7 @@ async def test_a_denied_step_has_no_effect_and_the_goal_says_where_it_got_stuck(
     assert [(step.status, step.attempts) for step in pursued.result.steps] == [("done", 1), ("failed", 1)]
 
 
-async def test_an_agent_that_does_not_finish_is_begun_again_where_that_is_allowed(client: Client) -> None:
+async def test_an_unfinished_agent_is_started_again_if_allowed(client: Client) -> None:
     class FallsOnce(TaskModel):
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
             said = await super().complete(request, on_text)
@@ -75,7 +75,7 @@ async def test_an_agent_that_does_not_finish_is_begun_again_where_that_is_allowe
     assert [each.data["status"] for each in pursued.journal if each.event == "StepExecuted"] == ["failed", "ok", "ok"]
 
 
-async def test_an_answer_that_the_gate_denies_is_written_anew_by_the_model(client: Client) -> None:
+async def test_a_denied_pipeline_answer_is_rewritten_by_the_model(client: Client) -> None:
     model = GoalModel(summary=answers("nothing to tell"))
     agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "a secret")}
     async with a_pipeline(client, CHAIN, agents, model=model, engine=DenyAnswer(LEAD, "secret")) as (loop, _, _):

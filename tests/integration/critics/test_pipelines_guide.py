@@ -1,4 +1,4 @@
-"""The examples of docs/pipelines.md, one of each kind, run as they stand there; its table names every key."""
+"""The examples of docs/pipelines.md run as printed there, one of each kind, and its table names every key."""
 
 import json
 import re
@@ -32,8 +32,8 @@ def config(tmp_path: Path) -> OrgaConfig:
     return load_config(tmp_path / "orga.toml").config
 
 
-async def shown(client: Client, config: OrgaConfig, players: dict[str, TaskModel], **given: Any) -> EndedGoal:
-    """Pursue a goal of the guide: its agents, its pipelines, the models are ours."""
+async def pursue_example(client: Client, config: OrgaConfig, players: dict[str, TaskModel], **given: Any) -> EndedGoal:
+    """Pursue a goal with the agents and pipelines of the guide, and with scripted models."""
     agents = {"default": agent("default"), **{name: agent(name) for name in config.agents}}
     scripts = {
         "default": GoalModel(),
@@ -49,7 +49,7 @@ async def shown(client: Client, config: OrgaConfig, players: dict[str, TaskModel
 async def test_the_chain_of_the_guide(client: Client, config: OrgaConfig) -> None:
     writer = TaskModel(lambda task: "Twice (loans.md:9)." if "renewed twice" in task else "?")
     players = {"reader": TaskModel(lambda _: "a book may be renewed twice"), "writer": writer}
-    pursued = await shown(client, config, players, goal="When may a book be renewed?", pipeline="brief")
+    pursued = await pursue_example(client, config, players, goal="When may a book be renewed?", pipeline="brief")
     assert (pursued.reason, pursued.result.output, pursued.result.confidence) == ("completed", "Twice (loans.md:9).", 0)
     assert writer.tasks[0].startswith("Put it into one sentence, with its source.")
 
@@ -58,10 +58,10 @@ async def test_the_map_of_the_guide(client: Client, config: OrgaConfig) -> None:
     reader = TaskModel(lambda task: next(name for name in ("opening", "loans", "fees") if f"{name}.md" in task))
     editor = TaskModel(lambda task: " | ".join(name for name in ("opening", "loans", "fees") if f"\n\n{name}" in task))
     players = {"reader": reader, "writer": editor}
-    its_own = await shown(client, config, players, goal="How long may things be kept?", pipeline="survey")
+    its_own = await pursue_example(client, config, players, goal="How long may things be kept?", pipeline="survey")
     assert (its_own.reason, its_own.result.output) == ("completed", "opening | loans | fees")
     given = ["loans.md", "fees.md"]
-    ours = await shown(client, config, players, goal="How long?", pipeline="survey", inputs=given)
+    ours = await pursue_example(client, config, players, goal="How long?", pipeline="survey", inputs=given)
     assert ours.result.output == "loans | fees"
 
 
@@ -69,14 +69,16 @@ async def test_the_director_of_the_guide(client: Client, config: OrgaConfig) -> 
     writer = TaskModel(lambda task: "Books, from Tuesday on." if "say when" in task else "Books.")
     reviewer = TaskModel(lambda task: RUBRIC % ((0.9, 0.8) if "Tuesday" in task else (0.9, 0.5)))
     players = {"writer": writer, "reviewer": reviewer}
-    pursued = await shown(client, config, players, goal="Tell newcomers what the library lends", pipeline="leaflet")
+    pursued = await pursue_example(
+        client, config, players, goal="Tell newcomers what the library lends", pipeline="leaflet"
+    )
     assert (pursued.reason, pursued.result.output) == ("completed", "Books, from Tuesday on.")
     assert [step.score for step in pursued.result.steps] == [0.66, None, 0.84, None]
 
 
 @pytest.mark.timeout(400)
 def test_a_pipeline_on_the_command_line(orga: Orga) -> None:
-    """The embedded reader is the model: it finds what the note says, and no more is asked of it here."""
+    """The embedded offline model quotes the note. Nothing more is required of it here."""
     (orga.folder / "orga.toml").write_text(TOML.replace("opening.md", "notes.md"))
     done = orga(
         "goal", "What is the retry limit?", "--pipeline", "survey", "--input", "notes.md", "--id", "s", "--json"
@@ -109,5 +111,5 @@ def test_the_table_of_the_guide_names_every_key_with_its_default() -> None:
     told |= dict.fromkeys((name for name, told in rows.items() if told == "none"), None)
     known = Pipeline.model_construct().model_dump(mode="json")
     assert told == {name: value for name, value in known.items() if name != "kind"}
-    shown = tomllib.loads("x = " + re.findall(r"`(\{ min_rounds .*?\})`", GUIDE)[0])["x"]
-    assert shown == AdaptiveBreak().model_dump()
+    pursue_example = tomllib.loads("x = " + re.findall(r"`(\{ min_rounds .*?\})`", GUIDE)[0])["x"]
+    assert pursue_example == AdaptiveBreak().model_dump()

@@ -1,4 +1,4 @@
-"""People guide pipelines under way, change them, and answer their questions."""
+"""People guide running pipelines, change them, and answer their questions."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.support.runs.loop import WORKER_FACTS
 from tests.support.runs.pipelines import CHAIN, TaskModel, WaitingTaskModel, a_pipeline, start_pipeline
 
 
-async def test_guidance_reaches_the_agent_at_work_and_each_step_to_come(client: Client) -> None:
+async def test_guidance_reaches_the_working_agent_and_each_later_step(client: Client) -> None:
     finder, writer = WaitingTaskModel(lambda _: "found"), TaskModel(lambda _: "the answer")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, model):
         handle = await start_pipeline(loop)
@@ -21,10 +21,10 @@ async def test_guidance_reaches_the_agent_at_work_and_each_step_to_come(client: 
         await handle.signal("steer", "mind the gap")
         child = client.get_workflow_handle(f"{handle.id}.1.0")
 
-        async def is_told() -> bool:
+        async def has_received_guidance() -> bool:
             return bool((await child.query("status"))["unread_interventions"])
 
-        await wait_until(is_told)
+        await wait_until(has_received_guidance)
         finder.go.set()
         pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.output, model.turns) == ("completed", "the answer", [])
@@ -32,7 +32,7 @@ async def test_guidance_reaches_the_agent_at_work_and_each_step_to_come(client: 
     assert "From the operator:\nmind the gap" in writer.tasks[0]
 
 
-async def test_guidance_behind_the_last_step_has_the_model_write_the_answer(client: Client) -> None:
+async def test_guidance_after_the_last_step_makes_the_model_write_the_answer(client: Client) -> None:
     writer = WaitingTaskModel(lambda _: "the answer")
     model = GoalModel(summary=answers("the answer, in short"))
     async with a_pipeline(client, CHAIN, {"finder": TaskModel(lambda _: "found"), "writer": writer}, model=model) as (
@@ -51,7 +51,7 @@ async def test_guidance_behind_the_last_step_has_the_model_write_the_answer(clie
     assert "the answer" in model.asked[0][1]
 
 
-async def test_a_step_may_be_put_in_place_of_the_one_that_is_due(client: Client) -> None:
+async def test_a_step_override_replaces_the_due_step(client: Client) -> None:
     finder, writer = WaitingTaskModel(lambda _: "found"), TaskModel(lambda _: "never")
     look = FakeTool("look", lambda arguments, _: f"seen {arguments['at']}")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}, look) as (loop, _, _):
@@ -64,7 +64,7 @@ async def test_a_step_may_be_put_in_place_of_the_one_that_is_due(client: Client)
     assert [step.skill for step in pursued.result.steps] == ["finder", "look"]
 
 
-async def test_a_plan_that_people_review_is_held_until_their_yes(client: Client) -> None:
+async def test_a_plan_under_review_waits_for_approval(client: Client) -> None:
     finder = TaskModel(lambda _: "found")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": TaskModel(lambda _: "the answer")}) as (
         loop,
@@ -83,8 +83,8 @@ async def test_a_plan_that_people_review_is_held_until_their_yes(client: Client)
     assert (pursued.reason, pursued.result.output) == ("completed", "the answer")
 
 
-async def test_a_step_that_people_have_to_approve_is_held_and_asked_on_by_the_next_run(client: Client) -> None:
-    """All tasks of the round are in the reply that is held: the next run carries out the very same."""
+async def test_a_held_step_keeps_its_approval_across_continue_as_new(client: Client) -> None:
+    """The held reply contains all tasks of the round, and the next segment carries out exactly these."""
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 40})
     finder = TaskModel(lambda _: "found")
     agents = {"finder": finder, "writer": TaskModel(lambda _: "the answer")}

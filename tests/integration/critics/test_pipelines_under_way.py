@@ -16,7 +16,7 @@ from tests.support.runs.loop import WORKER_FACTS, histories_of
 from tests.support.runs.pipelines import CHAIN, LEAD, SURVEY, TaskModel, a_pipeline, run_pipeline, start_pipeline
 
 
-async def test_steps_are_scored_by_the_goals_model_where_that_is_wanted(client: Client) -> None:
+async def test_steps_are_scored_by_the_model_of_the_goal_if_configured(client: Client) -> None:
     model = GoalModel(evaluate=[evaluation_reply("step-1"), evaluation_reply("step-2")])
     agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "the answer")}
     async with a_pipeline(client, {**CHAIN, "evaluate": True}, agents, model=model) as (loop, _, _):
@@ -26,7 +26,7 @@ async def test_steps_are_scored_by_the_goals_model_where_that_is_wanted(client: 
     assert pursued.result.confidence > 0.7
 
 
-async def test_a_long_pipeline_continues_as_new_and_keeps_what_it_needs(client: Client) -> None:
+async def test_a_long_pipeline_keeps_its_results_across_continue_as_new(client: Client) -> None:
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 30})
     reader = TaskModel(lambda task: f"read {next(each for each in 'abcde' if f'{each}.md' in task)}")
     editor = TaskModel(lambda _: "all of it")
@@ -40,7 +40,9 @@ async def test_a_long_pipeline_continues_as_new_and_keeps_what_it_needs(client: 
 
 
 @pytest.mark.parametrize(("turn", "tasks"), [(0, (1, 1)), (1, (0, 1)), (2, (0, 0))])
-async def test_a_fork_does_what_was_not_done_by_then(client: Client, turn: int, tasks: tuple[int, int]) -> None:
+async def test_a_fork_carries_out_only_the_steps_not_done_before_it(
+    client: Client, turn: int, tasks: tuple[int, int]
+) -> None:
     finder, writer = TaskModel(lambda _: "found"), TaskModel(lambda _: "the answer")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, model):
         handle = await start_pipeline(loop)
@@ -70,7 +72,7 @@ async def test_orga_steps_shows_the_plan_and_the_steps_of_a_pipeline(client: Cli
     assert any("answers: the answer" in row for row in rows)
 
 
-async def test_a_goal_that_names_no_pipeline_of_its_worker_is_refused(client: Client) -> None:
+async def test_a_goal_that_names_an_unknown_pipeline_is_refused(client: Client) -> None:
     async with a_pipeline(client, CHAIN, {"finder": [], "writer": []}) as (loop, _, _):
         handle = await start_goal(
             loop.client, {"goal": "x", "agent": LEAD}, task_queue=loop.task_queue, pipeline="lime"

@@ -1,4 +1,4 @@
-"""The verdicts of gate, people and critics count by the field that holds them, whatever other fields contain."""
+"""Verdicts of gate, people and critics are matched to a call by their place field, whatever other fields contain."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ def without_places(request: GateRequest, given: Verdicts) -> Verdicts:
         pytest.param(without_places, 0, [], id="verdicts on nothing"),
     ],
 )
-async def test_a_verdict_is_taken_for_its_place_alone(
+async def test_a_verdict_counts_only_for_its_place(
     client: Client, monkeypatch: pytest.MonkeyPatch, change: Change, run: int, dispatched: list[str]
 ) -> None:
     def changed(_: Any, request: GateRequest, given: Verdicts) -> Verdicts:
@@ -60,7 +60,7 @@ async def test_a_verdict_is_taken_for_its_place_alone(
     assert (await verify(client, ran.handle.id)).ok
 
 
-async def test_all_that_speaks_of_a_call_names_its_place(client: Client) -> None:
+async def test_every_event_about_a_call_names_its_place(client: Client) -> None:
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("look", "pay"))
     steps = [calls("look", "pay"), verdict(), answers("done")]
     tools = [FakeTool("look"), FakeTool("pay", effect="irreversible")]
@@ -78,7 +78,7 @@ async def test_all_that_speaks_of_a_call_names_its_place(client: Client) -> None
     assert (audit.is_same, audit.breaches) == (True, ())
 
 
-async def test_an_audit_names_what_was_carried_out_against_the_law(
+async def test_an_audit_names_a_call_that_ran_without_permission(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def none(*_: Any) -> list[str]:

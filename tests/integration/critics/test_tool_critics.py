@@ -1,4 +1,4 @@
-"""Critics of tool calls on a real server: after the gate's yes, before the call."""
+"""Critics of tool calls on a real server: after the gate allows a call, and before it runs."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ async def test_calls_of_other_tools_are_not_reviewed(client: Client) -> None:
     assert (len(look.contexts), len(pay.contexts)) == (1, 0)
 
 
-async def test_a_denied_call_stays_denied_unreviewed(client: Client) -> None:
+async def test_a_denied_call_is_not_reviewed(client: Client) -> None:
     pay, provider = FakeTool("pay"), ScriptedModel([pays(9), answers()], repeats=True)
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, provider, pay, engine=Deny("pay"), agents=agents) as loop:
@@ -78,7 +78,7 @@ async def test_a_denied_call_stays_denied_unreviewed(client: Client) -> None:
     assert (len(provider.seen), pay.contexts) == (2, [])
 
 
-async def test_several_rejected_calls_of_a_reply_are_one_round(client: Client) -> None:
+async def test_several_rejected_calls_of_a_reply_count_as_one_round(client: Client) -> None:
     pay = FakeTool("pay")
     steps = [calls("pay", "pay"), BAD, BAD, calls("pay", "pay"), BAD, verdict(), answers()]
     agents = agents_with_critics(a_critic(tools=("pay",), max_rounds=2), tools=("pay",))
@@ -92,11 +92,13 @@ async def test_several_rejected_calls_of_a_reply_are_one_round(client: Client) -
 @pytest.mark.parametrize(
     ("on_exhausted", "reason", "runs"),
     [
-        pytest.param("accept", "completed", 1, id="run all the same"),
+        pytest.param("accept", "completed", 1, id="it runs nevertheless"),
         pytest.param("error", "error", 0, id="the run ends"),
     ],
 )
-async def test_rounds_of_calls_that_are_used_up(client: Client, on_exhausted: str, reason: str, runs: int) -> None:
+async def test_used_up_revisions_of_a_call_are_handled_as_configured(
+    client: Client, on_exhausted: str, reason: str, runs: int
+) -> None:
     pay = FakeTool("pay")
     agents = agents_with_critics(a_critic(tools=("pay",), max_rounds=1, on_exhausted=on_exhausted), tools=("pay",))
     async with a_loop(client, [pays(900), BAD, pays(800), BAD, answers()], pay, agents=agents) as loop:
@@ -125,7 +127,9 @@ async def test_a_person_sees_all_calls_of_a_reply_at_once(client: Client) -> Non
     ("on_failure", "reason", "runs"),
     [pytest.param("closed", "error", 0, id="closed"), pytest.param("open", "completed", 1, id="open")],
 )
-async def test_a_call_whose_review_fails(client: Client, on_failure: str, reason: str, runs: int) -> None:
+async def test_a_failed_review_of_a_call_is_handled_as_configured(
+    client: Client, on_failure: str, reason: str, runs: int
+) -> None:
     pay = FakeTool("pay")
     agents = agents_with_critics(a_critic(tools=("pay",), on_failure=on_failure), tools=("pay",))
     steps = [pays(9), answers("hm"), answers("hm"), answers()]
@@ -138,7 +142,7 @@ async def test_a_call_whose_review_fails(client: Client, on_failure: str, reason
 MISSING = "Expecting value at character 0, where it says 'hm'"
 
 
-async def test_an_abort_while_a_call_is_reviewed(client: Client) -> None:
+async def test_an_abort_ends_the_review_of_a_call(client: Client) -> None:
     hold, pay = Hold(), FakeTool("pay")
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [pays(9), hold.step(verdict())], pay, agents=agents) as loop:
@@ -150,7 +154,7 @@ async def test_an_abort_while_a_call_is_reviewed(client: Client) -> None:
     assert (ran.result.termination.reason, pay.contexts) == ("aborted", [])
 
 
-async def test_what_would_not_be_started_is_not_reviewed(client: Client) -> None:
+async def test_a_call_that_would_not_start_is_not_reviewed(client: Client) -> None:
     pay, provider = FakeTool("pay"), ScriptedModel([calls("pay", "pay"), verdict(), answers()], repeats=True)
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, provider, pay, agents=agents) as loop:
@@ -159,7 +163,7 @@ async def test_what_would_not_be_started_is_not_reviewed(client: Client) -> None
     assert len(pay.contexts) == 1
 
 
-async def test_a_saga_is_no_way_round_a_critic(client: Client) -> None:
+async def test_a_saga_does_not_bypass_a_critic(client: Client) -> None:
     pay, book = FakeTool("pay", effect="irreversible"), FakeTool("book")
     steps: list[dict[str, Any]] = [
         {"tool": "book", "arguments": {}, "kind": "read_only"},
@@ -176,9 +180,9 @@ async def test_a_saga_is_no_way_round_a_critic(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("says", "runs"),
-    [pytest.param(verdict(), 1, id="let through"), pytest.param(BAD, 0, id="turned down")],
+    [pytest.param(verdict(), 1, id="approved"), pytest.param(BAD, 0, id="rejected")],
 )
-async def test_a_fallback_is_no_way_round_a_critic(client: Client, says: Reply, runs: int) -> None:
+async def test_a_fallback_does_not_bypass_a_critic(client: Client, says: Reply, runs: int) -> None:
     def broken(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("closed")
 

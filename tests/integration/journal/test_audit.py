@@ -1,4 +1,4 @@
-"""Past runs judged anew by other engines: nothing is carried out, and what would be otherwise is told, call by call."""
+"""An audit judges past runs again with other engines. It carries nothing out and reports each changed verdict."""
 
 import copy
 import uuid
@@ -27,7 +27,7 @@ EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 class Says:
-    """An engine that judges tool calls by a function, and lets answers pass."""
+    """An engine that judges tool calls by a function, and allows answers."""
 
     is_embedded = True
 
@@ -36,7 +36,7 @@ class Says:
         self.seen: list[GateRequest] = []
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Ask the function."""
+        """Call the function."""
         self.seen.append(proposal)
         return self._judge(proposal) if proposal.call else a_verdict(True)
 
@@ -60,7 +60,7 @@ def shown(judgements: Any) -> list[tuple[str, str]]:
 
 
 async def a_run(client: Client, setup: Any = WORKER_FACTS) -> Ran:
-    """Two tools, one of them denied, then an answer."""
+    """Run two tools, one of them denied, then answer."""
     steps = [calls("look", "delete", arguments={"path": "a"}), calls("look", arguments={"path": "b"}), answers("done")]
     tools = (FakeTool("look"), FakeTool("delete"))
     async with a_loop(client, steps, *tools, engine=Deny("delete"), setup=setup) as loop:
@@ -68,13 +68,13 @@ async def a_run(client: Client, setup: Any = WORKER_FACTS) -> Ran:
 
 
 @pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_ITERATION], ids=["one run", "a chain of runs"])
-async def test_under_the_policy_of_then_nothing_changes(client: Client, setup: Any) -> None:
+async def test_the_same_policy_changes_no_verdict(client: Client, setup: Any) -> None:
     ran = await a_run(client, setup)
     found = await only(client, ran.handle.id, Deny("delete"))
     assert shown(found) == [(name, "same") for name in ("look", "delete", "look", "(answer)")]
 
 
-async def test_a_stricter_and_a_laxer_policy_change_what_they_should(client: Client) -> None:
+async def test_stricter_and_laxer_policies_change_the_expected_verdicts(client: Client) -> None:
     ran = await a_run(client)
     (found,) = await audit(client, ran.handle.id, Deny("look", words=["done"]))
     assert shown(found.judgements) == [
@@ -88,8 +88,8 @@ async def test_a_stricter_and_a_laxer_policy_change_what_they_should(client: Cli
     assert found.judgements[0].now.reason == "look is forbidden"
 
 
-async def test_what_an_engine_is_asked_is_what_was_asked_then(client: Client) -> None:
-    """Budgets, taint, tenant and trusted context are rebuilt from the history to the last bit."""
+async def test_the_audit_asks_the_engine_exactly_what_the_run_asked(client: Client) -> None:
+    """Budgets, taint, tenant and trusted context are rebuilt exactly from the history."""
     then, now = Says(allowed), Says(allowed)
     steps = [calls("look", reply_cost_usd=0.25), calls("look", "look", reply_cost_usd=0.25), answers("done")]
     async with a_loop(client, steps, FakeTool("look"), engine=then, setup=EACH_ITERATION) as loop:
@@ -103,7 +103,7 @@ async def test_what_an_engine_is_asked_is_what_was_asked_then(client: Client) ->
     assert "time_s" in now.seen[1].left
 
 
-async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: Client) -> None:
+async def test_the_audit_shows_approvals_and_changed_arguments(client: Client) -> None:
     ran = await a_run(client)
 
     def judge(proposal: GateRequest) -> Verdict:
@@ -126,13 +126,15 @@ async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: 
     ("engine", "expected"),
     [
         pytest.param(Asks(), ["same", "same"], id="the same person may still decide"),
-        pytest.param(Asks(version="v2"), ["same", "same"], id="under another version the same person is asked"),
+        pytest.param(Asks(version="v2"), ["same", "same"], id="another version asks the same person"),
         pytest.param(Asks(approvers=("bob",)), ["approval", "allow→approval"], id="another person would decide"),
-        pytest.param(Deny("pay"), ["approval→deny", "allow→deny"], id="nobody could say yes"),
+        pytest.param(Deny("pay"), ["approval→deny", "allow→deny"], id="nobody could approve it"),
         pytest.param(Deny(), ["approval→allow", "same"], id="nobody would be asked"),
     ],
 )
-async def test_what_a_person_had_approved(client: Client, engine: PolicyEngine, expected: list[str]) -> None:
+async def test_approved_calls_are_judged_again_with_their_approvers(
+    client: Client, engine: PolicyEngine, expected: list[str]
+) -> None:
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks()) as loop:
         handle = await loop.start()
         [question] = await wait_for_held_calls(handle)
@@ -143,7 +145,7 @@ async def test_what_a_person_had_approved(client: Client, engine: PolicyEngine, 
     assert [judgement.approved_by for judgement in found] == ["", "ada"]
 
 
-async def test_runs_that_were_delegated_to_are_audited_once(client: Client) -> None:
+async def test_delegates_are_audited_once(client: Client) -> None:
     agents = {"default": agent("boss", "helper"), "helper": agent("helper", tools=["look"])}
     scripts = {"boss": [delegates("helper"), answers()], "helper": [calls("look"), answers("seen")]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
@@ -159,7 +161,7 @@ async def test_runs_that_were_delegated_to_are_audited_once(client: Client) -> N
     assert both == [helper.run, boss.run]
 
 
-async def test_a_live_run_is_audited_as_far_as_it_came(client: Client) -> None:
+async def test_a_live_run_is_audited_up_to_its_last_call(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
         handle = await loop.start()
@@ -169,8 +171,8 @@ async def test_a_live_run_is_audited_as_far_as_it_came(client: Client) -> None:
         await loop.ended(handle)
 
 
-async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client, monkeypatch: Any) -> None:
-    """A history that other code wrote: its second reply was changed after the fact."""
+async def test_a_verdict_that_cannot_be_rebuilt_is_reported_not_guessed(client: Client, monkeypatch: Any) -> None:
+    """Other code wrote this history: its second reply was changed afterwards."""
     ran = await a_run(client)
     history = copy.deepcopy(ran.history)
     completed = [
@@ -192,7 +194,7 @@ async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client,
     assert not found.is_same
 
 
-async def test_an_engine_that_fails_ends_the_audit_and_denies_nothing(client: Client) -> None:
+async def test_a_failing_engine_ends_the_audit_and_denies_nothing(client: Client) -> None:
     ran = await a_run(client)
 
     def fails(_: GateRequest) -> Verdict:
@@ -202,12 +204,12 @@ async def test_an_engine_that_fails_ends_the_audit_and_denies_nothing(client: Cl
         await audit(client, ran.handle.id, Says(fails))
 
 
-async def test_a_run_that_is_not_there_is_refused(client: Client) -> None:
+async def test_an_unknown_run_is_refused(client: Client) -> None:
     with pytest.raises(RunNotFound):
         await audit(client, f"agent-{uuid.uuid4()}", Deny())
 
 
-async def test_a_run_of_a_query_that_is_gone_by_then_ends_no_audit(client: Client) -> None:
+async def test_a_run_that_vanishes_during_a_query_does_not_end_the_audit(client: Client) -> None:
     ran = await a_run(client)
     runs = [f"agent-{uuid.uuid4()}", ran.handle.id]
     gone, there = [found async for found in run_audits(client, runs, Rejudger(Deny("delete")), are_named=False)]

@@ -1,4 +1,4 @@
-"""The block of what was recalled, rebuilt from the history as the model saw it, whatever the store holds by now."""
+"""The block of recalled knowledge is rebuilt from the history as the model saw it, whatever the store holds now."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ async def a_long_run(client: Client, store: SqliteStore, setup: Setup = WORKER_F
         return await loop.run("See what there is", **ON, context_token_budget=30_000), provider
 
 
-async def test_verify_rebuilds_what_the_model_saw_though_the_store_is_empty(client: Client, store: SqliteStore) -> None:
+async def test_verify_rebuilds_the_block_even_if_the_store_is_empty(client: Client, store: SqliteStore) -> None:
     ran, provider = await a_long_run(client, store)
     assert any(blocks(request) for request in provider.given)
     await store.forget(Erasure(tenant=""))
@@ -46,7 +46,7 @@ async def test_verify_rebuilds_what_the_model_saw_though_the_store_is_empty(clie
     assert not [check for check in found.checks if not check.ok]
 
 
-async def test_a_roll_over_keeps_the_block(client: Client, store: SqliteStore) -> None:
+async def test_the_block_is_kept_across_continue_as_new(client: Client, store: SqliteStore) -> None:
     ran, provider = await a_long_run(client, store, WORKER_FACTS.model_copy(update={"roll_over_events": 20}))
     assert len(ran.histories) > 1
     assert all(len(blocks(request)) <= 1 for request in provider.given)
@@ -62,7 +62,7 @@ def _forgets(*given: object) -> None:
     """Keep nothing."""
 
 
-async def test_a_worker_that_knows_nothing_of_the_run_rebuilds_the_block(
+async def test_a_worker_without_cached_state_rebuilds_the_block(
     client: Client, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, provider = await a_long_run(client, store)
@@ -73,10 +73,10 @@ async def test_a_worker_that_knows_nothing_of_the_run_rebuilds_the_block(
 
 
 @pytest.mark.parametrize("strategy", ["sliding_window", "observation_masking", "anchored_summary"])
-async def test_a_block_and_a_context_that_outgrows_its_budget(
+async def test_blocks_and_contexts_beyond_their_budget_are_rebuilt(
     client: Client, store: SqliteStore, strategy: str
 ) -> None:
-    """Blocks come and go while older messages do; every context is rebuilt from the history."""
+    """Blocks appear and disappear while older messages are dropped. Every context is rebuilt from the history."""
     words = ["harbour", "ledger", "lantern", "granite", "orchard", "violin"]
     await store.store([a_fact(word.title(), "is known for", f"its {word} stories") for word in words])
     look = FakeTool("look", lambda arguments, context: f"{words[arguments['n'] % 6]} " + "x" * 2_000)

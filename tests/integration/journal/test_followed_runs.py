@@ -1,4 +1,4 @@
-"""The events of real runs, followed from Python and by a browser, while connections are lost and runs are rewound."""
+"""Events of real runs, followed from Python and by a browser, across lost connections and rewinds."""
 
 import asyncio
 import importlib.util
@@ -31,7 +31,7 @@ from tests.support.web.way import a_way
 
 
 class Types:
-    """A model that has written the beginning of its answer, and stands still there."""
+    """A model that streams the beginning of its answer, then blocks."""
 
     def __init__(self, text: str, hold: Hold, reply: Reply) -> None:
         self._text, self._hold, self._reply = text, hold, reply
@@ -42,7 +42,7 @@ class Types:
 
 
 class Reader:
-    """Takes in the events of a run in a task of its own."""
+    """Reads the events of a run in its own task."""
 
     def __init__(self, events: AsyncIterator[JournalEntry | LiveActivity]) -> None:
         self.entries: list[JournalEntry] = []
@@ -68,14 +68,14 @@ class Reader:
             await self._task
 
     def journal(self) -> list[JournalEntry]:
-        """Return the entries as they stand in the end: one of a rewound run replaces those from its place on."""
+        """Return the final entries. After a rewind, new entries replace those from their place on."""
         found: list[JournalEntry] = []
         for entry in self.entries:
             found[entry.sequence :] = [entry]
         return found
 
 
-async def test_a_run_is_followed_through_a_lost_connection_with_what_its_delegate_writes(client: Client) -> None:
+async def test_a_follower_survives_a_lost_connection_and_sees_what_a_delegate_streams(client: Client) -> None:
     hold = Hold()
     scripts = {
         "lead": [delegates("helper"), answers("done")],
@@ -106,7 +106,7 @@ async def test_a_run_is_followed_through_a_lost_connection_with_what_its_delegat
     assert [live for live in last.values() if not live.is_over] == []
 
 
-async def test_a_run_is_followed_through_a_rewind_and_as_it_continues_as_new(client: Client) -> None:
+async def test_a_follower_survives_a_rewind_and_continue_as_new(client: Client) -> None:
     hold = Hold()
     steps = [calls("look"), calls("look"), hold.step(answers("done"))]
     async with a_loop(client, steps, FakeTool("look"), setup=EACH_ITERATION) as loop:
@@ -139,7 +139,7 @@ async def test_a_run_is_followed_through_a_rewind_and_as_it_continues_as_new(cli
 
 @pytest.fixture
 def browser(client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[str]:
-    """The example's server, on the server of the suite; yields its address."""
+    """Serve the example on the server of the test suite, and yield its address."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", client.service_client.config.target_host)
     monkeypatch.chdir(tmp_path)
     spec = importlib.util.spec_from_file_location("events_app", ROOT / "examples" / "events" / "app.py")
@@ -153,7 +153,7 @@ def browser(client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @contextmanager
 def serving(app: Any) -> Generator[str]:
-    """Serve an application from a thread with a loop of its own."""
+    """Serve an application from a thread with its own event loop."""
     port = free_port()
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)
@@ -168,7 +168,7 @@ def serving(app: Any) -> Generator[str]:
 
 
 async def sent(http: httpx.AsyncClient, url: str, last_seen: str | None = None) -> AsyncGenerator[tuple[str, str, Any]]:
-    """Yield what a stream sends: kind, id and data."""
+    """Yield each event of a stream: kind, id and data."""
     headers = {} if last_seen is None else {"last-event-id": last_seen}
     async with http.stream("GET", url, headers=headers, timeout=PATIENCE_S) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -192,7 +192,7 @@ async def until_it_serves(http: httpx.AsyncClient, url: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_browser_sees_a_run_and_comes_back_where_it_was(client: Client, browser: str) -> None:
+async def test_a_browser_that_reconnects_continues_where_it_was(client: Client, browser: str) -> None:
     hold = Hold()
     async with a_loop(client, Types("It is", hold, answers("It is so."))) as loop, httpx.AsyncClient() as http:
         await until_it_serves(http, f"{browser}/runs/no-such-run/events")

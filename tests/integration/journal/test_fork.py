@@ -1,4 +1,4 @@
-"""A fork is a new run that knows all that another knew at the end of an iteration, and does its own work from there."""
+"""A fork is a new run that shares another run's past up to an iteration and continues on its own."""
 
 from typing import Any
 
@@ -42,10 +42,10 @@ def seen(provider: ScriptedModel, call: int) -> tuple[Message, ...]:
 
 @pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_ITERATION], ids=["one run", "a chain of runs"])
 @pytest.mark.parametrize("iteration", [0, 1, 2])
-async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
+async def test_a_fork_shares_the_past_and_leaves_the_other_run_unchanged(
     client: Client, iteration: int, setup: Any
 ) -> None:
-    """Its next model call sees what the other run's saw, message by message; spending goes on from there."""
+    """Its next model call sees the same messages as the other run's did. Spending continues from there."""
     provider = ScriptedModel(
         [*looks(1, 2, reply_cost_usd=0.5), answers("first"), answers("second", cost_usd=0.25)], repeats=True
     )
@@ -66,7 +66,7 @@ async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
     }
 
 
-async def test_a_fork_that_continues_as_new_is_still_one(client: Client) -> None:
+async def test_a_fork_that_continues_as_new_is_still_a_fork(client: Client) -> None:
     provider = ScriptedModel([*looks(1, 2, 3), answers()], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
@@ -78,7 +78,7 @@ async def test_a_fork_that_continues_as_new_is_still_one(client: Client) -> None
     assert [entry.event for entry in ran.journal].count("Started") == 1
 
 
-async def test_the_effects_of_a_fork_are_its_own(client: Client) -> None:
+async def test_a_fork_has_its_own_idempotency_keys(client: Client) -> None:
     look = a_look()
     async with a_loop(client, [*looks(1, 2), answers(), *looks(2), answers()], look) as loop:
         first = await loop.run()
@@ -88,7 +88,7 @@ async def test_the_effects_of_a_fork_are_its_own(client: Client) -> None:
     assert len(set(keys)) == len(keys) == 3
 
 
-async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> None:
+async def test_settings_of_a_fork_override_the_old_ones_and_the_rest_stays(client: Client) -> None:
     provider = ScriptedModel([*looks(1, 2, 3), *looks(4)], repeats=True)
     changes = {"model": "scripted:other", "instructions": "Be brief.", "config": {"max_iterations": 2}}
     async with a_loop(client, provider, a_look()) as loop:
@@ -102,7 +102,7 @@ async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> Non
     assert ran.journal[0].data["input"]["model"] == "scripted:other"
 
 
-async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(client: Client) -> None:
+async def test_a_fork_of_an_ended_run_can_raise_the_limit_that_ended_it(client: Client) -> None:
     provider = ScriptedModel([*looks(1, 2), answers("done")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run(max_iterations=2)
@@ -113,8 +113,8 @@ async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(clien
     assert [message.text for message in seen(provider, 2)[1:]] == ["step 1", "result 1", "step 2", "result 2"]
 
 
-async def test_a_fork_knows_what_a_person_decided_in_the_last_moment_of_its_past(client: Client) -> None:
-    """The denial and the next model call are of one workflow task."""
+async def test_a_fork_knows_a_decision_made_just_before_its_start(client: Client) -> None:
+    """The denial and the next model call belong to the same workflow task."""
     provider = ScriptedModel([calls("pay"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("pay", effect="irreversible"), engine=Asks()) as loop:
         handle = await loop.start()
@@ -125,7 +125,7 @@ async def test_a_fork_knows_what_a_person_decided_in_the_last_moment_of_its_past
     assert seen(provider, 2) == seen(provider, 1)
 
 
-async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
+async def test_a_fork_can_ask_further_about_an_answer(client: Client) -> None:
     provider = ScriptedModel([answers("42"), answers("because")], repeats=True)
     async with a_loop(client, provider) as loop:
         first = await loop.run("how many?")
@@ -144,8 +144,8 @@ async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
     assert ran.journal[0].data["task"] == "why?"
 
 
-async def test_a_new_task_at_the_beginning_replaces_the_old_one(client: Client) -> None:
-    """Also in a fork of that fork, and what the old one referred to is not shown beside it."""
+async def test_a_new_task_at_iteration_0_replaces_the_old_one(client: Client) -> None:
+    """This also holds for a fork of that fork, and the references of the old task are not shown."""
     provider = ScriptedModel([answers("first"), answers("second"), answers("third")], repeats=True)
     async with a_loop(client, provider, issues()) as loop:
         first = await loop.run("What is #1?")
@@ -162,12 +162,12 @@ async def test_a_new_task_at_the_beginning_replaces_the_old_one(client: Client) 
     [
         pytest.param(0, {}, WORKER_FACTS, id="at the beginning"),
         pytest.param(0, {"task": "On which host is billing?"}, EACH_ITERATION, id="at the beginning, with a new task"),
-        pytest.param(1, {}, WORKER_FACTS, id="where another block is shown"),
-        pytest.param(2, {"task": "On which host is billing?"}, WORKER_FACTS, id="where the block has gone"),
+        pytest.param(1, {}, WORKER_FACTS, id="after the block was replaced"),
+        pytest.param(2, {"task": "On which host is billing?"}, WORKER_FACTS, id="after the block was dropped"),
         pytest.param(2, {}, EACH_ITERATION, id="in a chain of runs"),
     ],
 )
-async def test_a_run_that_was_shown_what_is_stored_can_be_forked(
+async def test_a_run_with_recalled_knowledge_can_be_forked(
     client: Client, store: SqliteStore, iteration: int, wish: dict[str, Any], setup: Any
 ) -> None:
     """The recalled items change from step to step. The fork recalls by itself."""
@@ -184,7 +184,7 @@ async def test_a_run_that_was_shown_what_is_stored_can_be_forked(
     assert [len(blocks(request)) for request in loop.provider.given[3:]] == [1]
 
 
-async def test_a_live_run_can_be_forked_and_the_time_it_had_left_goes_on(client: Client) -> None:
+async def test_a_live_run_can_be_forked_with_its_remaining_time(client: Client) -> None:
     hold = Hold()
     provider = ScriptedModel([*looks(1), hold.step(answers("never")), answers("forked")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
@@ -206,7 +206,7 @@ async def test_a_live_run_can_be_forked_and_the_time_it_had_left_goes_on(client:
         pytest.param({"config": {"timeout_s": 0}}, "config.timeout_s", id="a value that is not allowed"),
     ],
 )
-async def test_bad_settings_start_nothing(client: Client, changes: dict[str, Any], says: str) -> None:
+async def test_bad_settings_start_no_fork(client: Client, changes: dict[str, Any], says: str) -> None:
     async with a_loop(client, [*looks(1), answers()], a_look()) as loop:
         first = await loop.run()
         with pytest.raises(InvalidInput, match=says):

@@ -1,4 +1,4 @@
-"""A fork says whose past it shares; its worker reads that past itself, and takes no state from whoever starts it."""
+"""A fork names the past that it shares. Its worker reads that past itself and accepts no state from the starter."""
 
 import uuid
 from typing import Any
@@ -26,7 +26,7 @@ LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
 
 
 def pay() -> FakeTool:
-    """Fail once, which makes a dead letter."""
+    """Return a tool that fails once, so that the run has a dead letter."""
 
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(tool.contexts) == 1:
@@ -37,15 +37,15 @@ def pay() -> FakeTool:
     return tool
 
 
-async def started(loop: Loop, *arguments: Any) -> AgentHandle:
+async def start_run(loop: Loop, *arguments: Any) -> AgentHandle:
     """Start a run as any client of the server can."""
     workflow_id = f"agent-{uuid.uuid4()}"
     await loop.client.start_workflow("AgentWorkflow", args=list(arguments), id=workflow_id, task_queue=loop.task_queue)
     return AgentHandle(loop.client, workflow_id)
 
 
-async def refused(loop: Loop, *arguments: Any) -> str:
-    run = await started(loop, *arguments)
+async def failure_of_start(loop: Loop, *arguments: Any) -> str:
+    run = await start_run(loop, *arguments)
     with pytest.raises(WorkflowFailureError) as failed:
         await loop.client.get_workflow_handle(run.id).result()
     return str(getattr(failed.value.cause, "message", failed.value.cause))
@@ -59,7 +59,7 @@ async def test_any_client_can_fork_with_plain_json(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run("count")
-        ran = await wait_for_rewound(client, await started(loop, a_reference(first.handle.id)))
+        ran = await wait_for_rewound(client, await start_run(loop, a_reference(first.handle.id)))
         found = await verify(client, ran.handle.id)
 
     assert ran.result.output == "second"
@@ -103,17 +103,17 @@ SOURCE = {"workflow_id": "w", "run_id": "r", "iteration": 0}
 @pytest.mark.parametrize(
     "state",
     [
-        pytest.param({"forked_from": SOURCE, "dead_letters": [LETTER]}, id="a letter of its own"),
+        pytest.param({"forked_from": SOURCE, "dead_letters": [LETTER]}, id="an invented dead letter"),
         pytest.param({"forked_from": SOURCE, "iteration": -1}, id="before the first iteration"),
-        pytest.param({"forked_from": SOURCE, "iteration": 2**70}, id="behind the last one"),
+        pytest.param({"forked_from": SOURCE, "iteration": 2**70}, id="after the last one"),
     ],
 )
-@pytest.mark.parametrize("raw", [{"task": "t"}, None], ids=["beside an input", "alone"])
-async def test_the_state_of_a_fork_is_refused(client: Client, state: dict[str, Any], raw: Any) -> None:
+@pytest.mark.parametrize("raw", [{"task": "t"}, None], ids=["with an input", "alone"])
+async def test_a_starter_cannot_pass_the_state_of_a_fork(client: Client, state: dict[str, Any], raw: Any) -> None:
     tool = FakeTool("pay", effect="irreversible")
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
-        why = await refused(loop, raw, FORGED | state)
+        why = await failure_of_start(loop, raw, FORGED | state)
     assert "a starter cannot pass a state" in why
     assert tool.contexts == []
 
@@ -121,29 +121,29 @@ async def test_the_state_of_a_fork_is_refused(client: Client, state: dict[str, A
 @pytest.mark.parametrize(
     "state",
     [
-        pytest.param({"dead_letters": [LETTER]}, id="of no fork"),
-        pytest.param({"carried_by": "made up", "dead_letters": [LETTER]}, id="as if carried over"),
-        pytest.param({"fork": {"fork": SOURCE}, "dead_letters": [LETTER]}, id="that has its past to read yet"),
+        pytest.param({"dead_letters": [LETTER]}, id="not a fork"),
+        pytest.param({"carried_by": "made up", "dead_letters": [LETTER]}, id="as if carried by continue-as-new"),
+        pytest.param({"fork": {"fork": SOURCE}, "dead_letters": [LETTER]}, id="a fork whose past is unread"),
     ],
 )
-async def test_any_other_state_of_a_starter_changes_nothing(client: Client, state: dict[str, Any]) -> None:
+async def test_any_other_state_from_a_starter_is_ignored(client: Client, state: dict[str, Any]) -> None:
     tool = FakeTool("pay", effect="irreversible")
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
-        ran = await wait_for_rewound(client, await started(loop, {"task": "t"}, FORGED | state))
+        ran = await wait_for_rewound(client, await start_run(loop, {"task": "t"}, FORGED | state))
     assert (ran.result.termination.reason, tool.contexts) == ("completed", [])
 
 
 async def test_a_state_inside_the_input_is_an_unknown_key(client: Client) -> None:
     async with a_loop(client, [answers()]) as loop:
-        assert "state: unknown key" in await refused(loop, {"task": "t", "state": FORGED})
-        assert "forked_from: unknown key" in await refused(loop, {"task": "t", "forked_from": SOURCE})
-        assert "fork.state: unknown key" in await refused(loop, a_reference("w", state=FORGED))
+        assert "state: unknown key" in await failure_of_start(loop, {"task": "t", "state": FORGED})
+        assert "forked_from: unknown key" in await failure_of_start(loop, {"task": "t", "forked_from": SOURCE})
+        assert "fork.state: unknown key" in await failure_of_start(loop, a_reference("w", state=FORGED))
 
 
-@pytest.mark.parametrize("says", [pytest.param(BAD, id="no"), pytest.param(answers("hm"), id="nothing")])
-async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) -> None:
-    """Its agent may have a critic by now that the other run had not."""
+@pytest.mark.parametrize("says", [pytest.param(BAD, id="rejects"), pytest.param(answers("hm"), id="no verdict")])
+async def test_a_critic_reviews_a_call_that_a_fork_requeues(client: Client, says: Any) -> None:
+    """The agent may have a critic now that it did not have in the other run."""
     tool, review = pay(), ScriptedModel([says, *([] if says is BAD else [says]), answers()], repeats=True)
     async with a_loop(client, [calls("pay"), answers()], tool) as loop:
         first = await loop.run()
@@ -157,7 +157,7 @@ async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) 
     assert "[Not run] The critic quality" in review.seen[-1].messages[-1].text
 
 
-async def test_a_critic_sees_what_a_live_run_sends_again(client: Client) -> None:
+async def test_a_critic_reviews_a_call_that_a_live_run_requeues(client: Client) -> None:
     hold, tool = Hold(), pay()
     provider = ScriptedModel([calls("pay"), verdict(), hold.step(calls("look")), BAD, answers()], repeats=True)
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay", "look"))
@@ -171,12 +171,12 @@ async def test_a_critic_sees_what_a_live_run_sends_again(client: Client) -> None
     assert evaluations(ran, "target", "then") == [("pay", "accepted"), ("pay", "skipped")]
 
 
-async def test_a_letter_keeps_the_key_that_its_own_run_gave_it(client: Client) -> None:
+async def test_a_requeued_call_keeps_the_key_of_its_own_run(client: Client) -> None:
     tool = pay()
     async with a_loop(client, [calls("pay"), answers(), answers()], tool) as loop:
         first = await loop.run()
-        await wait_for_rewound(client, await started(loop, a_reference(first.handle.id, 2, requeue=["1.0"])))
-        assert "no dead letter '9.9' in this run; there are: 1.0" in await refused(
+        await wait_for_rewound(client, await start_run(loop, a_reference(first.handle.id, 2, requeue=["1.0"])))
+        assert "no dead letter '9.9' in this run; there are: 1.0" in await failure_of_start(
             loop, a_reference(first.handle.id, 2, requeue=["9.9"])
         )
     assert len({context.idempotency_key for context in tool.contexts}) == 1
@@ -184,37 +184,37 @@ async def test_a_letter_keeps_the_key_that_its_own_run_gave_it(client: Client) -
 
 @workflow.defn(name="SomethingElse", sandboxed=False)
 class SomethingElse:
-    """No run of ours."""
+    """A workflow of another program."""
 
     @workflow.run
     async def run(self, *_: Any) -> str:
         return "done"
 
 
-async def test_a_source_that_cannot_be_had_is_told(client: Client) -> None:
+async def test_an_unreadable_source_is_reported(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers("42")], FakeTool("look")) as loop:
         first: Ran = await loop.run()
         queue, other = f"other-{uuid.uuid4()}", f"other-{uuid.uuid4()}"
         async with Worker(client, task_queue=queue, workflows=[SomethingElse]):
             await client.execute_workflow("SomethingElse", {"task": "t"}, id=other, task_queue=queue)
         nowhere = str(uuid.uuid4())
-        assert "there is no run 'nobody'" in await refused(loop, a_reference("nobody"))
-        assert f"the server keeps no run {nowhere!r}" in await refused(
+        assert "there is no run 'nobody'" in await failure_of_start(loop, a_reference("nobody"))
+        assert f"the server keeps no run {nowhere!r}" in await failure_of_start(
             loop, a_reference(first.handle.id, run_id=nowhere)
         )
-        assert "cannot be read" in await refused(loop, a_reference(first.handle.id, run_id="no-id-of-a-run"))
-        assert "is a workflow of type SomethingElse" in await refused(loop, a_reference(other))
-        assert "no end of iteration 7" in await refused(loop, a_reference(first.handle.id, 7))
-        assert "is the answer of run" in await refused(loop, a_reference(first.handle.id, 2))
-        assert "no agent 'admin'" in await refused(loop, {**a_reference(first.handle.id), "agent": "admin"})
-        assert "does not list 'pay'" in await refused(loop, {**a_reference(first.handle.id), "tools": ["pay"]})
+        assert "cannot be read" in await failure_of_start(loop, a_reference(first.handle.id, run_id="no-id-of-a-run"))
+        assert "is a workflow of type SomethingElse" in await failure_of_start(loop, a_reference(other))
+        assert "no end of iteration 7" in await failure_of_start(loop, a_reference(first.handle.id, 7))
+        assert "is the answer of run" in await failure_of_start(loop, a_reference(first.handle.id, 2))
+        assert "no agent 'admin'" in await failure_of_start(loop, {**a_reference(first.handle.id), "agent": "admin"})
+        assert "does not list 'pay'" in await failure_of_start(loop, {**a_reference(first.handle.id), "tools": ["pay"]})
 
 
-async def test_guidance_that_came_first_is_taken_in(client: Client) -> None:
+async def test_guidance_sent_before_the_past_is_read_reaches_the_model(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers("42"), answers("43")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
-    run = await started(loop, a_reference(first.handle.id))
+    run = await start_run(loop, a_reference(first.handle.id))
     await run.steer("be brief")
     async with a_loop(client, provider, FakeTool("look"), task_queue=loop.task_queue):
         ran = await wait_for_rewound(client, run)
@@ -222,10 +222,10 @@ async def test_guidance_that_came_first_is_taken_in(client: Client) -> None:
     assert [entry.event for entry in ran.journal][:2] == ["Started", "InterventionReceived"]
 
 
-async def test_an_abort_before_the_past_is_read_ends_it(client: Client) -> None:
+async def test_an_abort_before_the_past_is_read_ends_the_fork(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
         first = await loop.run()
-    run = await started(loop, a_reference(first.handle.id))
+    run = await start_run(loop, a_reference(first.handle.id))
     await run.abort("enough")
     async with a_loop(client, [answers("never")], task_queue=loop.task_queue):
         ran = await wait_for_rewound(client, run)

@@ -1,4 +1,4 @@
-"""A fork of a goal goes on from the end of a turn with all that the other had found by then, and leaves it alone."""
+"""A fork of a goal continues from the end of a turn with everything found until then, and leaves the goal unchanged."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def a_model(**turns: Any) -> GoalModel:
 
 
 async def pursued_by(client: Client, run: AgentHandle) -> EndedGoal:
-    """Wait for the ending of a fork, with all that holds for every run."""
+    """Wait for the end of a fork, and check what holds for every run."""
     ran = await rewound.wait_for_rewound(client, run)
     return EndedGoal(ran.raw, ran.journal)
 
@@ -43,15 +43,15 @@ async def pursued_by(client: Client, run: AgentHandle) -> EndedGoal:
     ("turn", "asked"),
     [
         pytest.param(0, ["plan", "evaluate", "summary"], id="before the plan"),
-        pytest.param(1, ["evaluate", "summary"], id="behind the plan"),
-        pytest.param(2, ["evaluate", "summary"], id="behind the calls"),
-        pytest.param(3, ["summary"], id="behind the scores"),
+        pytest.param(1, ["evaluate", "summary"], id="after the plan"),
+        pytest.param(2, ["evaluate", "summary"], id="after the calls"),
+        pytest.param(3, ["summary"], id="after the scores"),
     ],
 )
-async def test_a_fork_asks_only_for_the_turns_that_it_does_not_share(
+async def test_a_fork_asks_the_model_only_for_turns_that_it_does_not_share(
     client: Client, turn: int, asked: list[str], setup: Any
 ) -> None:
-    """Turns: plan, calls of the plan, scores, answer. Its calls are its own; its model sees what the other's saw."""
+    """The turns are plan, calls of the plan, scores and answer. The fork makes its own calls."""
     look = FakeTool("look", effect="idempotent")
     model = a_model(summary=[answers("first"), answers("second")])
     async with a_loop(client, model, look, setup=setup) as loop:
@@ -75,8 +75,8 @@ async def test_a_fork_asks_only_for_the_turns_that_it_does_not_share(
     assert second.journal[0].data["task"] == "find out"
 
 
-async def test_an_answered_goal_goes_on_with_what_it_is_asked_beside(client: Client) -> None:
-    """It stays the same goal: the word is guidance, and the model decides with it."""
+async def test_an_answered_goal_continues_with_a_further_task(client: Client) -> None:
+    """It remains the same goal: the new task is guidance, and the model decides with it."""
     decisions = [DONE, says(action="adjust", confidence=0.5, steps=[a_step("b", at=2)]), DONE]
     model = a_model(
         evaluate=[evaluation_reply("a", **PARTIAL), evaluation_reply("b")],
@@ -95,7 +95,7 @@ async def test_an_answered_goal_goes_on_with_what_it_is_asked_beside(client: Cli
     assert second.journal[0].data["guidance"] == "look at 2, too"
 
 
-async def test_a_limit_that_ended_a_goal_can_be_raised_in_a_fork_of_its_end(client: Client) -> None:
+async def test_a_fork_of_an_ended_goal_can_raise_the_limit_that_ended_it(client: Client) -> None:
     plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
     model = a_model(
         plan=plan,
@@ -112,7 +112,7 @@ async def test_a_limit_that_ended_a_goal_can_be_raised_in_a_fork_of_its_end(clie
     assert [step.status for step in second.result.steps] == ["done", "done"]
 
 
-async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> None:
+async def test_settings_of_a_fork_override_the_old_ones_and_the_rest_stays(client: Client) -> None:
     with webhook_receiver() as receiver:
         channels = {"hook": a_hook(receiver)}
         setup = delivery_setup(default=False, hook="webhook")
@@ -129,7 +129,7 @@ async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> Non
     assert [(each.name, each.status) for each in second.result.deliveries] == [("hook", "delivered")]
 
 
-async def test_a_plan_that_nobody_had_approved_is_none_in_a_fork_either(client: Client) -> None:
+async def test_a_plan_without_approval_is_not_approved_in_a_fork_either(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
@@ -145,7 +145,7 @@ async def test_a_plan_that_nobody_had_approved_is_none_in_a_fork_either(client: 
     assert (second.reason, len(look.contexts)) == ("completed", 1)
 
 
-async def test_a_plan_that_was_not_reviewed_is_reviewed_in_a_fork_that_wants_it(client: Client) -> None:
+async def test_an_unreviewed_plan_is_reviewed_in_a_fork_that_requires_it(client: Client) -> None:
     look = FakeTool("look")
     plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
     async with a_loop(
@@ -161,7 +161,7 @@ async def test_a_plan_that_was_not_reviewed_is_reviewed_in_a_fork_that_wants_it(
     assert (second.reason, len(look.contexts)) == ("completed", 3)
 
 
-async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
+async def test_invalid_settings_start_no_fork(client: Client) -> None:
     async with a_loop(client, a_model(), FakeTool("look")) as loop:
         await pursue(loop)
         handle = await start(loop)
@@ -174,7 +174,7 @@ async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
             await fork(client, handle.id, 9)
 
 
-async def test_a_fork_of_a_pipeline_goes_on_with_what_its_steps_had_brought(client: Client) -> None:
+async def test_a_fork_of_a_pipeline_continues_with_the_results_of_its_steps(client: Client) -> None:
     finder, writer = TaskModel(lambda _: "found: forty-two"), TaskModel(lambda _: "It is 42.")
     chain = {"kind": "chain", "steps": ["finder", "writer"]}
     async with a_pipeline(client, chain, {"finder": finder, "writer": writer}) as (loop, _, _):

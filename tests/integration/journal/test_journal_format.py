@@ -1,4 +1,4 @@
-"""An exported journal is checked with no run and no server: by `orga verify`, and by the checker of the docs alone."""
+"""Checks of an exported journal without a run or a server: by `orga verify`, and by the short checker in the docs."""
 
 import json
 import re
@@ -32,7 +32,7 @@ MADE: list[tuple[str, int, dict[str, Any]]] = [
 
 @dataclass
 class Export:
-    """A file, and the key that has signed it."""
+    """A file and the key that signed it."""
 
     path: Path
     key: Ed25519PrivateKey
@@ -51,7 +51,7 @@ class Export:
 
 @pytest.fixture
 def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
-    """In a folder of its own, where no server can be found and none may be started."""
+    """Use a folder without a server, where none may be started."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "no" / "home"))
     monkeypatch.setenv("ORGA_TEMPORAL__ADDRESS", "127.0.0.1:1")
@@ -104,7 +104,7 @@ def checked(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_checker_of_the_docs_is_short_and_takes_what_is_genuine(export: Export) -> None:
+def test_the_checker_of_the_docs_is_short_and_accepts_a_genuine_file(export: Export) -> None:
     done = checked("run.jsonl", export.public)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("4 entries of 'agent-")
@@ -112,7 +112,7 @@ def test_the_checker_of_the_docs_is_short_and_takes_what_is_genuine(export: Expo
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nobody_takes_what_is_not_genuine(export: Export, attack: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_checkers_reject_a_tampered_file(export: Export, attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = export.path.read_bytes()
     ATTACKS[attack](export)
     assert export.path.read_bytes() != before
@@ -123,7 +123,7 @@ def test_nobody_takes_what_is_not_genuine(export: Export, attack: str, capsys: p
     assert "✗" in said or "is no journal entry" in said or "entry" in said
 
 
-def test_a_file_alone_is_verified_and_what_it_cannot_show_is_named(
+def test_a_file_alone_is_verified_and_its_missing_checks_are_named(
     export: Export, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("audit.pub").write_text(export.public)
@@ -135,8 +135,8 @@ def test_a_file_alone_is_verified_and_what_it_cannot_show_is_named(
     assert all("history" in each["why"] for each in told["not_checked"])
 
 
-def test_an_export_of_a_run_that_had_not_ended_says_so(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
-    """Else whoever keeps the files could hand in an early one, genuine and signed, for all that happened."""
+def test_an_export_of_a_live_run_says_that_it_had_not_ended(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise somebody could hand in an early export, genuine and signed, as the whole run."""
     export.write(a_journal(MADE[:2]), export.key)
     assert run_command(["verify", "--journal", "run.jsonl", "--key", export.public]) == 0
     shown = capsys.readouterr().out
@@ -145,7 +145,7 @@ def test_an_export_of_a_run_that_had_not_ended_says_so(export: Export, capsys: p
 
 
 @pytest.mark.parametrize("is_signed", [True, False])
-def test_a_file_that_no_trusted_key_vouches_for_is_told_apart(
+def test_a_file_without_a_trusted_key_has_its_own_exit_code(
     export: Export, is_signed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export.write(a_journal(MADE), export.key if is_signed else None)
@@ -153,7 +153,7 @@ def test_a_file_that_no_trusted_key_vouches_for_is_told_apart(
     assert "signature not checked" in re.sub(" +", " ", capsys.readouterr().out)
 
 
-def test_a_configuration_beside_the_file_does_not_vouch_for_it_where_a_key_is_named(export: Export) -> None:
+def test_a_named_key_overrides_the_configuration_next_to_the_file(export: Export) -> None:
     other = Ed25519PrivateKey.generate()
     Path("orga.toml").write_text(f'[audit]\ntrusted_keys = ["{public_text(other.public_key())}"]\n')
     export.write(forged(export), other)
@@ -171,7 +171,7 @@ def test_a_configuration_beside_the_file_does_not_vouch_for_it_where_a_key_is_na
         ),
     ],
 )
-def test_a_journal_that_was_signed_and_cannot_be_is_told(
+def test_a_signed_but_impossible_journal_is_rejected(
     export: Export, made: list[tuple[str, int, dict[str, Any]]], fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export.write(a_journal(made), export.key)

@@ -1,4 +1,4 @@
-"""The journal's entries for calls that wait for a person or a critic, or that no gate has seen."""
+"""Journal entries for calls that wait for a person or a critic, or that no gate has judged."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def outcomes(ran: Ran) -> list[tuple[str, str, str]]:
 
 
 def events(ran: Ran) -> list[str]:
-    """Return the events of the first iteration, from the gate's word on."""
+    """Return the events of the first iteration, from the gate's verdict on."""
     of_first = [entry.event for entry in ran.journal if entry.iteration == 1]
     return of_first[of_first.index("PolicyEvaluated") :]
 
@@ -38,7 +38,7 @@ def frozen(arguments: dict[str, Any], context: ToolContext) -> str:
     raise ToolError("account is frozen", retryable=False)
 
 
-async def test_an_approved_call_that_failed_is_told_with_its_error(client: Client) -> None:
+async def test_a_failed_approved_call_is_recorded_with_its_error(client: Client) -> None:
     pay = FakeTool("pay", frozen, effect="irreversible")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
@@ -73,7 +73,7 @@ async def test_the_later_verdicts_name_their_calls(client: Client) -> None:
     assert dispatched(ran) == ["look_0", "pay_1"]
 
 
-async def test_a_call_that_is_cut_off_is_not_dispatched_by_one_that_is_sent_again(client: Client) -> None:
+async def test_a_call_that_is_cut_off_is_not_dispatched_next_to_a_requeued_one(client: Client) -> None:
     model = Hold()
 
     def down_at_first(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -96,7 +96,7 @@ async def test_a_call_that_is_cut_off_is_not_dispatched_by_one_that_is_sent_agai
     assert outcomes(ran) == [("save_0", "failed", "ToolError: down")]
 
 
-async def test_what_a_critic_turns_down_is_not_dispatched(client: Client) -> None:
+async def test_a_call_that_a_critic_rejects_is_not_dispatched(client: Client) -> None:
     pay = FakeTool("pay")
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay", "look"))
     steps = [calls("look", "pay", "pay"), verdict(0.2, 0.2, "no"), verdict(), answers()]
@@ -108,7 +108,7 @@ async def test_what_a_critic_turns_down_is_not_dispatched(client: Client) -> Non
     assert events(ran) == ["PolicyEvaluated", "CritiqueEvaluated", "CritiqueEvaluated", *ROUND]
 
 
-async def test_what_is_aborted_under_review_is_not_dispatched(client: Client) -> None:
+async def test_a_call_aborted_during_review_is_not_dispatched(client: Client) -> None:
     agents = agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), agents=agents) as loop:
         handle = await loop.start()

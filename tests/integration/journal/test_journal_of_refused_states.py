@@ -1,4 +1,4 @@
-"""A run that is refused for the state beside its input, or for its fork, has a journal like any other."""
+"""A run that is refused because of its state argument or its fork has a journal like any other."""
 
 import uuid
 from typing import Any
@@ -18,14 +18,20 @@ STATE: dict[str, Any] = {"input": {"task": "t"}, "origin": "o", "clock": {"start
 @pytest.mark.parametrize(
     ("given", "task", "detail"),
     [
-        pytest.param([{"task": "t"}, {"forked_from": {"a": 1}}], "t", "carried state", id="hardly a fork"),
+        pytest.param([{"task": "t"}, {"forked_from": {"a": 1}}], "t", "carried state", id="no valid fork"),
         pytest.param([{"task": "t"}, {**STATE, "forked_from": {"a": 1}}], "t", "carried state", id="half a fork"),
-        pytest.param([{"fork": "w"}], "", "fork: ", id="a fork of nothing"),
-        pytest.param([{"fork": {"workflow_id": ["w"]}, "task": "t"}], "t", "fork.workflow_id", id="a fork of no name"),
-        pytest.param([{"fork": {"workflow_id": "nobody", "iteration": 1}}], "", "there is no run", id="of nobody"),
+        pytest.param([{"fork": "w"}], "", "fork: ", id="a fork without an object"),
+        pytest.param(
+            [{"fork": {"workflow_id": ["w"]}, "task": "t"}], "t", "fork.workflow_id", id="a fork of an invalid id"
+        ),
+        pytest.param(
+            [{"fork": {"workflow_id": "nobody", "iteration": 1}}], "", "there is no run", id="a fork of an unknown run"
+        ),
     ],
 )
-async def test_it_tells_how_the_run_ended(client: Client, given: list[Any], task: str, detail: str) -> None:
+async def test_the_journal_shows_how_the_refused_run_ended(
+    client: Client, given: list[Any], task: str, detail: str
+) -> None:
     async with a_loop(client, [answers("never")]) as loop:
         handle = await client.start_workflow(
             "AgentWorkflow", args=given, id=f"agent-{uuid.uuid4()}", task_queue=loop.task_queue

@@ -1,4 +1,4 @@
-"""Looking at a run changes nothing: however often somebody asks for its status, it verifies, and any worker goes on."""
+"""Status queries change nothing: after any number of them a run verifies, and any worker can continue it."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,13 +18,16 @@ from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import send_update
 
 RUNS = 4
-"""One after the other. Without patience with queries some fail to verify, how many depends on the machine:
-tests/unit/worker/test_patient_runner.py holds what is patient."""
+"""The queries are sent one after the other.
+
+Without the patient runner some would fail to verify, depending on the machine. See
+tests/unit/worker/test_patient_runner.py.
+"""
 
 
 @pytest.fixture
 async def under_watch(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[None]:
-    """Look at every run that is started, as long as the test goes."""
+    """Query every run that is started until the test ends."""
     async with AsyncExitStack() as lookers:
         start = Loop.start
 
@@ -38,13 +41,13 @@ async def under_watch(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncG
 
 
 async def verified(client: Client, workflow_id: str) -> None:
-    """Assert that nothing is found, by the check that `orga verify` makes, its clocks included."""
+    """Assert that all checks of `orga verify` pass, including those of its clocks."""
     found = (await verify(client, workflow_id)).checks
     assert [(check.name, check.detail) for check in found if not check.ok] == []
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_any_run_that_is_looked_at_verifies(client: Client, under_watch: None, name: str) -> None:
+async def test_any_queried_run_verifies(client: Client, under_watch: None, name: str) -> None:
     ran = await SCENARIOS[name](client)
     await verified(client, ran.handle.id)
 
@@ -59,8 +62,8 @@ async def approved_run(loop: Loop) -> str:
     return handle.id
 
 
-async def test_runs_that_wait_for_people_and_are_looked_at_verify(client: Client) -> None:
-    """The gate judges once more behind each yes: that is where the clocks of a run and of its replay went apart."""
+async def test_queried_runs_that_wait_for_people_verify(client: Client) -> None:
+    """The gate judges again after each approval. There the clocks of a run and of its replay once differed."""
     for _ in range(RUNS):
         steps = [calls("look"), calls("pay"), calls("pay"), calls("pay", "pay"), answers()]
         pay = FakeTool("pay", effect="irreversible")
@@ -69,8 +72,8 @@ async def test_runs_that_wait_for_people_and_are_looked_at_verify(client: Client
         assert len(pay.contexts) == 4
 
 
-async def test_runs_with_local_tools_that_are_sent_signals_while_they_are_looked_at_verify(client: Client) -> None:
-    """A signal that comes meanwhile is heard in the same order by a replay: guidance, a pause, an abort."""
+async def test_queried_runs_with_local_tools_and_signals_verify(client: Client) -> None:
+    """A replay must handle signals in the same order: guidance, a pause, an abort."""
     for number in range(RUNS):
         look = FakeTool("look", lambda arguments, context: asyncio.sleep(0.02), options=ToolOptions(execution="local"))
         steps = [*[calls("look", "look")] * 12, answers()]
@@ -88,8 +91,8 @@ async def test_runs_with_local_tools_that_are_sent_signals_while_they_are_looked
             await verified(client, handle.id)
 
 
-async def test_runs_that_a_worker_has_no_room_to_remember_go_on_while_they_are_looked_at(client: Client) -> None:
-    """Each workflow task, and each look, may find that the run has to be replayed."""
+async def test_queried_runs_that_no_worker_caches_continue(client: Client) -> None:
+    """Each workflow task and each query may have to replay the run."""
     steps = [*[calls("look", "look")] * 20, answers()]
     async with a_loop(client, steps, FakeTool("look"), max_cached_workflows=2) as loop:
         await asyncio.gather(*[_looked_at_a_little(loop) for _ in range(5)])

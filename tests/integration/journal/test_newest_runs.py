@@ -1,4 +1,4 @@
-"""The newest runs are the newest by their start: the server lists what is live first, and what has ended by its end."""
+"""Runs are listed by their start, although the server lists live runs first and ended ones by their end."""
 
 import uuid
 
@@ -9,7 +9,7 @@ from orga.workflows.types.names import AGENT_WORKFLOW, SESSION_WORKFLOW
 from tests.support.hold import wait_until
 
 
-async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client) -> None:
+async def test_a_limit_keeps_the_newest_runs_in_any_state(client: Client) -> None:
     queue = f"newest-{uuid.uuid4()}"
 
     async def begun(name: str, workflow: str = AGENT_WORKFLOW) -> str:

@@ -1,4 +1,4 @@
-"""A run is set back to the end of an earlier iteration, and goes on from there as if nothing had happened since."""
+"""A rewound run continues from the end of an earlier iteration as if nothing had happened since."""
 
 import asyncio
 from typing import Any
@@ -22,12 +22,12 @@ EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 def texts(provider: ScriptedModel, call: int) -> list[str]:
-    """Return what the model saw in its n-th call, the task left out."""
+    """Return the messages of the model's n-th call, without the task."""
     return [message.text for message in provider.seen[call].messages[1:]]
 
 
 def looks(*numbers: int) -> list[Any]:
-    """Return model calls that look at these."""
+    """Return model calls with these arguments."""
     return [calls("look", arguments={"n": n}, reply_text=f"step {n}") for n in numbers]
 
 
@@ -40,7 +40,7 @@ def rewinds(ran: Ran) -> list[dict[str, Any]]:
     return [data for data in received if data["kind"] == "rewind"]
 
 
-async def test_an_ended_run_goes_on_from_the_iteration_with_the_guidance(client: Client) -> None:
+async def test_an_ended_run_continues_from_the_iteration_with_the_guidance(client: Client) -> None:
     provider = ScriptedModel([*looks(1, 2, 3), answers("first"), *looks(4), answers("second")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
@@ -66,7 +66,7 @@ async def test_iteration_0_is_before_the_first_model_call(client: Client) -> Non
     assert provider.seen[0].messages == provider.seen[1].messages
 
 
-async def test_a_live_run_leaves_what_it_does_and_its_followers_go_with_it(client: Client) -> None:
+async def test_a_rewind_stops_a_live_run_and_its_followers_continue(client: Client) -> None:
     hold = Hold()
     provider = ScriptedModel([*looks(1, 2), hold.step(answers("never")), answers("done")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
@@ -88,7 +88,7 @@ async def _followed(client: Client, workflow_id: str) -> list[Any]:
     return [entry async for entry in read_journal(client, workflow_id, follow=True)]
 
 
-async def test_a_run_whose_time_was_up_has_the_time_again_that_it_had_at_the_boundary(client: Client) -> None:
+async def test_a_run_that_timed_out_gets_back_the_time_it_had_at_the_iteration(client: Client) -> None:
     hold = Hold()
     provider = ScriptedModel([*looks(1), hold.step(answers("too late")), answers("in time")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
@@ -118,7 +118,7 @@ async def test_the_right_run_of_a_chain_is_reset(client: Client, iteration: int,
     assert (ran.result.output, ran.result.iterations, len(ran.histories)) == ("second", iteration + 1, runs)
 
 
-async def test_the_same_call_has_the_same_key_again_and_another_has_another(client: Client) -> None:
+async def test_the_same_call_gets_the_same_key_after_a_rewind_and_another_call_a_new_key(client: Client) -> None:
     pay = FakeTool("pay", effect="idempotent")
     steps = [calls("pay", arguments={"to": "a"}), answers(), calls("pay", arguments={"to": "a"}), answers()]
     provider = ScriptedModel([*steps, calls("pay", arguments={"to": "b"}), answers()], repeats=True)
@@ -133,7 +133,7 @@ async def test_the_same_call_has_the_same_key_again_and_another_has_another(clie
 
 
 async def a_run_with_interventions(loop: Loop, first_call: Hold, third_call: Hold) -> Ran:
-    """Two steers reach the second model call; the run is aborted in the third."""
+    """Send guidance that reaches the second model call, and abort the run in the third."""
     handle = await loop.start()
     await first_call.reached()
     await handle.signal("steer", "early")
@@ -151,10 +151,10 @@ async def a_run_with_interventions(loop: Loop, first_call: Hold, third_call: Hol
         pytest.param(False, [], id="left out"),
     ],
 )
-async def test_later_interventions_are_delivered_again_unless_they_are_left_out(
+async def test_later_interventions_are_delivered_again_unless_left_out(
     client: Client, keep: bool, seen: list[str]
 ) -> None:
-    """The abort never is: it would end the run where it ended before."""
+    """An abort is never delivered again: it would end the run at the same place."""
     first_call, stuck = Hold(), Hold()
     steps = [first_call.step(looks(1)[0]), *looks(2), stuck.step(answers("never")), answers("done")]
     provider = ScriptedModel(steps, repeats=True)
@@ -189,7 +189,7 @@ async def test_a_rewind_after_a_rewind_counts_no_time_twice(client: Client) -> N
     assert texts(provider, 5)[-1] == "[Guidance from the operator] again"
 
 
-async def test_what_was_done_outside_is_told_and_not_undone(client: Client) -> None:
+async def test_external_effects_are_reported_and_not_undone(client: Client) -> None:
     send = FakeTool("send", effect="irreversible")
     steps = [calls("send", arguments={"to": "a"}), calls("send", "look", arguments={"n": 1}), answers()]
     async with a_loop(client, steps, send, a_look()) as loop:
@@ -200,7 +200,7 @@ async def test_what_was_done_outside_is_told_and_not_undone(client: Client) -> N
     assert len(send.contexts) == 2
 
 
-async def test_an_answer_can_be_objected_to(client: Client) -> None:
+async def test_an_answer_can_be_rejected_with_guidance(client: Client) -> None:
     provider = ScriptedModel([answers("42"), answers("the source is line 7")], repeats=True)
     async with a_loop(client, provider) as loop:
         first = await loop.run()
@@ -212,14 +212,14 @@ async def test_an_answer_can_be_objected_to(client: Client) -> None:
     assert (ran.result.output, ran.result.iterations) == ("the source is line 7", 2)
 
 
-async def test_an_iteration_that_is_not_there_is_refused_with_those_that_are(client: Client) -> None:
+async def test_an_unknown_iteration_is_refused_with_the_known_ones(client: Client) -> None:
     async with a_loop(client, [*looks(1), answers()], a_look()) as loop:
         ran = await loop.run()
         with pytest.raises(NoSuchIteration, match="no end of iteration 5 to go on from; there are 0 to 1"):
             await plan_rewind(client, ran.handle.id, 5)
 
 
-async def test_a_terminated_run_is_no_rewound_one(client: Client) -> None:
+async def test_a_terminated_run_is_not_taken_for_a_rewound_one(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers())]) as loop:
         handle = await loop.start()

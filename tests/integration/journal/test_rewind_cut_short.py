@@ -1,4 +1,4 @@
-"""A rewind whose client dies before it has let the run go is finished by the same command."""
+"""A rewind whose client dies before it releases the run is finished by the same command."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ async def _dies(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("iteration", "is_told"),
     [
-        pytest.param(1, True, id="told"),
-        pytest.param(1, False, id="not told where it is"),
+        pytest.param(1, True, id="instructed"),
+        pytest.param(1, False, id="not instructed"),
         pytest.param(2, True, id="at its answer"),
     ],
 )
-async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
+async def test_the_same_command_releases_a_frozen_run(
     client: Client, monkeypatch: pytest.MonkeyPatch, iteration: int, is_told: bool
 ) -> None:
-    """Messages that people sent to it meanwhile are kept."""
+    """Messages that people sent meanwhile are kept."""
     provider = ScriptedModel([calls("look", reply_text="step 1"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
@@ -50,9 +50,7 @@ async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
     ]
 
 
-async def test_a_run_that_was_not_let_go_can_be_rewound_further(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_frozen_run_can_be_rewound_further(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = ScriptedModel([calls("look"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
@@ -65,7 +63,7 @@ async def test_a_run_that_was_not_let_go_can_be_rewound_further(
     assert (ran.result.output, ran.result.iterations) == ("second", 1)
 
 
-async def test_a_run_that_waits_for_its_delegates_goes_on_by_the_same_command(
+async def test_the_same_command_releases_a_run_that_waits_for_its_delegates(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold = Hold()
@@ -86,7 +84,7 @@ async def test_a_run_that_waits_for_its_delegates_goes_on_by_the_same_command(
     assert not await is_frozen(client, handle.id)
 
 
-async def test_a_server_that_does_not_let_a_run_go_is_told_with_the_way_out(
+async def test_a_server_that_does_not_release_a_run_is_reported_with_the_remedy(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuses(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A rewind leaves no delegate at work behind: each is aborted, and takes back what it did before the run goes on."""
+"""A rewind leaves no delegate at work: each is aborted, and compensates its steps before the run continues."""
 
 import asyncio
 from typing import Any
@@ -21,11 +21,11 @@ BUYER = agent("buyer", tools=("book", "cancel", "saga"))
 BOOKS = saga(book("flight"), book("hotel"), book("car"))
 BOOKED = ["book flight", "book hotel"]
 TAKEN_BACK = ["cancel car", "cancel hotel", "cancel flight"]
-"""The car may have been booked when it was cancelled."""
+"""The car may have been booked when the call was cancelled."""
 
 
 class Agency:
-    """Books; the car waits until it is cancelled, and a cancellation until it is let go."""
+    """Tools that book and cancel. The car blocks until it is cancelled, a cancellation until it is released."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -47,7 +47,7 @@ class Agency:
         return "cancelled"
 
 
-async def test_a_delegate_of_a_past_that_was_left_behind_does_nothing_more(client: Client) -> None:
+async def test_a_delegate_of_a_rewound_iteration_does_nothing_more(client: Client) -> None:
     hold, pay = Hold(), FakeTool("pay", effect="irreversible")
     scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(calls("pay")), answers("late")]}
     async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
@@ -66,7 +66,7 @@ async def test_a_delegate_of_a_past_that_was_left_behind_does_nothing_more(clien
     assert pay.contexts == []
 
 
-async def test_the_same_call_made_again_finds_the_saga_of_its_delegate_taken_back(client: Client) -> None:
+async def test_a_repeated_delegation_starts_after_the_old_saga_was_compensated(client: Client) -> None:
     agency = Agency()
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}
@@ -83,7 +83,7 @@ async def test_the_same_call_made_again_finds_the_saga_of_its_delegate_taken_bac
     assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
 
 
-async def test_the_delegate_of_a_delegate_that_ends_behind_it_under_way_elsewhere(client: Client) -> None:
+async def test_the_rewind_ends_a_live_delegate_of_an_ended_delegate(client: Client) -> None:
     agency = Agency()
     agents = {"lead": agent("lead", "middle"), "middle": agent("middle", "buyer"), "buyer": BUYER}
     again = [delegates("buyer"), delegates("buyer"), answers("done")]
@@ -103,7 +103,7 @@ async def test_the_delegate_of_a_delegate_that_ends_behind_it_under_way_elsewher
     assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
 
 
-async def test_a_delegate_that_outlives_its_parent_under_way_elsewhere(client: Client) -> None:
+async def test_the_rewind_ends_a_delegate_that_outlives_its_parent(client: Client) -> None:
     agency = Agency()
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}
@@ -119,10 +119,10 @@ async def test_a_delegate_that_outlives_its_parent_under_way_elsewhere(client: C
     assert (ran.result.output, agency.done) == ("done", [*BOOKED, *TAKEN_BACK])
 
 
-async def test_nothing_is_rewound_while_a_delegate_does_not_end(
+async def test_nothing_is_rewound_while_a_delegate_has_not_ended(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run goes on as it was, with what its delegate has by then."""
+    """The run continues unchanged, with the result of its delegate."""
     monkeypatch.setattr(left_behind, "GRACE_S", 0.5)
     agency = Agency()
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
@@ -141,7 +141,7 @@ async def test_nothing_is_rewound_while_a_delegate_does_not_end(
     assert "aborted" in cast.messages_to("lead")[-1]
 
 
-async def test_nothing_is_rewound_where_no_worker_can_abort_a_delegate(client: Client) -> None:
+async def test_nothing_is_rewound_if_no_worker_can_abort_a_delegate(client: Client) -> None:
     hold = Hold()
     scripts = {"lead": [delegates("helper"), answers("done")], "helper": [hold.step(answers()), answers()]}
     async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, _):

@@ -1,4 +1,4 @@
-"""A plan to rewind relies on no state that a starter sent: the run did not either."""
+"""The plan of a rewind relies on no state from the starter, as the run did not either."""
 
 import uuid
 from typing import Any
@@ -21,11 +21,11 @@ FORGED: dict[str, Any] = {
 @pytest.mark.parametrize(
     "state",
     [
-        pytest.param({"x": 1}, id="anything"),
-        pytest.param({**FORGED, "carried_by": "made up"}, id="as if carried over"),
+        pytest.param({"x": 1}, id="an unknown key"),
+        pytest.param({**FORGED, "carried_by": "made up"}, id="as if carried by continue-as-new"),
     ],
 )
-async def test_what_was_done_outside_is_told_whatever_state_a_starter_sent(client: Client, state: Any) -> None:
+async def test_external_effects_are_reported_whatever_state_a_starter_sent(client: Client, state: Any) -> None:
     send = FakeTool("send", effect="irreversible")
     async with a_loop(client, [calls("send"), answers()], send) as loop:
         handle = await client.start_workflow(

@@ -1,4 +1,4 @@
-"""A goal is set back to the end of an earlier turn: what it planned, did and asked since is as if it had never been."""
+"""A rewound goal continues from the end of an earlier turn; its later plans, steps and questions no longer count."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ def rewinds(pursued: EndedGoal) -> list[dict[str, Any]]:
 
 
 async def after_rewind(client: Client, handle: WorkflowHandle[Any, Any]) -> EndedGoal:
-    """Wait for the ending of a goal that was rewound: the reset stands in its history as a failed task."""
+    """Wait for the end of a rewound goal. The reset is in its history as a failed task."""
     ran = await rewound.wait_for_rewound(client, GoalHandle(client, handle.id))
     return EndedGoal(ran.raw, ran.journal)
 
 
-async def test_an_ended_goal_decides_anew_with_the_guidance(client: Client) -> None:
+async def test_an_ended_goal_decides_again_with_the_guidance(client: Client) -> None:
     model = a_model(
         evaluate=[evaluation_reply("a", **PARTIAL), evaluation_reply("b")],
         decide=[
@@ -72,7 +72,7 @@ async def test_turn_0_is_before_the_plan(client: Client) -> None:
     assert second.reason == "completed"
 
 
-async def test_a_question_that_is_left_behind_is_asked_no_more(client: Client) -> None:
+async def test_a_question_after_the_rewind_point_is_no_longer_asked(client: Client) -> None:
     model = a_model(
         evaluate=[evaluation_reply("a", **BAD), evaluation_reply("a")],
         decide=[says(action="ask_user", question="Which year?", confidence=0.9), says(action="done", confidence=0.9)],
@@ -86,7 +86,7 @@ async def test_a_question_that_is_left_behind_is_asked_no_more(client: Client) -
     assert "QuestionAsked" not in second.events[second.events.index("InterventionReceived") :]
 
 
-async def test_the_effects_that_a_rewind_leaves_behind_are_named(client: Client) -> None:
+async def test_the_effects_after_the_rewind_point_are_named(client: Client) -> None:
     save = FakeTool("look", effect="irreversible")
     async with a_loop(client, a_model(), save) as loop:
         handle = await start(loop)
@@ -96,7 +96,7 @@ async def test_the_effects_that_a_rewind_leaves_behind_are_named(client: Client)
     assert len(plan.irreversible_calls) == 1
 
 
-async def test_an_answer_that_was_given_is_left_behind_with_its_question(client: Client) -> None:
+async def test_an_answer_after_the_rewind_point_is_dropped_with_its_question(client: Client) -> None:
     ask = says(action="ask_user", question="Which year?", confidence=0.9)
     model = a_model(
         evaluate=evaluation_reply("a", **PARTIAL),

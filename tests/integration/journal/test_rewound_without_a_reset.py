@@ -1,4 +1,4 @@
-"""`rewound` belongs to a reset: from any other sender it changes nothing, and stands in the journal as refused."""
+"""The signal `rewound` belongs to a reset: from any other sender it changes nothing and is recorded as refused."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -34,8 +34,8 @@ async def held(loop: Loop, hold: Hold, **config: Any) -> Any:
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS.keys())
-async def test_nobody_takes_an_abort_back(client: Client, claim: Any) -> None:
-    """Neither with the same task as the abort, before it, nor behind it."""
+async def test_a_forged_rewound_signal_does_not_undo_an_abort(client: Client, claim: Any) -> None:
+    """This holds in the same task as the abort, before it, and after it."""
     hold = Hold()
     wait = FakeTool("wait", lambda arguments, context: hold.then("never"))
     async with a_loop(client, [calls("wait"), answers("it went on")], wait) as loop:
@@ -48,8 +48,8 @@ async def test_nobody_takes_an_abort_back(client: Client, claim: Any) -> None:
     assert refused(ran) == [True, True]
 
 
-async def test_an_abort_that_comes_with_a_claim_in_one_task_counts(client: Client) -> None:
-    """Both wait for the same workflow task: the run is started before it has a worker."""
+async def test_an_abort_with_a_forged_rewound_signal_in_one_task_counts(client: Client) -> None:
+    """Both signals wait for the same workflow task, because the run starts before it has a worker."""
     loop = Loop(client, f"rewound-{id(client)}", ScriptedModel([], repeats=True))
     handle = await loop.start()
     for signal, argument in (("abort", "enough"), ("rewound", CLAIMS["of now"]), ("rewound", CLAIMS["of long ago"])):
@@ -61,7 +61,7 @@ async def test_an_abort_that_comes_with_a_claim_in_one_task_counts(client: Clien
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS.keys())
-async def test_nobody_turns_the_clock(client: Client, claim: Any) -> None:
+async def test_a_forged_rewound_signal_does_not_change_the_clock(client: Client, claim: Any) -> None:
     hold = Hold()
     wait = FakeTool("wait", lambda arguments, context: hold.then("ok"))
     async with a_loop(client, [calls("wait"), answers()], wait) as loop:
@@ -82,8 +82,8 @@ async def test_nobody_turns_the_clock(client: Client, claim: Any) -> None:
     assert refused(ran) == [True, True]
 
 
-async def test_a_claim_that_is_delivered_again_behind_a_reset_is_not_its_word(client: Client) -> None:
-    """The reset's own word comes last; what is left of the claim is guidance, which any sender may give."""
+async def test_a_forged_signal_delivered_again_after_a_reset_is_not_the_reset(client: Client) -> None:
+    """The signal of the reset itself comes last. The forged one leaves only guidance, which any sender may give."""
     hold = Hold()
     provider = ScriptedModel([calls("look"), hold.step(answers("first")), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:

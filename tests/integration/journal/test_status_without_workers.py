@@ -1,4 +1,4 @@
-"""A goal's status without any worker: its history gives plan, scores and question just the same."""
+"""The status of a goal without any worker: its history gives plan, scores and question."""
 
 import asyncio
 from typing import Any
@@ -21,16 +21,16 @@ async def of_history(client: Client, run_id: str) -> HistoryStatus:
     return await history_status(read_journal(client, run_id))
 
 
-def told(plan: dict[str, Any] | None) -> tuple[object, ...]:
-    """Return what both tell of a plan."""
+def plan_fields(plan: dict[str, Any] | None) -> tuple[object, ...]:
+    """Return the fields of a plan that both sources report."""
     assert plan is not None
     keys = ("id", "skill", "goal", "status", "score", "error", "output")
     steps = [tuple(step.get(key) or "" for key in keys) for step in plan["steps"]]
     return plan["rounds"], plan["trend"], plan["average"], plan["slope"], steps
 
 
-async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client) -> None:
-    """Three rounds, a failed step and a changed plan come first. Then a person inserts a step."""
+async def test_the_status_from_history_equals_that_of_the_live_goal(client: Client) -> None:
+    """The goal has three rounds, a failed step and a changed plan. Then a person inserts a step."""
 
     def fall(arguments: dict[str, Any], _: Any) -> str:
         raise ValueError("fell down")
@@ -54,7 +54,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         handle = await start(loop)
         await wait_for_question(handle)
         shown, live = await of_history(client, handle.id), await goal_status(handle)
-        assert told(shown.plan) == told(live["plan"])
+        assert plan_fields(shown.plan) == plan_fields(live["plan"])
         [question] = live["waiting"]
         assert shown.json_fields()["waiting"] == [
             {"kind": "answer", "id": question["wait_id"], "question": "Which year?"}
@@ -67,7 +67,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         assert any(line.startswith("scores     improving (+") for line in lines)
         assert f"waits      answer {question['wait_id']}: Which year?" in lines
 
-        await handle.signal("pause")  # the step takes the place of an answer, and would be done at once
+        await handle.signal("pause")  # a step override closes the question, and would be carried out at once
         await GoalHandle(client, handle.id).override_step("look", {"at": 7})
         overridden = await asyncio.wait_for(_with_step(client, handle.id, "set by a person"), 30)
         assert overridden["status"] == "open"
@@ -82,7 +82,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
 
 
 async def _with_step(client: Client, run_id: str, goal: str) -> dict[str, Any]:
-    """Wait for the step in the journal, which a worker has yet to take in."""
+    """Wait for the step in the journal, which a worker has yet to record."""
     while True:
         plan = (await of_history(client, run_id)).plan or {"steps": []}
         if found := [step for step in plan["steps"] if step["goal"] == goal]:
@@ -90,8 +90,8 @@ async def _with_step(client: Client, run_id: str, goal: str) -> dict[str, Any]:
         await asyncio.sleep(0.05)
 
 
-async def test_a_goal_that_no_plan_was_made_of_has_none(client: Client) -> None:
-    """It is told by its iterations, as an agent's run is."""
+async def test_a_goal_without_a_plan_has_none_in_its_status(client: Client) -> None:
+    """Its status shows iterations, as that of an agent's run does."""
     model = GoalModel(plan=says(error="no way"))
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)

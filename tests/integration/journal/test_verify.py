@@ -1,4 +1,4 @@
-"""`verify` finds a history that today's code does not give, and a journal or a result that the history does not."""
+"""`verify` finds a history that today's code does not produce, and a journal or result that differs from it."""
 
 import copy
 import uuid
@@ -32,7 +32,7 @@ COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 
 
 async def a_run(client: Client, setup: Any = WORKER_FACTS) -> Ran:
-    """A run with tools, a denial, a repair and an answer."""
+    """Run tools, a denial, a repair and an answer."""
     steps = [
         calls("look", "forbidden", reply_text="first", reply_cost_usd=0.1),
         answers(""),
@@ -49,7 +49,7 @@ def wrong(checks: Any) -> list[Check]:
 
 
 @pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_ITERATION], ids=["one run", "a chain of runs"])
-async def test_nothing_is_wrong_with_a_run(client: Client, setup: Any) -> None:
+async def test_a_complete_run_verifies(client: Client, setup: Any) -> None:
     ran = await a_run(client, setup)
     found = await verify(client, ran.handle.id, exported=ran.journal)
 
@@ -58,7 +58,7 @@ async def test_nothing_is_wrong_with_a_run(client: Client, setup: Any) -> None:
     assert names == ["replay", "gate", "ending", "contexts"] * len(ran.histories) + ["journal", "counters", "export"]
 
 
-async def test_nothing_is_wrong_with_a_live_run(client: Client) -> None:
+async def test_a_live_run_verifies(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
         handle = await loop.start()
@@ -73,7 +73,7 @@ async def test_nothing_is_wrong_with_a_live_run(client: Client) -> None:
     assert [check.name for check in found.checks] == ["replay", "gate", "contexts", "journal"]
 
 
-async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> None:
+async def test_rewound_and_forked_runs_verify(client: Client) -> None:
     steps = [calls("look", reply_cost_usd=0.1), answers("one"), answers("two"), answers("three")]
     async with a_loop(client, steps, FakeTool("look")) as loop:
         first = await loop.run()
@@ -85,8 +85,8 @@ async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> 
 
 
 @pytest.mark.parametrize("rewinds", [1, 2])
-async def test_nothing_is_wrong_with_a_rewound_run_that_continues_as_new_later(client: Client, rewinds: int) -> None:
-    """Its successor's input names the run id after the reset, which no event before the reset names."""
+async def test_a_rewound_run_that_continues_as_new_later_verifies(client: Client, rewinds: int) -> None:
+    """The input of its next segment names the run id after the reset, which no event before the reset names."""
     again = [*[calls("look")] * 4, answers("again")]
     steps = [calls("look"), calls("look"), answers("one"), *again, *again]
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
@@ -100,7 +100,7 @@ async def test_nothing_is_wrong_with_a_rewound_run_that_continues_as_new_later(c
     assert sum(check.name == "ending" for check in found.checks) == len(ran.histories)
 
 
-async def test_a_state_that_another_run_handed_over_is_found(client: Client) -> None:
+async def test_a_state_that_another_run_carried_is_found(client: Client) -> None:
     ran = await a_run(client, EACH_ITERATION)
     runs = await histories(client, await run_chain(client, ran.handle.id))
     changed = RunHistory(str(uuid.uuid4()), runs[0].history)
@@ -109,7 +109,7 @@ async def test_a_state_that_another_run_handed_over_is_found(client: Client) -> 
 
 
 async def changed(client: Client, change: Callable[[HistoryEvent], None]) -> list[Check]:
-    """Return what is wrong with a run in whose history each event was changed so."""
+    """Return the failed checks of a run after this change of its history."""
     ran = await a_run(client)
     [run] = await histories(client, await run_chain(client, ran.handle.id))
     events = [copy.deepcopy(event) for event in run.events]
@@ -170,7 +170,7 @@ def edited(journal: list[JournalEntry]) -> list[JournalEntry]:
 
 
 def forged(journal: list[JournalEntry]) -> list[JournalEntry]:
-    """Change one word and make the chain anew, so that the export alone shows nothing."""
+    """Change one word and rebuild the chain, so that the export alone shows nothing."""
     entries: list[JournalEntry] = []
     previous = ""
     for entry in edited(journal):
@@ -195,13 +195,13 @@ def with_a_gap(journal: list[JournalEntry]) -> list[JournalEntry]:
     ("tamper", "says"),
     [
         pytest.param(edited, "its chain breaks at entry 2", id="an edited entry"),
-        pytest.param(forged, "entry 2 differs from the history in agent", id="an entry whose chain was made anew"),
+        pytest.param(forged, "entry 2 differs from the history in agent", id="an entry with a rebuilt chain"),
         pytest.param(without_its_tail, "the tail is missing", id="a dropped tail"),
         pytest.param(emptied, "it ends after 0 of", id="nothing at all"),
         pytest.param(with_a_gap, "its chain breaks at entry 4", id="a gap"),
     ],
 )
-async def test_an_export_that_was_tampered_with_is_found(
+async def test_a_tampered_export_is_found(
     client: Client, tamper: Callable[[list[JournalEntry]], list[JournalEntry]], says: str
 ) -> None:
     ran = await a_run(client)
@@ -210,7 +210,7 @@ async def test_an_export_that_was_tampered_with_is_found(
     assert says in found.detail
 
 
-async def test_a_chain_whose_oldest_run_the_server_has_forgotten_says_so(client: Client) -> None:
+async def test_a_chain_reports_that_the_server_deleted_its_oldest_segment(client: Client) -> None:
     ran = await a_run(client, EACH_ITERATION)
     chain = await run_chain(client, ran.handle.id)
     await forgotten(client, ran.handle.id, chain.run_ids[0])
@@ -238,7 +238,7 @@ async def forgotten(client: Client, workflow_id: str, run_id: str) -> None:
     await wait_until(is_gone, within_s=100)
 
 
-async def test_a_run_that_was_terminated_is_verified_as_far_as_it_came(client: Client) -> None:
+async def test_a_terminated_run_is_verified_up_to_its_last_event(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
         handle = await loop.start()

@@ -1,4 +1,4 @@
-"""Somebody at a terminal is asked there, and types the answer under the live view."""
+"""Questions at a terminal: the person types the answer under the live view."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def answered(orga: Orga, run_id: str) -> list[tuple[Any, Any, Any]]:
     return [(data["choice"], data.get("answer"), data.get("by")) for data in told]
 
 
-def test_what_is_typed_is_the_answer(orga: Orga) -> None:
+def test_typed_text_is_the_answer(orga: Orga) -> None:
     with at_a_terminal(orga, "run", "when was it?", "--id", "typed") as terminal:
         terminal.shows(LINE)
         terminal.types("1999\r")
@@ -50,7 +50,7 @@ def test_what_is_typed_is_the_answer(orga: Orga) -> None:
     assert answered(orga, "typed") == [("result", "1999", "ada")]
 
 
-def test_an_answer_that_is_refused_is_told_and_may_be_mended(orga: Orga) -> None:
+def test_a_refused_answer_is_shown_and_can_be_corrected(orga: Orga) -> None:
     with at_a_terminal(orga, "run", "when was it?", "--id", "mended") as terminal:
         first = terminal.shows(LINE)
         terminal.types("2001\r")
@@ -62,7 +62,7 @@ def test_an_answer_that_is_refused_is_told_and_may_be_mended(orga: Orga) -> None
 
 
 @pytest.mark.parametrize("keys", ["\r", "\x04"], ids=["Enter", "Ctrl-D"])
-def test_it_can_be_answered_later_from_elsewhere(orga: Orga, keys: str) -> None:
+def test_an_empty_line_leaves_the_question_for_another_command(orga: Orga, keys: str) -> None:
     run_id = f"later{ord(keys)}"
     with at_a_terminal(orga, "run", "when was it?", "--id", run_id) as terminal:
         asked = terminal.shows(LINE)
@@ -73,7 +73,7 @@ def test_it_can_be_answered_later_from_elsewhere(orga: Orga, keys: str) -> None:
     assert answered(orga, run_id) == [("result", "1999", "grace")]
 
 
-def test_the_line_goes_when_somebody_else_answers(orga: Orga) -> None:
+def test_the_input_line_disappears_when_somebody_else_answers(orga: Orga) -> None:
     with at_a_terminal(orga, "run", "when was it?", "--id", "elsewhere") as terminal:
         terminal.shows(LINE)
         terminal.types("19")
@@ -83,7 +83,7 @@ def test_the_line_goes_when_somebody_else_answers(orga: Orga) -> None:
     assert answered(orga, "elsewhere") == [("result", "1998", "grace")]
 
 
-def test_ctrl_c_in_the_line_detaches_and_the_question_stays(orga: Orga) -> None:
+def test_ctrl_c_in_the_line_detaches_and_keeps_the_question(orga: Orga) -> None:
     with at_a_terminal(orga, "run", "when was it?", "--id", "left") as terminal:
         terminal.shows(LINE)
         terminal.types("\x03")
@@ -94,7 +94,7 @@ def test_ctrl_c_in_the_line_detaches_and_the_question_stays(orga: Orga) -> None:
     assert orga("answer", "left", "1999").code == 0
 
 
-def test_who_has_no_keyboard_is_told_the_command(orga: Orga) -> None:
+def test_without_a_keyboard_the_command_is_shown(orga: Orga) -> None:
     with orga.started("run", "when was it?", "--id", "piped") as running:
         running.line("waits for you: Which year\\? → orga answer piped")
         assert orga("answer", "piped", "1999").code == 0

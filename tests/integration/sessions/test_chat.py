@@ -1,4 +1,4 @@
-"""`orga chat` on a real server: a script that talks through a pipe, and somebody who types at a terminal."""
+"""`orga chat` on a real server: a script that talks through a pipe, and a person who types at a terminal."""
 
 import json
 import re
@@ -55,25 +55,25 @@ def worker(orga: Orga) -> Iterator[Running]:
         yield running
 
 
-def said(model: ChatServer) -> list[str]:
-    """Return what the model was told by the person and by itself, in its last request."""
+def conversation_of(model: ChatServer) -> list[str]:
+    """Return the messages of the person and the model in its last request."""
     messages: list[dict[str, Any]] = model.requests[-1]["messages"]
     return [str(each["content"]) for each in messages if each["role"] in {"user", "assistant"}]
 
 
 def state_of(orga: Orga, session: str) -> str:
-    """Return what the list of runs says of a session."""
+    """Return the state of a session in the list of runs."""
     return next(row["state"] for row in json.loads(orga("list", "--json").out) if row["id"] == session)
 
 
 def sends(terminal: Terminal, text: str) -> int:
-    """Type a message and return where it stands."""
+    """Type a message and return its position."""
     at = len(terminal.text)
     terminal.types(text + ENTER)
     return at
 
 
-def test_a_script_says_line_after_line_and_goes_on_later(orga: Orga, model: ChatServer) -> None:
+def test_a_script_sends_line_after_line_and_returns_later(orga: Orga, model: ChatServer) -> None:
     model.replies = [Says(["One."]), Says(["Two."]), Says(["Three."]), Says(["Four."])]
     done = orga("chat", "--id", "script", "--json", stdin=b"I am Ada.\n\nAnd?\nWho am I?\n")
     assert done.code == 0, done.err
@@ -84,20 +84,20 @@ def test_a_script_says_line_after_line_and_goes_on_later(orga: Orga, model: Chat
         ("script", 3, "Three."),
     ]
     assert {each["iterations"] for each in turns} == {1}
-    assert said(model) == ["I am Ada.", "One.", "And?", "Two.", "Who am I?"]
+    assert conversation_of(model) == ["I am Ada.", "One.", "And?", "Two.", "Who am I?"]
     assert "To return: orga chat script" in done.err
 
     later = orga("chat", "--last", "--say", "Still there?\nYes?", "--history", "1")
     assert (later.code, later.out) == (0, "Four.\n")
     assert "── turn 3" in later.err
     assert "── turn 2" not in later.err
-    assert said(model)[-1] == "Still there?\nYes?"
+    assert conversation_of(model)[-1] == "Still there?\nYes?"
     while state_of(orga, "script") != "running (idle)":  # the server's list is a moment behind
         time.sleep(0.1)
 
 
-def test_what_the_guide_pipes_into_it_is_said(tmp_path: Path, orga: Orga, model: ChatServer) -> None:
-    """The lines of the guide, each fed by what stands ahead of its bar."""
+def test_the_pipes_of_the_guide_send_their_input(tmp_path: Path, orga: Orga, model: ChatServer) -> None:
+    """Each line of the guide runs with the output of the command before its pipe."""
     guide = (ROOT / "docs" / "chat.md").read_text()
     (lines,) = re.findall(r"^```bash\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
     (tmp_path / "changed.md").write_text("A line that is new.\n")
@@ -111,20 +111,20 @@ def test_what_the_guide_pipes_into_it_is_said(tmp_path: Path, orga: Orga, model:
         model.replies = [Says(["One."]), Says(["Two."])]
         done = orga(*shlex.split(typed.replace("chat ID", "chat piped"))[1:], stdin=piped)
         assert done.code == 0, done.err
-        heard.append(([json.loads(turn)["turn"] for turn in done.out.splitlines()], said(model)))
+        heard.append(([json.loads(turn)["turn"] for turn in done.out.splitlines()], conversation_of(model)))
     (of_diff, diff), (of_lines, ada) = heard
     assert (of_diff, of_lines) == ([2], [1, 2])
     assert "+A line that is new." in diff[-1]
     assert ada == ["I am Ada.", "One.", "Who am I?"]
 
 
-def test_a_turn_that_reaches_a_limit_is_the_exit_code(orga: Orga, model: ChatServer) -> None:
+def test_a_turn_that_reaches_a_limit_sets_the_exit_code(orga: Orga, model: ChatServer) -> None:
     model.replies = [Calls("read_file", {"path": "notes.md"})]
     done = orga("chat", "--set", "max_iterations=1", "--say", "Read on.", "--json")
     assert (done.code, json.loads(done.out)["termination"]["reason"]) == (3, "max_iterations")
 
 
-def test_who_types_has_several_lines_leaves_and_comes_back(orga: Orga, model: ChatServer) -> None:
+def test_a_person_types_several_lines_leaves_and_returns(orga: Orga, model: ChatServer) -> None:
     model.replies = [Says(["Noted, **Ada**."]), Says(["Again."])]
     with at_a_terminal(orga, "chat", "--id", "typed") as terminal:
         terminal.shows(PROMPT)
@@ -136,20 +136,20 @@ def test_who_types_has_several_lines_leaves_and_comes_back(orga: Orga, model: Ch
         terminal.types(CTRL_D)
         terminal.shows("the session goes on. To return: orga chat typed")
         assert terminal.code() == 0
-    assert said(model) == ["I am Ada\nand this is mine"]
+    assert conversation_of(model) == ["I am Ada\nand this is mine"]
     with at_a_terminal(orga, "chat", "type") as terminal:
         terminal.shows(r"── turn 1, \d+ \w+ ago\s+› I am Ada\s+and this is mine\s+Noted, \*\*Ada\*\*")
         at = terminal.shows(PROMPT, terminal.shows("mine"))
         sends(terminal, "Hello again")
         at = terminal.shows("turn 2: completed", at)
-        assert orga("chat", "typed", "--say", "/close").code == 0  # said as it is
+        assert orga("chat", "typed", "--say", "/close").code == 0  # a script sends it as text
         terminal.shows("turn 3: completed", terminal.shows("turn 3: /close", at))
         terminal.types(CTRL_C)
         assert terminal.code() == 0
-    assert said(model)[2:] == ["Hello again", "Again.", "/close"]
+    assert conversation_of(model)[2:] == ["Hello again", "Again.", "/close"]
 
 
-def test_ctrl_c_cuts_the_turn_what_was_typed_meanwhile_follows_and_the_second_one_leaves(
+def test_ctrl_c_interrupts_the_turn_then_sends_what_was_typed_and_a_second_one_leaves(
     orga: Orga, model: ChatServer
 ) -> None:
     model.release.clear()
@@ -157,7 +157,7 @@ def test_ctrl_c_cuts_the_turn_what_was_typed_meanwhile_follows_and_the_second_on
     with at_a_terminal(orga, "chat", "--id", "cut") as terminal:
         terminal.shows(PROMPT)
         sends(terminal, "Tell me all")
-        terminal.shows("It is a long")  # as it is written
+        terminal.shows("It is a long")  # while it is written
         sends(terminal, "In short?")
         at = terminal.shows("turn 2 waits")
         terminal.types(CTRL_C)
@@ -176,7 +176,7 @@ def test_ctrl_c_cuts_the_turn_what_was_typed_meanwhile_follows_and_the_second_on
     model.release.set()
 
 
-def test_a_turn_is_steered_from_the_line(orga: Orga, model: ChatServer) -> None:
+def test_a_turn_is_steered_from_the_input_line(orga: Orga, model: ChatServer) -> None:
     model.release.clear()
     model.replies = [Says(["It is a long", " story."], hold=True), Says(["In short."])]
     with at_a_terminal(orga, "chat") as terminal:
@@ -192,7 +192,7 @@ def test_a_turn_is_steered_from_the_line(orga: Orga, model: ChatServer) -> None:
     assert any("Be brief" in str(message["content"]) for message in model.requests[-1]["messages"])
 
 
-def test_ctrl_c_in_a_script_cuts_its_turn(orga: Orga, model: ChatServer) -> None:
+def test_ctrl_c_in_a_script_interrupts_its_turn(orga: Orga, model: ChatServer) -> None:
     model.release.clear()
     model.replies, before = [Says(["It is a long", " story."], hold=True)], len(model.requests)
     with orga.started("chat", "--say", "Tell me all") as running:
@@ -206,7 +206,7 @@ def test_ctrl_c_in_a_script_cuts_its_turn(orga: Orga, model: ChatServer) -> None
     model.release.set()
 
 
-def test_calls_are_folded_and_unfolded_and_act_on_no_terminal(orga: Orga, model: ChatServer) -> None:
+def test_calls_are_folded_and_unfolded_and_cannot_control_the_terminal(orga: Orga, model: ChatServer) -> None:
     model.replies = [Calls("read_file", {"path": "notes.md"}), Says(["In May.\x1b]0;mine\x07"])]
     with at_a_terminal(orga, "chat") as terminal:
         terminal.shows(PROMPT)
@@ -225,7 +225,7 @@ def test_calls_are_folded_and_unfolded_and_act_on_no_terminal(orga: Orga, model:
     assert b"\x1b]0;mine" not in terminal.raw
 
 
-def test_a_question_of_a_turn_is_answered_in_the_line(orga: Orga, model: ChatServer) -> None:
+def test_a_question_of_a_turn_is_answered_in_the_input_line(orga: Orga, model: ChatServer) -> None:
     model.replies = [
         Calls("ask_user", {"question": "Which year?", "options": ["1998", "1999"]}),
         Says(["It is known."]),
@@ -233,7 +233,7 @@ def test_a_question_of_a_turn_is_answered_in_the_line(orga: Orga, model: ChatSer
     with at_a_terminal(orga, "chat", "--id", "asked") as terminal:
         terminal.shows(PROMPT)
         sends(terminal, "When was it?")
-        terminal.shows(r"\? asks: Which year\?\s")  # a question of the model does not look like a call that is held
+        terminal.shows(r"\? asks: Which year\?\s")  # a question of the model must not look like a held call
         terminal.shows(r"answer \(1998, 1999; Enter: later\) ›")
         sends(terminal, "1999")
         terminal.shows("It is known.")
@@ -244,7 +244,7 @@ def test_a_question_of_a_turn_is_answered_in_the_line(orga: Orga, model: ChatSer
     assert [(each["answer"], each["by"]) for each in answers] == [("1999", "ada")]
 
 
-def test_a_call_that_waits_for_a_yes_gets_it_in_the_chat(orga: Orga, model: ChatServer) -> None:
+def test_a_held_call_is_approved_in_the_chat(orga: Orga, model: ChatServer) -> None:
     model.replies = [Calls("refund", {"order": "A-7", "cents": 900}), Says(["Refunded."])]
     with at_a_terminal(orga, "chat", "--agent", "cashier") as terminal:
         terminal.shows(PROMPT)
@@ -260,7 +260,7 @@ def test_a_call_that_waits_for_a_yes_gets_it_in_the_chat(orga: Orga, model: Chat
     assert (orga.folder / "refunds").exists()
 
 
-def test_what_is_no_open_session_is_told_with_a_way_on(orga: Orga, model: ChatServer) -> None:
+def test_anything_but_an_open_session_is_refused_with_a_remedy(orga: Orga, model: ChatServer) -> None:
     model.replies = [Says(["done"])]
     assert orga("run", "a task", "--id", "a-run").code == 0
     assert orga("chat", "--id", "over", stdin=b"hello\n/close\n").code == 0
@@ -278,7 +278,7 @@ def test_what_is_no_open_session_is_told_with_a_way_on(orga: Orga, model: ChatSe
         assert told in done.err
 
 
-def test_a_session_in_which_nothing_was_said_is_closed(orga: Orga) -> None:
+def test_a_session_without_messages_is_closed(orga: Orga) -> None:
     with at_a_terminal(orga, "chat", "--id", "silent") as terminal:
         terminal.shows(PROMPT)
         terminal.types(CTRL_D)
@@ -287,8 +287,8 @@ def test_a_session_in_which_nothing_was_said_is_closed(orga: Orga) -> None:
 
 
 def test_a_session_whose_first_message_is_refused_is_closed(orga: Orga) -> None:
-    for number, said in enumerate((b"x" * 60_000, b"/nonsense\n")):
-        done = orga("chat", "--id", f"refused-{number}", stdin=said)
+    for number, conversation_of in enumerate((b"x" * 60_000, b"/nonsense\n")):
+        done = orga("chat", "--id", f"refused-{number}", stdin=conversation_of)
         assert done.code, done.err
         assert "nothing was sent, so the session is closed" in done.err
         done = orga("chat", f"refused-{number}", "--say", "Hello")

@@ -1,4 +1,4 @@
-"""How much history the turns of a session make: each as much as the one before, however long the conversation is."""
+"""The history size of session turns: each adds as much as the one before, however long the conversation is."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from tests.support.runs.sessions import begin, close_session
 TURNS = 6
 SAID = "lorem ipsum dolor sit amet " * 20
 MAX_GROWTH = 1.05
-"""The last third against the second: counters gain a digit now and then, and progress is one event."""
+"""Ratio of the last third to the second: counters gain a digit now and then, and progress is one event."""
 
 
 class Size(NamedTuple):
@@ -23,7 +23,7 @@ class Size(NamedTuple):
 
 
 async def test_a_turn_adds_as_much_to_a_long_session_as_to_a_short_one(client: Client) -> None:
-    """Messages, calls and results are 500 bytes each: told anew with each turn they would add more each time."""
+    """Messages, calls and results have 500 bytes each. If each turn repeated them, it would add more each time."""
     model = ScriptedModel([calls("look", n=1), answers(SAID)] * (3 * TURNS))
     async with a_loop(client, model, FakeTool("look", lambda _, __: SAID)) as loop:
         session = await begin(loop)

@@ -1,4 +1,4 @@
-"""Sessions on a real server: turns with budgets of their own in one conversation, and messages that come meanwhile."""
+"""Sessions on a real server: turns with their own budgets in one conversation, and messages during a turn."""
 
 import asyncio
 from datetime import timedelta
@@ -24,7 +24,7 @@ from tests.support.runs.sessions import (
 
 
 async def test_each_turn_has_all_of_its_budgets_and_the_whole_conversation(client: Client) -> None:
-    """A fork with a task inherits what was spent: from the fourth turn on every answer is empty."""
+    """A fork with a task would inherit the spending, so its answers would be empty from the fourth turn on."""
     steps = [step for n in range(1, 7) for step in (calls("look", n=n), answers(f"answer {n}", cost_usd=0.01))]
     model = ScriptedModel(steps)
     look = FakeTool("look", effect="irreversible")
@@ -52,18 +52,18 @@ def hold() -> Hold:
     return Hold()
 
 
-async def busy(loop: Loop, hold: Hold) -> tuple[SessionHandle, asyncio.Task[Any]]:
-    """Return a session whose first turn stands still."""
+async def busy_session(loop: Loop, hold: Hold) -> tuple[SessionHandle, asyncio.Task[Any]]:
+    """Return a session whose first turn blocks."""
     session = await begin(loop)
     first = asyncio.create_task(session.send("first"))
     await hold.reached()
     return session, first
 
 
-async def test_a_message_that_comes_meanwhile_waits_for_its_turn(client: Client, hold: Hold) -> None:
+async def test_a_message_during_a_turn_waits_for_its_own_turn(client: Client, hold: Hold) -> None:
     model = ScriptedModel([hold.step(answers("one")), answers("two"), answers("three")])
     async with a_loop(client, model) as loop:
-        session, first = await busy(loop, hold)
+        session, first = await busy_session(loop, hold)
         assert (await session.post("second"), await session.post("third")) == (2, 3)
         assert (await session_status(session)).queued == 2
         hold.go.set()
@@ -77,10 +77,10 @@ async def test_a_message_that_comes_meanwhile_waits_for_its_turn(client: Client,
         await close_session(session)
 
 
-async def test_a_message_may_guide_the_turn_under_way(client: Client, hold: Hold) -> None:
+async def test_a_message_may_guide_the_current_turn(client: Client, hold: Hold) -> None:
     model = ScriptedModel([hold.step(answers("too early")), answers("as guided")])
     async with a_loop(client, model) as loop:
-        session, first = await busy(loop, hold)
+        session, first = await busy_session(loop, hold)
         assert await session.post("shorter, please", when_busy="steer") == 1
         hold.go.set()
         assert turn_summary(await first) == (1, "as guided", "completed")
@@ -88,8 +88,8 @@ async def test_a_message_may_guide_the_turn_under_way(client: Client, hold: Hold
         await close_session(session)
 
 
-async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) -> None:
-    """The interrupted call is answered as cut short. The next turn continues the same conversation."""
+async def test_a_message_may_interrupt_the_current_turn(client: Client, hold: Hold) -> None:
+    """The interrupted call gets a result. The next turn continues the same conversation."""
 
     async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
         return await hold.then("done")
@@ -97,7 +97,7 @@ async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) 
     work = FakeTool("work", stand_still)
     model = ScriptedModel([calls("work"), answers("other"), answers("queued before")])
     async with a_loop(client, model, work) as loop:
-        session, first = await busy(loop, hold)
+        session, first = await busy_session(loop, hold)
         assert await session.post("waits") == 2
         third = await session.send("something else", when_busy="interrupt")
         cut, second = await first, await session.result_of(2)
@@ -113,9 +113,9 @@ async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) 
     assert next(each.data["reason"] for each in last.journal if each.event == "TurnEnded") == "interrupted"
 
 
-async def test_a_message_may_be_refused_while_a_turn_is_under_way(client: Client, hold: Hold) -> None:
+async def test_a_message_may_be_refused_during_a_turn(client: Client, hold: Hold) -> None:
     async with a_loop(client, [hold.step(answers("one")), answers("two")]) as loop:
-        session, first = await busy(loop, hold)
+        session, first = await busy_session(loop, hold)
         with pytest.raises(SessionBusy, match="turn 1 is under way"):
             await session.send("second", when_busy="refuse")
         hold.go.set()
@@ -124,9 +124,9 @@ async def test_a_message_may_be_refused_while_a_turn_is_under_way(client: Client
         await close_session(session)
 
 
-async def test_what_is_no_message_or_too_many_is_refused(client: Client, hold: Hold) -> None:
+async def test_invalid_and_surplus_messages_are_refused(client: Client, hold: Hold) -> None:
     async with a_loop(client, [hold.step(answers("one")), answers("more")]) as loop:
-        session, first = await busy(loop, hold)
+        session, first = await busy_session(loop, hold)
         for bad, told in (("  ", "must not be empty"), ("x" * 50_001, "must not be longer than 50000 bytes")):
             with pytest.raises(Refused, match=told):
                 await session.post(bad)
@@ -148,7 +148,7 @@ async def test_what_is_no_message_or_too_many_is_refused(client: Client, hold: H
     assert (last.result.turns, last.events.count("TurnStarted")) == (1, 1)
 
 
-async def test_a_message_that_is_sent_again_is_not_taken_again(client: Client) -> None:
+async def test_a_repeated_message_is_not_taken_twice(client: Client) -> None:
     model = ScriptedModel([answers("one"), answers("two")])
     async with a_loop(client, model) as loop:
         session = await begin(loop)
@@ -165,7 +165,7 @@ async def test_a_message_that_is_sent_again_is_not_taken_again(client: Client) -
         await close_session(session)
 
 
-async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_once(
+async def test_the_error_for_an_untaken_message_gives_its_id_for_a_retry(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server lists a worker for a while after it has gone, so the message is sent."""
@@ -186,8 +186,8 @@ async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_
     assert last.result.turns == 1
 
 
-async def test_a_message_whose_sender_gives_up_is_not_sent_again(client: Client) -> None:
-    """The SDK tells a cancellation of what it sends as if nobody had answered."""
+async def test_a_cancelled_send_is_not_repeated(client: Client) -> None:
+    """The SDK reports the cancellation of a send as if nobody had answered."""
     async with a_loop(client, ScriptedModel([answers("one")], repeats=True)) as loop:
         session = await begin(loop)
         await session_status(session)
@@ -211,10 +211,10 @@ async def test_a_turn_that_fails_or_reaches_a_limit_leaves_the_session_usable(cl
     assert last.result.iterations == 8
 
 
-async def test_an_interrupt_cuts_the_turn_and_an_abort_ends_the_session(client: Client, hold: Hold) -> None:
+async def test_an_interrupt_ends_the_turn_and_an_abort_the_session(client: Client, hold: Hold) -> None:
     later = Hold()
     async with a_loop(client, [hold.step(answers("one")), answers("two"), later.step(answers("three"))]) as loop:
-        session, first = await busy(loop, hold)
+        session, first = await busy_session(loop, hold)
         with pytest.raises(Refused, match="turn 2 is not under way, turn 1 is"):
             await session.interrupt("too late", turn=2)
         assert await session.interrupt("changed my mind", turn=1) == 1
@@ -230,7 +230,7 @@ async def test_an_interrupt_cuts_the_turn_and_an_abort_ends_the_session(client: 
     assert (last.result.termination.reason, last.result.termination.detail) == ("aborted", "enough")
 
 
-async def test_a_session_in_which_nothing_is_said_ends_where_that_is_wanted(client: Client) -> None:
+async def test_a_silent_session_ends_after_its_idle_timeout(client: Client) -> None:
     async with a_loop(client, [answers("one")]) as loop:
         session = await begin(loop, idle_timeout_s=5.0)
         assert turn_summary(await session.send("first")) == (1, "one", "completed")
@@ -239,7 +239,7 @@ async def test_a_session_in_which_nothing_is_said_ends_where_that_is_wanted(clie
     assert last.result.latest[0].output == "one"
 
 
-async def test_guidance_between_turns_is_taken_in_with_the_next_one(client: Client) -> None:
+async def test_guidance_between_turns_reaches_the_next_turn(client: Client) -> None:
     model = ScriptedModel([answers("one"), answers("two")])
     async with a_loop(client, model) as loop:
         session = await begin(loop)
@@ -254,9 +254,7 @@ async def test_guidance_between_turns_is_taken_in_with_the_next_one(client: Clie
     ]
 
 
-async def test_guidance_that_a_turn_did_not_come_to_read_stands_ahead_of_the_next_message(
-    client: Client, hold: Hold
-) -> None:
+async def test_guidance_that_a_turn_did_not_read_precedes_the_next_message(client: Client, hold: Hold) -> None:
     async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
         return await hold.then("done")
 

@@ -1,4 +1,4 @@
-"""A session between two turns: what it shows, what it refuses, and a pause, which is no silence."""
+"""A session between two turns: what it shows, what it refuses, and how it is paused."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ from tests.support.runs.sessions import (
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})
 
 
-async def test_its_cost_is_that_of_all_turns(client: Client) -> None:
+async def test_the_cost_of_a_session_is_that_of_all_turns(client: Client) -> None:
     await register_missing(client)
     model = ScriptedModel([answers(f"{n}", cost_usd=0.25) for n in range(3)])
     async with a_loop(client, model, setup=KNOWN) as loop:
@@ -40,7 +40,7 @@ async def test_its_cost_is_that_of_all_turns(client: Client) -> None:
     assert shown == [0.25, 0.5, 0.75, 0.75]
 
 
-async def test_a_dead_letter_is_sent_again_within_a_turn_alone(client: Client) -> None:
+async def test_a_dead_letter_is_requeued_only_within_a_turn(client: Client) -> None:
     body = [ToolError("down", retryable=False), "sent"]
     options = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
     mail = FakeTool("mail", body, effect="irreversible", options=options)
@@ -67,8 +67,8 @@ async def test_a_paused_session_can_be_closed(client: Client) -> None:
     assert last.result.termination.detail == "closed"
 
 
-async def test_a_pause_is_no_silence_and_what_is_said_meanwhile_waits() -> None:
-    """The time that `idle_timeout_s` counts begins anew with the resume."""
+async def test_a_pause_does_not_count_as_idle_and_messages_wait() -> None:
+    """The time of `idle_timeout_s` starts again with the resume."""
     async with time_skipping() as environment, a_loop(environment.client, [answers("one"), answers("two")]) as loop:
         session = await begin(loop, idle_timeout_s=60.0)
         assert turn_summary(await session.send("first")) == (1, "one", "completed")

@@ -1,4 +1,4 @@
-"""More clients await a turn than may do so by an update: the others look out for its end, and for the session's."""
+"""More clients wait for a turn than updates allow: the others poll for its end, and for that of the session."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,11 +18,11 @@ from tests.support.runs.sessions import begin, close_session, turn_summary
 
 WAITERS, CROWDED = 9, 3
 SOON_S = 10.0
-"""Far less than the 30 s after which an update is sent again."""
+"""Seconds. Far less than the 30 after which an update is sent again."""
 
 
 class Looking(SessionHandle):
-    """Counts who looks out."""
+    """A session handle that counts its polls."""
 
     looks = 0
 
@@ -36,7 +36,7 @@ Waiting = tuple[Looking, list[asyncio.Task[TurnResult]], Hold]
 
 @asynccontextmanager
 async def a_crowd(client: Client) -> AsyncGenerator[Waiting]:
-    """Give a session whose first turn stands still, and those who await it."""
+    """Yield a session whose first turn blocks, and the clients that wait for it."""
     hold = Hold()
     async with a_loop(client, [hold.step(answers("one"))]) as loop:
         session = Looking(client, (await begin(loop)).id)
@@ -51,7 +51,7 @@ async def a_crowd(client: Client) -> AsyncGenerator[Waiting]:
         yield session, waiting, hold
 
 
-async def test_each_has_the_result_soon(client: Client) -> None:
+async def test_each_client_soon_gets_the_result(client: Client) -> None:
     async with a_crowd(client) as (session, waiting, hold):
         hold.go.set()
         async with asyncio.timeout(SOON_S):
@@ -61,7 +61,7 @@ async def test_each_has_the_result_soon(client: Client) -> None:
         await close_session(session)
 
 
-async def test_each_hears_soon_that_the_session_was_terminated(client: Client) -> None:
+async def test_each_client_soon_learns_that_the_session_was_terminated(client: Client) -> None:
     async with a_crowd(client) as (session, waiting, _):
         await client.get_workflow_handle(session.id).terminate("by the operator")
         async with asyncio.timeout(SOON_S):
@@ -69,16 +69,16 @@ async def test_each_hears_soon_that_the_session_was_terminated(client: Client) -
     assert [type(each) for each in found] == [RunFailed] * WAITERS
 
 
-async def test_each_hears_at_once_that_there_is_no_such_session(client: Client) -> None:
-    """The retention of the namespace is over, say."""
+async def test_each_client_learns_at_once_that_there_is_no_such_session(client: Client) -> None:
+    """For example, the retention time of the namespace is over."""
     session = SessionHandle(client, "session-gone")
     with pytest.raises(RunNotFound):
         async with asyncio.timeout(SOON_S):
             await session._look_out(1, 30.0)
 
 
-async def test_who_cannot_be_asked_is_asked_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that is away for a while, a server that is: neither is the end of a session."""
+async def test_a_session_that_cannot_be_polled_is_polled_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker or a server that is away for a while is not the end of a session."""
     async with a_crowd(client) as (session, waiting, hold):
         told = list[str]()
 
@@ -89,10 +89,10 @@ async def test_who_cannot_be_asked_is_asked_again(client: Client, monkeypatch: p
 
         monkeypatch.setattr(session, "_latest", away)
 
-        async def is_told() -> bool:
+        async def was_polled_again() -> bool:
             return bool(told)
 
-        await wait_until(is_told)
+        await wait_until(was_polled_again)
         hold.go.set()
         assert {turn_summary(each) for each in await asyncio.gather(*waiting)} == {(1, "one", "completed")}
         await close_session(session)

@@ -1,4 +1,4 @@
-"""A turn that is cut while a call ignores it: the call is waited for, and what came of it is told truly."""
+"""A turn is interrupted while a call ignores that: the session waits for the call and records its true outcome."""
 
 import pytest
 from temporalio.client import Client
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 
 async def cut(client: Client, tool: Tool, stubborn: Stubborn) -> tuple[ScriptedModel, EndedSession, list[bool]]:
-    """Return what the outside sees of a session whose first turn was cut, and what had ended when the next began."""
+    """Return the model, the session, and whether the call had ended when the second turn began."""
     had_ended = list[bool]()
 
     def other(_: ModelRequest) -> Reply:
@@ -48,7 +48,7 @@ def outcomes(last: EndedSession) -> list[str]:
 
 
 @pytest.mark.parametrize("where", ["awaited", "in_a_thread"])
-async def test_the_next_turn_begins_once_the_call_has_ended_and_its_model_reads_what_came_of_it(
+async def test_the_next_turn_starts_after_the_call_ended_and_its_model_reads_the_result(
     client: Client, where: str
 ) -> None:
     stubborn = Stubborn()
@@ -62,14 +62,14 @@ async def test_the_next_turn_begins_once_the_call_has_ended_and_its_model_reads_
     assert (last.result.tool_calls.run, last.result.tool_calls.failed) == (1, 0)
 
 
-async def test_a_call_that_fails_in_the_end_is_told_as_failed(client: Client) -> None:
+async def test_a_call_that_fails_after_the_interrupt_is_reported_as_failed(client: Client) -> None:
     stubborn = Stubborn(ToolError("sold out", acted="no"))
     model, last, had_ended = await cut(client, stubborn.awaited(), stubborn)
     assert (had_ended, outcomes(last)) == ([True], ["failed"])
     assert model.seen[-1].messages[2].text == "[Error] ToolError: sold out"
 
 
-async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alone(client: Client) -> None:
+async def test_a_call_that_never_ends_delays_the_next_turn_only_for_its_time_limit(client: Client) -> None:
     hanging = Hanging()
     model = ScriptedModel([calls("hang"), answers("other")])
     try:
@@ -83,8 +83,8 @@ async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alo
     assert "the outcome is unknown" in model.seen[-1].messages[2].text
 
 
-async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client) -> None:
-    """Nor does a worker that is stopped."""
+async def test_an_abort_of_the_session_does_not_wait_for_such_a_call(client: Client) -> None:
+    """A worker that is stopped does not wait for it either."""
     stubborn = Stubborn()
     with let_go(stubborn):
         async with a_loop(client, [calls("book")], stubborn.awaited()) as loop:
@@ -98,10 +98,10 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client) ->
     assert (last.result.termination.reason, last.result.latest[0].termination.reason) == ("aborted", "interrupted")
 
 
-async def test_an_answer_whose_turn_waits_for_a_late_lookup_gives_way_to_guidance(
+async def test_guidance_replaces_an_answer_whose_turn_waits_for_a_late_lookup(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lookup was not there in time, and ignores that; the next turn must not begin beside it."""
+    """The lookup missed its deadline and ignores that. The next turn must not begin while it runs."""
     monkeypatch.setattr(tools, "ENDING_S", PATIENCE_S)
     stubborn = Stubborn("the page")
     fetch = FakeTool("fetch_url", stubborn.awaited().call, parameters={"type": "object", "required": ["url"]})

@@ -1,4 +1,4 @@
-"""A turn that is cut while the call of a delegate ignores it: nothing of the turn acts within the next one."""
+"""A turn is interrupted while a delegate's call ignores that: nothing of the turn acts within the next one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ OVER_ONE = PAIR | {"helper": agent("helper", "clerk"), "clerk": agent("clerk", t
 
 @pytest.fixture(autouse=True)
 def impatient_with_delegates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run cancel soon a delegate that does not end."""
+    """Make runs cancel a delegate soon if it does not end."""
     monkeypatch.setattr(delegation, "CANCEL_GRACE_S", 0.3)
 
 
@@ -47,11 +47,11 @@ async def descendants_replay(client: Client, session: SessionHandle, *places: st
 @pytest.mark.parametrize(
     ("agents", "places"),
     [
-        pytest.param(AGENTS, (".1.0",), id="of a delegate"),
-        pytest.param(OVER_ONE, (".1.0", ".1.0.1.0"), id="of a delegate's delegate"),
+        pytest.param(AGENTS, (".1.0",), id="a delegate"),
+        pytest.param(OVER_ONE, (".1.0", ".1.0.1.0"), id="a delegate's delegate"),
     ],
 )
-async def test_the_next_turn_begins_once_the_call_has_ended(
+async def test_the_next_turn_starts_after_the_call_has_ended(
     client: Client, where: str, agents: Any, places: tuple[str, ...]
 ) -> None:
     stubborn, had_ended = Stubborn(), list[bool]()
@@ -71,13 +71,13 @@ async def test_the_next_turn_begins_once_the_call_has_ended(
         found = await verify(client, session.id, exported=last.journal)
         await descendants_replay(client, session, *places)
     assert had_ended == [True]
-    assert told_to_lead(cast).startswith("[Error] agent 'helper' did not finish: aborted")
-    assert "it may have taken effect" in told_to_lead(cast)
+    assert delegate_result(cast).startswith("[Error] agent 'helper' did not finish: aborted")
+    assert "it may have taken effect" in delegate_result(cast)
     assert found.ok, [check for check in found.checks if not check.ok]
     assert ends_of_delegates(last) == ["aborted"]
 
 
-def told_to_lead(cast: Cast) -> str:
+def delegate_result(cast: Cast) -> str:
     return cast.messages_to("lead")[1]
 
 
@@ -85,7 +85,7 @@ def ends_of_delegates(last: EndedSession) -> list[str]:
     return [e.data["reason"] for e in last.journal if e.event == "DelegationEnded" and "run" not in e.data]
 
 
-async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alone(client: Client) -> None:
+async def test_a_call_that_never_ends_delays_the_next_turn_only_for_its_time_limit(client: Client) -> None:
     hanging = Hanging()
     agents = PAIR | {"helper": agent("helper", tools=["hang"], tool_timeout_s=LIMIT_S)}
     scripts = {"lead": [delegates("helper"), answers("other")], "helper": [calls("hang")]}
@@ -98,12 +98,12 @@ async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alo
     finally:
         hanging.let_go.set()
     assert ends_of_delegates(last) == ["aborted"]
-    assert "it may have taken effect" in told_to_lead(cast)
+    assert "it may have taken effect" in delegate_result(cast)
 
 
 @pytest.mark.parametrize("is_cut_first", [True, False])
-async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is_cut_first: bool) -> None:
-    """The delegate is cancelled, and waits no more either."""
+async def test_an_abort_of_the_session_does_not_wait_for_such_a_call(client: Client, is_cut_first: bool) -> None:
+    """The delegate is cancelled, and does not wait either."""
     stubborn = Stubborn()
     scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
     with let_go(stubborn):
@@ -113,7 +113,7 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
             await stubborn.reached()
             if is_cut_first:
                 await session.interrupt()
-                await wait_until(lambda: has_been_told(client, f"{session.id}.1.0"))
+                await wait_until(lambda: has_received_abort(client, f"{session.id}.1.0"))
             await session.abort("enough")
             last = await wait_for_session(session)
             found = await result_of(client, f"{session.id}.1.0")
@@ -122,14 +122,14 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
     assert (last.result.termination.reason, found["termination"]["reason"]) == ("aborted", "aborted")
 
 
-async def has_been_told(client: Client, run_id: str) -> bool:
-    """Return whether the cut has reached a delegate: nothing else is sent to it before."""
+async def has_received_abort(client: Client, run_id: str) -> bool:
+    """Return whether the interruption has reached a delegate. Nothing else is sent to it before."""
     told = {EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED}
     history = await client.get_workflow_handle(run_id).fetch_history()
     return any(event.event_type in told for event in history.events)
 
 
-async def test_a_delegate_of_a_run_has_the_grace_as_ever(client: Client) -> None:
+async def test_a_delegate_of_a_plain_run_has_the_usual_grace(client: Client) -> None:
     """A plain run has no next turn in which its calls could act unnoticed."""
     stubborn = Stubborn()
     scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}

@@ -1,4 +1,4 @@
-"""Sessions that end where no turn can: at their input, while they are prepared, while what was learnt is stored."""
+"""Sessions that end outside a turn: on bad input, while they are prepared, and while learnings are stored."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -21,17 +21,17 @@ from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import begin, turn_summary, wait_for_session
 
 TOO_MANY = ["t" * 195] * 400
-"""Each name is fine, and all together are more than an agent's input may have."""
+"""Each name is valid, but together they exceed the input limit of an agent."""
 
 
 @pytest.mark.parametrize(
     ("workflow", "given"),
     [("SessionWorkflow", {"tools": TOO_MANY}), ("GoalWorkflow", {"goal": "find out", "skills": TOO_MANY})],
 )
-async def test_input_that_only_the_agents_part_refuses_fails_the_run(
+async def test_input_that_only_the_agent_refuses_fails_the_run(
     client: Client, workflow: str, given: dict[str, Any]
 ) -> None:
-    """Anything else that is raised there would be tried again for ever."""
+    """Any other error raised there would be retried for ever."""
     async with a_loop(client, [answers()]) as loop:
         handle = await client.start_workflow(workflow, given, id=f"big-{uuid4()}", task_queue=loop.task_queue)
         with pytest.raises(WorkflowFailureError) as failed:
@@ -41,7 +41,7 @@ async def test_input_that_only_the_agents_part_refuses_fails_the_run(
     assert (cause.type, "over the limit of 50000" in cause.message) == ("InvalidInput", True)
 
 
-async def test_a_message_to_a_session_that_is_aborted_while_it_is_prepared_is_answered(client: Client) -> None:
+async def test_a_message_to_a_session_aborted_during_preparation_is_answered(client: Client) -> None:
     tries: list[str] = []
 
     def out_of_order(model: str) -> None:
@@ -71,7 +71,7 @@ async def held(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
     await store.close()
 
 
-async def test_an_abort_does_not_wait_for_a_store_that_hangs(client: Client, held: HeldStore) -> None:
+async def test_an_abort_does_not_wait_for_a_hanging_store(client: Client, held: HeldStore) -> None:
     async with a_loop(client, ScriptedModel([answers("Green.")]), knowledge=held) as loop:
         session = await begin(loop, **ON)
         await session.send("Which colour?")

@@ -1,4 +1,4 @@
-"""Each turn of a session stores what it has taught at its own end, once."""
+"""Each turn of a session stores its learnings once, at its own end."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ async def texts_of(store: SqliteStore) -> list[str]:
 
 
 async def until_it_has(store: SqliteStore, count: int) -> list[str]:
-    """Wait until the store has so many items: who awaits a turn does not wait for that."""
+    """Wait until the store has this many items, because the result of a turn does not wait for them."""
 
     async def is_there() -> bool:
         return len(await all_of(store)) == count
@@ -44,8 +44,8 @@ async def until_it_has(store: SqliteStore, count: int) -> list[str]:
     return await texts_of(store)
 
 
-async def test_each_turn_is_learnt_from_at_its_end(client: Client, store: SqliteStore) -> None:
-    """Another run knows of it while the session goes on; the end of that has nothing left to store."""
+async def test_each_turn_stores_its_learnings_at_its_end(client: Client, store: SqliteStore) -> None:
+    """Another run can recall them while the session continues. The end of the session stores nothing more."""
     engine = Judging()
     model = ScriptedModel([calls("look", reply_text="The door is green."), answers("Green."), answers("Blue.")])
     async with a_loop(client, model, FakeTool("look"), knowledge=store, engine=engine) as loop:
@@ -65,8 +65,8 @@ async def test_each_turn_is_learnt_from_at_its_end(client: Client, store: Sqlite
     assert found.ok, [check for check in found.checks if not check.ok]
 
 
-async def test_a_turn_that_taught_nothing_has_no_event_more(client: Client, store: SqliteStore) -> None:
-    """Neither a call nor a timer, nor the mark of a changed rule."""
+async def test_a_turn_without_learnings_adds_no_event(client: Client, store: SqliteStore) -> None:
+    """It adds no call, no timer and no patch marker."""
     async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
         session = await begin(loop, **ON, max_iterations=1)
         await session.send("look")
@@ -81,7 +81,7 @@ async def test_a_turn_that_taught_nothing_has_no_event_more(client: Client, stor
     assert (turn_and_store_events(last), await all_of(store)) == (["turn 1", "turn 1"], [])
 
 
-async def test_through_runs_nothing_is_stored_twice(client: Client, store: SqliteStore) -> None:
+async def test_nothing_is_stored_twice_across_continue_as_new(client: Client, store: SqliteStore) -> None:
     steps = [
         calls("look", n=1, reply_text="I look."),
         answers("one"),
@@ -102,7 +102,7 @@ async def test_through_runs_nothing_is_stored_twice(client: Client, store: Sqlit
 
 
 @pytest.mark.parametrize("reason", ["interrupted", "aborted", "error"])
-async def test_whichever_end_a_turn_has_it_is_learnt_from(client: Client, store: SqliteStore, reason: str) -> None:
+async def test_every_ending_of_a_turn_is_learnt_from(client: Client, store: SqliteStore, reason: str) -> None:
     hold = Hold()
 
     async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
@@ -125,9 +125,7 @@ async def test_whichever_end_a_turn_has_it_is_learnt_from(client: Client, store:
     assert turn_and_store_events(last) == ["turn 1", "turn 1", "memory"]
 
 
-async def test_what_the_gate_denies_is_not_stored_and_no_later_end_tries_again(
-    client: Client, store: SqliteStore
-) -> None:
+async def test_denied_learnings_are_not_stored_and_not_retried(client: Client, store: SqliteStore) -> None:
     engine = Judging("store_knowledge")
     async with a_loop(client, [answers("Green.")], knowledge=store, engine=engine) as loop:
         session = await begin(loop, **ON)
@@ -137,10 +135,10 @@ async def test_what_the_gate_denies_is_not_stored_and_no_later_end_tries_again(
     assert [each.purpose for each in engine.asked].count("learning") == 1
 
 
-async def test_the_result_of_a_turn_does_not_wait_for_the_store_and_what_is_said_meanwhile_is_a_turn(
+async def test_a_turn_result_does_not_wait_for_the_store_and_a_message_meanwhile_starts_a_turn(
     client: Client, tmp_path: Path
 ) -> None:
-    """Guidance, too: the turn that taught has ended and reads none any more."""
+    """This holds for guidance, too: the finished turn can no longer read any."""
     held, model = HeldStore(tmp_path / "knowledge.db"), ScriptedModel([answers("Green."), answers("Blue.")])
     async with a_loop(client, model, knowledge=held) as loop:
         session = await begin(loop, **ON)

@@ -1,4 +1,4 @@
-"""Sessions share with other runs: approvals, journal and proof, long waits, and workers that die."""
+"""Features that sessions share with other runs: approvals, journal, verification and long waits."""
 
 import asyncio
 from datetime import timedelta
@@ -17,7 +17,7 @@ from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import begin, close_session, turn_summary
 
 
-async def test_an_approval_waits_in_a_turn_and_the_proof_holds(client: Client) -> None:
+async def test_an_approval_waits_in_a_turn_and_the_session_verifies(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     model = ScriptedModel([answers("hello"), calls("pay", amount=1), answers("paid")])
     async with a_loop(client, model, pay, engine=Asks()) as loop:
@@ -39,8 +39,8 @@ async def test_an_approval_waits_in_a_turn_and_the_proof_holds(client: Client) -
     assert turns == ["TurnStarted", "TurnEnded", "TurnStarted", "ApprovalResolved", "TurnEnded"]
 
 
-async def test_after_three_days_the_model_is_told_and_the_wait_has_cost_nothing() -> None:
-    """No timer is set in between: the history of the wait is the message that ended it."""
+async def test_after_three_days_the_model_reads_the_gap_and_the_wait_used_no_time() -> None:
+    """No timer is set in between: only the message that ends the wait adds to the history."""
     async with time_skipping() as environment:
         model = ScriptedModel([answers("one"), answers("two")])
         async with a_loop(environment.client, model) as loop:

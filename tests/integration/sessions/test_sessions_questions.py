@@ -1,4 +1,4 @@
-"""Once a turn is cut, its questions to people are closed everywhere."""
+"""Once a turn is interrupted, its questions to people are closed everywhere."""
 
 import asyncio
 from typing import Any
@@ -23,9 +23,9 @@ KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True, "roll_over_ev
 @pytest.mark.parametrize(
     ("has_rolled_over", "is_paused"),
     [
-        pytest.param(False, False, id="in the run that asked"),
-        pytest.param(True, False, id="in the next one"),
-        pytest.param(True, True, id="in the next one, which is paused and does not ask it on"),
+        pytest.param(False, False, id="in the segment that asked"),
+        pytest.param(True, False, id="in the next segment"),
+        pytest.param(True, True, id="in the next segment, which is paused"),
     ],
 )
 async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_over: bool, is_paused: bool) -> None:
@@ -35,7 +35,7 @@ async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_ov
         session = await begin(loop)
         handle = client.get_workflow_handle(session.id)
 
-        async def told() -> list[str]:
+        async def listed() -> list[str]:
             return [entry.kind async for entry in inbox(client) if entry.run_id == session.id]
 
         async def shown() -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_ov
             assert await wait_for_held_calls(handle) == [held]
 
         async def is_listed() -> bool:
-            return await told() == ["approval"]
+            return await listed() == ["approval"]
 
         await wait_until(is_listed)
         await session.interrupt("not now")
@@ -61,7 +61,7 @@ async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_ov
         status = await session_status(session)
         assert (status.waiting, status.pending_approvals, status.phase) == ([], [], phase)
         assert await shown() == (None, None, phase)
-        assert await told() == []
+        assert await listed() == []
         for decide in (session.approve, session.deny):
             with pytest.raises(Refused, match=f"no approval is pending under '{held['approval_id']}'; pending: none"):
                 await decide(held["approval_id"], by="ada")

@@ -1,4 +1,4 @@
-"""A critic of a session's answers sees what they answer: the message of the turn, and no message of a turn before."""
+"""A critic of a session's answer sees the message that it answers, and no message of an earlier turn."""
 
 from temporalio.client import Client
 

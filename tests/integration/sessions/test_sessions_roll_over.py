@@ -1,4 +1,4 @@
-"""A session that continues as new, in the middle of a turn and between two, is the same session."""
+"""A session that continues as new, within a turn or between two, remains the same session."""
 
 import asyncio
 from typing import Any
@@ -15,8 +15,8 @@ from tests.support.runs.sessions import begin, close_session, session_status, tu
 ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
-async def test_a_session_goes_on_through_runs_in_turns_and_between_them(client: Client) -> None:
-    """Clients that await a turn over the change of runs get it all the same, and no key is used twice."""
+async def test_a_session_continues_as_new_within_turns_and_between_them(client: Client) -> None:
+    """Clients that wait for a turn get its result from the next segment, and no key is used twice."""
     look = FakeTool("look", effect="irreversible")
     steps = [calls("look", n=1), calls("look", n=1), answers("one"), calls("look", n=1), answers("two"), answers("3")]
     model = ScriptedModel(steps)
@@ -43,8 +43,8 @@ async def test_a_session_goes_on_through_runs_in_turns_and_between_them(client: 
     assert [e.data["turn"] for e in last.journal if e.event == "TurnEnded"] == [1, 2, 3]
 
 
-async def test_who_awaits_a_turn_is_told_to_ask_the_next_run(client: Client) -> None:
-    """The tool stands still until the client waits; what ends the iteration makes the run continue as new."""
+async def test_a_client_that_waits_for_a_turn_is_redirected_to_the_next_segment(client: Client) -> None:
+    """The tool blocks until the client waits. The end of the iteration makes the run continue as new."""
     hold, later = Hold(), Hold()
 
     async def work(_: dict[str, Any], __: ToolContext) -> str:
@@ -69,7 +69,7 @@ async def test_who_awaits_a_turn_is_told_to_ask_the_next_run(client: Client) -> 
         await close_session(session)
 
 
-async def test_messages_that_wait_are_carried_on(client: Client) -> None:
+async def test_queued_messages_are_carried_over(client: Client) -> None:
     hold = Hold()
     model = ScriptedModel([hold.step(calls("look")), answers("one"), answers("two"), answers("three")])
     async with a_loop(client, model, FakeTool("look"), setup=ALWAYS) as loop:
@@ -83,7 +83,7 @@ async def test_messages_that_wait_are_carried_on(client: Client) -> None:
 
 
 @pytest.mark.parametrize("size", [100_000])
-async def test_a_long_answer_comes_whole(client: Client, size: int) -> None:
+async def test_a_long_answer_is_returned_whole(client: Client, size: int) -> None:
     async with a_loop(client, [answers("x" * size), answers("short")], setup=ALWAYS) as loop:
         session = await begin(loop, context_token_budget=1_000_000)
         assert len((await session.send("write much")).output) == size
@@ -94,8 +94,8 @@ async def test_a_long_answer_comes_whole(client: Client, size: int) -> None:
     assert "the conversation has all of it" in kept.output
 
 
-async def test_a_run_that_goes_on_amid_a_turn_loses_nothing_that_waits(client: Client) -> None:
-    """Those who await the turn, and the next ones, guidance for it, and messages that came twice."""
+async def test_continue_as_new_within_a_turn_loses_nothing_that_waits(client: Client) -> None:
+    """Clients wait for this turn and the next ones, guidance was sent, and messages were sent twice."""
     hold, later = Hold(), Hold()
 
     async def work(_: dict[str, Any], __: ToolContext) -> str:
