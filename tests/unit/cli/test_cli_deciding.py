@@ -1,4 +1,4 @@
-"""The command that decides a question is the exact one, and it can be copied."""
+"""Each shown command that decides a question can be copied and run as it is."""
 
 import shlex
 from datetime import UTC, datetime, timedelta
@@ -56,12 +56,12 @@ def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[S
     assert commands_text("run", wait).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
 
 
-def test_a_limit_that_nobody_knows_is_left_to_the_person() -> None:
+def test_a_limit_without_a_known_value_is_shown_as_a_placeholder() -> None:
     wait = a_wait("budget", data={"limit": "max_total_tokens"})
     assert budget_commands("run", wait)[0] == "orga extend run --max-total-tokens N"
 
 
-def test_a_question_that_has_no_choices_leads_to_the_status() -> None:
+def test_a_question_without_choices_shows_the_status_command() -> None:
     assert commands_text("run", a_wait("approval")) == "orga status run"
 
 
@@ -73,13 +73,13 @@ def test_a_free_answer_has_a_command_of_its_own() -> None:
     ]
 
 
-def test_an_id_with_spaces_and_more_is_one_word_of_a_shell() -> None:
+def test_an_id_with_shell_characters_is_quoted_as_one_word() -> None:
     run_id = "a run; rm -rf $HOME"
     [words, *_] = [shlex.split(command) for command in budget_commands(run_id, a_wait("escalation"))]
     assert words == ["orga", "resolve", run_id, "w-1", "--retry"]
 
 
-def test_a_letter_of_a_run_that_has_ended_is_sent_by_a_fork() -> None:
+def test_a_dead_letter_of_an_ended_run_is_requeued_by_a_fork() -> None:
     letter = DeadLetter(letter_id="3.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=T0)
     assert requeue_command("run", letter, is_over=False) == "orga requeue run 3.0"
     assert requeue_command("run", letter, is_over=True) == "orga requeue run 3.0 --fork"
@@ -90,15 +90,15 @@ def test_a_letter_of_a_run_that_has_ended_is_sent_by_a_fork() -> None:
     [
         pytest.param(-3, "0 s", id="past"),
         pytest.param(41.2, "42 s", id="seconds"),
-        pytest.param(3 * 86_400 - 1, "3 d", id="a second after three days were set"),
-        pytest.param(3_599, "1 h", id="a second after an hour was set"),
+        pytest.param(3 * 86_400 - 1, "3 d", id="one second less than three days"),
+        pytest.param(3_599, "1 h", id="one second less than an hour"),
         pytest.param(5_400, "1 h 30 min", id="hours and minutes"),
         pytest.param(2 * 86_400 + 14_400, "2 d 4 h", id="days and hours"),
         pytest.param(86_400 + 300, "1 d", id="days and minutes"),
-        pytest.param(61, "2 min", id="a begun minute"),
+        pytest.param(61, "2 min", id="a minute that has begun"),
     ],
 )
-def test_a_time_that_is_left_is_not_cut_short(seconds: float, shown: str) -> None:
+def test_a_remaining_time_is_rounded_up(seconds: float, shown: str) -> None:
     assert time_left(T0 + timedelta(seconds=seconds), T0) == shown
 
 

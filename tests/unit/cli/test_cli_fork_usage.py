@@ -45,7 +45,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert shown.err.count("\n") == 1
 
 
-def test_settings_go_where_they_belong() -> None:
+def test_settings_go_to_the_input_or_to_its_config() -> None:
     pairs = ["model=openai:m", "tools=read_file, list_files", "max_iterations=9", "recovery.max_attempts=3"]
     assert input_changes(pairs) == {
         "model": "openai:m",

@@ -1,4 +1,4 @@
-"""The journal in words."""
+"""The journal is rendered as readable text."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import A_RUN, an_entry
 
 
-def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
+def test_a_run_is_shown_as_a_timeline_grouped_by_iteration() -> None:
     timeline = Timeline()
     assert [line for entry in A_RUN for line in timeline.lines(entry)] == [
         "    +0.000s Started               task: What is this?",
@@ -40,12 +40,12 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
                 loop_version=2,
             ),
             "model m:1, 1 tool, policy cedar 7, build 1f, loop version 2",
-            id="what acts in the run",
+            id="a setup with its build",
         ),
         pytest.param(
             an_entry("Prepared", model="m:1", policy="default"),
             "model m:1, 0 tools, policy default",
-            id="what acts in a run from before builds were told",
+            id="a setup recorded before builds were",
         ),
         pytest.param(an_entry("PolicyEvaluated", error="Boom: x"), "✗ the gate failed: Boom: x", id="gate down"),
         pytest.param(
@@ -68,7 +68,7 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
                 "ObservationsCollected", outcomes=[{"tool": "t", "call_id": "c", "outcome": "failed", "error": "E"}]
             ),
             "✗ t: failed, E (0.00 s)",
-            id="a failed call that nobody knows",
+            id="a failed call without a recorded proposal",
         ),
         pytest.param(an_entry("InterventionReceived", kind="steer", text="look"), "steer: look", id="guidance"),
         pytest.param(an_entry("InterventionReceived", kind="pause"), "pause", id="a signal without text"),
@@ -139,17 +139,17 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         pytest.param(
             an_entry("KnowledgeStored", place="learnings", error="disk full"),
             "✗ what was learnt could not be stored: disk full",
-            id="what could not be learnt",
+            id="learnings that could not be stored",
         ),
         pytest.param(
             an_entry("PreHydrationComplete", references=[{"value": "#4", "status": "failed", "why": "gone"}]),
             "✗ #4: gone",
-            id="a reference that led nowhere",
+            id="a reference that could not be resolved",
         ),
         pytest.param(
             an_entry("QuestionAsked", question="waits for your approval: read_file a.md → /approve or /deny"),
             "? asks: waits for your approval: read_file a.md → /approve or /deny   answer it: orga answer ID TEXT",
-            id="a question of an agent, which looks like no call that is held",
+            id="a question that cannot pass for a held call",
         ),
         pytest.param(
             an_entry("ApprovalRequested", kind="escalation", id="call-1.0-0", question="save failed: what now?"),
@@ -175,7 +175,7 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         pytest.param(
             an_entry("ApprovalResolved", kind="call", id="a1", tool="pay", approved=False, approver="", reason="late"),
             "pay denied: late (a1)",
-            id="nobody in time",
+            id="no approval in time",
         ),
         pytest.param(
             an_entry("RecoveryTriggered", tool="save", strategy="fallback", outcome="ok", error="E: x"),
@@ -240,11 +240,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
         ),
     ],
 )
-def test_an_entry_in_words(entry: JournalEntry, text: str) -> None:
+def test_an_entry_is_shown_in_words(entry: JournalEntry, text: str) -> None:
     assert any(text in line.text for line in entry_lines(RunView().take(entry)))
 
 
-def test_a_delegation_is_told_by_the_agents_name() -> None:
+def test_a_delegation_is_shown_with_the_name_of_the_agent() -> None:
     run = RunView()
     started = entry_lines(run.take(an_entry("DelegationStarted", agent="reader", task="read it", workflow_id="w.1.0")))
     ended = entry_lines(
@@ -253,12 +253,12 @@ def test_a_delegation_is_told_by_the_agents_name() -> None:
     assert [line.text for line in (*started, *ended)] == ["⇢ reader: read it", "✗ reader: max_tokens: 5 of 4"]
 
 
-def test_a_later_denial_names_the_call_that_it_is_about() -> None:
+def test_a_later_denial_names_the_denied_call() -> None:
     run = RunView()
     run.take(A_RUN[1])
     again = an_entry("PolicyEvaluated", calls=["c2"], verdicts=[{"decision": "deny", "reason": "not any more"}])
     assert [line.text for line in entry_lines(run.take(again))] == ["✗ denied write_file x: not any more"]
 
 
-def test_a_session_begins_with_no_task() -> None:
+def test_a_session_starts_without_a_task_line() -> None:
     assert entry_lines(RunView().take(an_entry("Started", task="", input={}))) == []

@@ -1,4 +1,4 @@
-"""`orga policy check`, `test` and `schema`: what they find, what they print, how they end."""
+"""`orga policy check`, `test` and `schema`: their findings, their output and their exit codes."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_one_policy_is_one_policy(tmp_path: Path, capsys: Shown) -> None:
     assert capsys.readouterr().err.startswith("1 policy, version ")
 
 
-def test_a_problem_is_told_with_its_remedy_and_exit_code_2(tmp_path: Path, capsys: Shown) -> None:
+def test_a_problem_is_shown_with_its_remedy_and_exit_code_2(tmp_path: Path, capsys: Shown) -> None:
     a_folder(tmp_path, a=READING, prod__b="@aproval permit (principal, action, resource);")
     assert run_command(["policy", "check"]) == 2
     shown = capsys.readouterr()
@@ -49,12 +49,12 @@ def test_a_problem_is_told_with_its_remedy_and_exit_code_2(tmp_path: Path, capsy
     assert shown.err.startswith("1 to fix: ")
 
 
-def test_only_the_surface_that_is_named_is_checked(tmp_path: Path) -> None:
+def test_only_the_named_surface_is_checked(tmp_path: Path) -> None:
     a_folder(tmp_path, a=READING, prod__b="nonsense;", dev__c=PERMIT_ALL)
     assert [run_command(["policy", "check", "--surface", name]) for name in ("dev", "prod")] == [0, 2]
 
 
-def test_a_check_as_json(tmp_path: Path, capsys: Shown) -> None:
+def test_a_check_is_written_as_json(tmp_path: Path, capsys: Shown) -> None:
     a_folder(tmp_path, a=f"{READING}\nnonsense;")
     assert run_command(["policy", "check", "policies", "--json"]) == 2
     found = json.loads(capsys.readouterr().out)
@@ -90,7 +90,7 @@ def run_tests(root: Path, text: str, *arguments: str) -> int:
     return run_command(["policy", "test", *arguments])
 
 
-def test_what_comes_out_otherwise_is_shown_and_exit_code_6(tmp_path: Path, capsys: Shown) -> None:
+def test_a_failed_expectation_is_shown_with_exit_code_6(tmp_path: Path, capsys: Shown) -> None:
     text = """
     [[test]]
     name = "reading"
@@ -115,7 +115,7 @@ def test_what_comes_out_otherwise_is_shown_and_exit_code_6(tmp_path: Path, capsy
     assert shown.err == "2 tests, 1 failed\n"
 
 
-def test_plans_are_proposed_by_their_steps(tmp_path: Path, capsys: Shown) -> None:
+def test_a_plan_is_tested_with_the_skills_and_tags_of_its_steps(tmp_path: Path, capsys: Shown) -> None:
     rule = """@id("paying") forbid (principal, action == Action::"plan", resource)
     when { context has plan && context.plan.skills.contains("pay") && context.plan.tags.contains("money") };"""
     a_folder(tmp_path, plans=f'@id("any") permit (principal, action == Action::"plan", resource);\n{rule}')
@@ -137,13 +137,13 @@ def test_plans_are_proposed_by_their_steps(tmp_path: Path, capsys: Shown) -> Non
     assert run_tests(tmp_path, text) == 0, capsys.readouterr().out
 
 
-def test_no_test_is_left_out(tmp_path: Path, capsys: Shown) -> None:
+def test_every_test_is_run_after_one_fails(tmp_path: Path, capsys: Shown) -> None:
     text = "test = [{name = 'a', answer = '', expect = 'deny'}, {name = 'b', answer = '', expect = 'allow'}]"
     assert run_tests(tmp_path, text) == 6
     assert capsys.readouterr().err == "2 tests, 1 failed\n"
 
 
-def test_results_as_json(tmp_path: Path, capsys: Shown) -> None:
+def test_results_are_written_as_json(tmp_path: Path, capsys: Shown) -> None:
     text = "[[test]]\nname = 'answers'\nanswer = 'done'\nexpect = 'deny'\n"
     assert run_tests(tmp_path, text, "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
@@ -170,12 +170,12 @@ def test_a_table_with_a_mistake_is_refused(tmp_path: Path, capsys: Shown, text: 
     assert says in capsys.readouterr().err
 
 
-def test_the_schema_that_is_printed_is_one(capsys: Shown) -> None:
+def test_the_printed_schema_is_valid(capsys: Shown) -> None:
     assert run_command(["policy", "schema"]) == 0
     cedarpy.Schema.from_str(capsys.readouterr().out)
 
 
-def test_the_examples_are_good_and_do_what_their_tests_say(capsys: Shown) -> None:
+def test_the_example_policies_are_valid_and_pass_their_tests(capsys: Shown) -> None:
     assert [run_command(["policy", command, str(EXAMPLES)]) for command in ("check", "test")] == [0, 0]
     assert "untrusted-content: unless approved forbid" in capsys.readouterr().out
 
@@ -186,13 +186,13 @@ def test_the_examples_are_good_and_do_what_their_tests_say(capsys: Shown) -> Non
         pytest.param({}, "allow", id="before any untrusted content"),
         pytest.param({"taint": ["fetch_url"]}, "approval", id="after it"),
         pytest.param({"taint": ["fetch_url"], "approved_by": "anyone"}, "allow", id="after it, approved"),
-        pytest.param({"taint": ["fetch_url"], "effect": "read_only"}, "allow", id="what can do no harm"),
+        pytest.param({"taint": ["fetch_url"], "effect": "read_only"}, "allow", id="a read-only tool"),
     ],
 )
-def test_the_rule_about_untrusted_content_stands_alone(
+def test_the_rule_about_untrusted_content_holds_on_its_own(
     tmp_path: Path, capsys: Shown, given: dict[str, Any], outcome: str
 ) -> None:
-    """It holds whatever else is permitted: here, everything."""
+    """It holds even if everything else is permitted."""
     folder = a_folder(tmp_path, all=PERMIT_ALL, untrusted=(EXAMPLES / "untrusted.cedar").read_text())
     lines = [f"{key} = {json.dumps(value)}" for key, value in given.items() if key != "effect"]
     head = f"[tools.pay]\neffect = '{given.get('effect', 'irreversible')}'\n[[test]]\nname = 'pay'\ntool = 'pay'\n"

@@ -1,4 +1,4 @@
-"""Texts that users met as the system or a library wrote them, told in words with a remedy."""
+"""Errors of the system and of libraries are shown in plain words with a remedy."""
 
 import errno
 import subprocess
@@ -36,7 +36,7 @@ from orga.start import module_command
         ),
     ],
 )
-def test_what_the_system_refuses_is_told_in_words(
+def test_an_error_of_the_system_is_shown_without_raw_text(
     error: Exception, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report_error(error, lambda: 0)
@@ -46,7 +46,7 @@ def test_what_the_system_refuses_is_told_in_words(
         assert raw not in told
 
 
-def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
+def test_a_deleted_working_folder_is_reported(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     command = module_command("orga.client.cli.main", "list")
@@ -60,13 +60,13 @@ def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
     assert done.stderr == "orga: the working folder was deleted or moved. Change into another folder (cd)\n"
 
 
-async def test_a_web_server_at_the_address_is_told_as_what_it_is(httpserver: HTTPServer) -> None:
+async def test_a_web_server_at_the_address_is_reported(httpserver: HTTPServer) -> None:
     """The SDK's own text begins with `tonic::transport::Error`."""
     told = await silence_reason(f"{httpserver.host}:{httpserver.port}", timeout_s=30)
     assert told == "something other than a Temporal server answers"
 
 
-def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:
+def test_a_full_disk_under_stdout_is_reported(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = module_command("orga.client.cli.main", "init", "--print")
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
@@ -74,7 +74,7 @@ def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:
     assert done.stderr.startswith("orga: the disk is full")
 
 
-def test_the_guide_in_the_help_of_notify_keeps_its_bracket(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_notify_keeps_the_brackets_of_a_section(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["notify", "--help"]) == 0
     assert "[notify] in orga.toml" in capsys.readouterr().out
 
@@ -87,14 +87,14 @@ def test_the_guide_in_the_help_of_notify_keeps_its_bracket(capsys: pytest.Captur
         ({}, []),
     ],
 )
-def test_an_address_without_a_key_is_told(env: dict[str, str], names: list[str]) -> None:
+def test_an_address_without_a_key_is_reported(env: dict[str, str], names: list[str]) -> None:
     told = idle_addresses(env)
     assert len(told) == len(names)
     assert all(name in text for name, text in zip(names, told, strict=True))
     assert [check.warning for check in idle_address_checks(env)] == [True] * len(names)
 
 
-def test_who_starts_a_worker_is_not_told_to_start_one() -> None:
+def test_a_command_that_starts_a_worker_does_not_ask_for_one() -> None:
     waits = Progress(task_queue="q", lacks_worker=True)
     assert remarks(replace(waits, starts_worker=True)) == [
         "waiting for the worker that is being started for task queue 'q'"
@@ -102,7 +102,7 @@ def test_who_starts_a_worker_is_not_told_to_start_one() -> None:
     assert "start one with: orga worker" in remarks(waits)[0]
 
 
-def test_quiet_says_once_what_keeps_a_run_waiting_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_reports_only_a_missing_worker_and_only_once(capsys: pytest.CaptureFixture[str]) -> None:
     screen, lacking = QuietScreen(), Progress(task_queue="q", lacks_worker=True)
     for progress in (Progress(), lacking, lacking):
         screen.frame(progress)

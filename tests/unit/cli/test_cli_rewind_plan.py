@@ -1,4 +1,4 @@
-"""The text before a rewind, which asks about effects that nothing can undo."""
+"""The text before a rewind asks about effects that cannot be undone."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ PLAN = RewindPlan(
 )
 
 
-def test_a_plan_says_what_becomes_of_what_came_later() -> None:
+def test_a_plan_lists_what_happens_to_everything_later() -> None:
     lines = rewind_plan_lines(PLAN, keeps=True)
     assert [line.partition(":")[0] for line in lines] == [
         "delivered again",
@@ -43,7 +43,7 @@ HANDED_ON = Effect(3, "delegate", T0, "delegate agent-1.3.0", is_irreversible=Tr
 SAVED = Effect(2, "save", T0, "save a", arguments="{}", outcome="ok")
 
 
-def test_an_irreversible_call_is_named_with_its_arguments_and_what_became_of_it() -> None:
+def test_an_irreversible_call_is_shown_with_its_arguments_and_outcome() -> None:
     plan = RewindPlan(BOUNDARY, (), (PAID, SAVED, HANDED_ON))
     paid, saved, handed_on = rewind_plan_lines(plan, keeps=True)
     assert paid.startswith("done already, NOT UNDONE, irreversible: ")
@@ -56,13 +56,13 @@ def test_an_irreversible_call_is_named_with_its_arguments_and_what_became_of_it(
 @pytest.mark.parametrize(
     ("effects", "yes", "is_rewound"),
     [
-        pytest.param((PAID,), False, False, id="nobody said yes to what is left"),
-        pytest.param((HANDED_ON,), False, False, id="nor to what a delegate did"),
-        pytest.param((PAID,), True, True, id="somebody did"),
-        pytest.param((SAVED,), False, True, id="nothing is left that would not be repeated"),
+        pytest.param((PAID,), False, False, id="an irreversible call without --yes"),
+        pytest.param((HANDED_ON,), False, False, id="an irreversible delegation without --yes"),
+        pytest.param((PAID,), True, True, id="an irreversible call with --yes"),
+        pytest.param((SAVED,), False, True, id="no irreversible call"),
     ],
 )
-def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
+def test_without_a_terminal_a_rewind_past_irreversible_calls_needs_yes(
     monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], yes: bool, is_rewound: bool
 ) -> None:
     carried_out: list[RewindPlan] = []

@@ -1,4 +1,4 @@
-"""The viewer's screen of a live run."""
+"""The screens that show a live run."""
 
 from datetime import timedelta
 from typing import Any
@@ -39,7 +39,7 @@ def test_tokens_add_up() -> None:
     assert progress_after(entry, entry).tokens == 24
 
 
-def test_whatever_spends_counts_and_the_sum_at_the_end_does_not_count_again() -> None:
+def test_all_spending_counts_and_final_sums_are_not_counted_again() -> None:
     usage = {"input_tokens": 10, "output_tokens": 2}
     sums = ("TurnEnded", "Terminated")
     spending = ("ReasoningComplete", "CritiqueEvaluated", "ContextCompacted", "DelegationEnded", *sums)
@@ -56,32 +56,32 @@ def test_whatever_spends_counts_and_the_sum_at_the_end_does_not_count_again() ->
         pytest.param(["pause", "steer"], True, id="guidance does not"),
     ],
 )
-def test_a_pause_is_seen(kinds: list[str], paused: bool) -> None:
+def test_a_pause_is_shown_until_it_ends(kinds: list[str], paused: bool) -> None:
     progress = progress_after(*(an_entry("InterventionReceived", kind=kind) for kind in kinds))
     assert progress.paused is paused
 
 
-def test_what_is_in_flight_names_the_phase_before_the_journal_does() -> None:
+def test_a_pending_activity_sets_the_phase_before_the_journal_does() -> None:
     progress = Progress(phase="acting")
     assert progress.with_activities((PendingActivity("reason-2", "reason"),), NOW).phase == "reasoning"
     assert progress.with_activities((PendingActivity("1.0", "read_file"),), NOW).phase == "acting"
 
 
-def test_the_clock_stands_still_while_paused() -> None:
+def test_the_clock_stops_while_the_run_is_paused_or_waits() -> None:
     later = NOW + timedelta(seconds=7)
     assert Progress().with_status(a_status(), NOW).clock_s(later) == pytest.approx(12.0)
     assert Progress().with_status(a_status(paused=True), NOW).clock_s(later) == pytest.approx(5.0)
     assert Progress().with_status(a_status(waiting=[a_question()]), NOW).clock_s(later) == pytest.approx(5.0)
 
 
-def test_the_cost_of_a_session_is_that_of_its_turn_as_its_tokens_are() -> None:
+def test_the_cost_of_a_session_is_that_of_its_turn() -> None:
     turn = UsageTotals(input_tokens=5, cost_usd=0.01)
     standing = SessionStatus.model_validate(a_status().model_dump() | {"kind": "session", "turn_usage": turn})
     assert standing.usage.cost_usd == 0.25
     assert Progress().with_status(standing, NOW).cost_usd == 0.01
 
 
-def test_the_block_has_meters_with_their_limits() -> None:
+def test_the_block_shows_meters_with_their_limits() -> None:
     shown = progress_text(Progress(iteration=5, tokens=900).with_status(a_status(), NOW))
     assert "5/25 iterations" in shown
     assert "900/1,000 tokens" in shown
@@ -89,7 +89,7 @@ def test_the_block_has_meters_with_their_limits() -> None:
     assert "0.2500 USD" in shown
 
 
-def test_the_block_shows_streamed_text_that_cannot_act() -> None:
+def test_the_block_shows_streamed_text_without_control_sequences() -> None:
     text = "one\ntwo\n\x1b]0;owned\x07[red]three[/red]"
     shown = progress_text(Progress().with_activities((PendingActivity("reason-1", "reason", text=text),), NOW))
     assert "│ one\n│ two\n│ [red]three[/red]" in shown
@@ -111,18 +111,18 @@ def test_the_block_shows_tools_and_retries() -> None:
     assert "fetch_url: attempt 2, after: Timeout: slow" in shown
 
 
-def test_the_block_says_how_to_get_a_worker() -> None:
+def test_the_block_shows_how_to_start_a_worker() -> None:
     assert "waiting for a worker on task queue 'q'; start one with: orga worker" in progress_text(LACKING)
 
 
-def test_plain_lines_say_each_remark_once_and_again_when_it_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_show_a_remark_once_until_it_returns(capsys: pytest.CaptureFixture[str]) -> None:
     screen = PlainScreen()
     for progress in (LACKING, LACKING, Progress(task_queue="q"), LACKING):
         screen.frame(progress)
     assert capsys.readouterr().err.count("waiting for a worker") == 2
 
 
-def test_plain_lines_say_a_retry_once_though_it_is_out_of_sight_for_a_moment(
+def test_plain_lines_show_a_retry_once_even_after_a_gap(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     retried = Progress().with_activities((PendingActivity("reason-1", "reason", attempt=2, failure="lost"),), NOW)
@@ -135,7 +135,7 @@ def test_plain_lines_say_a_retry_once_though_it_is_out_of_sight_for_a_moment(
 DECIDED_BY = "orga resolve run call-1.0-0 --retry (or --skip, --result TEXT, --abort)"
 
 
-def test_what_waits_for_a_person_is_shown_with_the_command_until_it_is_decided() -> None:
+def test_a_question_is_shown_with_its_command_until_it_is_decided() -> None:
     waiting = Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
     assert "orga resolve run call-1.0-0 --retry" in progress_text(waiting)
     assert "orga resolve" not in progress_text(
@@ -143,14 +143,14 @@ def test_what_waits_for_a_person_is_shown_with_the_command_until_it_is_decided()
     )
 
 
-def test_plain_lines_say_once_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_show_a_question_once(capsys: pytest.CaptureFixture[str]) -> None:
     screen, waiting = PlainScreen(), Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
     for progress in (waiting, waiting):
         screen.frame(progress)
     assert capsys.readouterr().err.count(f"waits for you: save failed: what now? → {DECIDED_BY}") == 1
 
 
-def test_a_delegated_run_that_waits_is_shown_by_its_own_id(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_of_a_delegate_is_shown_with_its_own_run_id(capsys: pytest.CaptureFixture[str]) -> None:
     PlainScreen().frame(Progress(run_id="run", below=(("run.1.0", a_status(waiting=[a_question()])),)))
     assert "orga resolve run.1.0 call-1.0-0 --retry" in capsys.readouterr().err
 
@@ -158,18 +158,18 @@ def test_a_delegated_run_that_waits_is_shown_by_its_own_id(capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("phase", "seen", "shown"),
     [
-        pytest.param("reasoning", "waiting", "waiting", id="it waits now"),
-        pytest.param("preparing", "hydrating", "hydrating", id="it looks references up"),
-        pytest.param("waiting", "acting", "acting", id="it waits no more"),
-        pytest.param("acting", "reasoning", "acting", id="what is in flight knows better"),
-        pytest.param("acting", "idle", "idle", id="a session has stored what its turn has taught"),
+        pytest.param("reasoning", "waiting", "waiting", id="it waits"),
+        pytest.param("preparing", "hydrating", "hydrating", id="it resolves references"),
+        pytest.param("waiting", "acting", "acting", id="it no longer waits"),
+        pytest.param("acting", "reasoning", "acting", id="a pending activity wins"),
+        pytest.param("acting", "idle", "idle", id="a session is idle after its turn"),
     ],
 )
-def test_phases_in_which_nothing_is_in_flight_come_from_the_run_itself(phase: str, seen: str, shown: str) -> None:
+def test_a_phase_without_activities_is_taken_from_the_status(phase: str, seen: str, shown: str) -> None:
     assert Progress(phase=phase).with_status(a_status(phase=seen), NOW).phase == shown
 
 
-def test_the_block_shows_what_lasts() -> None:
+def test_the_block_shows_delegates_circuits_dead_letters_and_call_budgets() -> None:
     circuits = {"look": Breaker(state="open", opened_at=NOW, failures=3), "save": Breaker(failures=1)}
     budgets = a_status().budgets.model_copy(
         update={"model_calls": 1, "max_model_calls": 4, "tool_calls": 0, "max_tool_calls": 9}
@@ -192,7 +192,7 @@ A_LETTER = DeadLetter(
 )
 
 
-def test_a_status_in_lines() -> None:
+def test_a_status_is_shown_in_lines() -> None:
     budgets = a_status().budgets.model_copy(update={"model_calls": 1, "max_model_calls": 4, "max_cost_usd": 0.5})
     status = a_status(
         phase="waiting",
@@ -241,7 +241,7 @@ def test_a_status_shows_what_the_limit_counts(plan: Any, shown: str) -> None:
         ),
     ],
 )
-def test_what_becomes_of_a_letter(letter: dict[str, Any], fields: dict[str, Any], shown: str) -> None:
+def test_a_dead_letter_is_shown_with_its_next_step(letter: dict[str, Any], fields: dict[str, Any], shown: str) -> None:
     status = a_status(dead_letters=[A_LETTER.model_copy(update=letter)], **fields)
     assert any(line.strip() == shown for line in status_lines("run", status))
 
@@ -263,7 +263,7 @@ A_PLAN = {
 }
 
 
-def test_the_plan_of_a_goal_stands_below_with_the_latest_steps_and_its_rounds() -> None:
+def test_the_plan_of_a_goal_is_shown_with_its_latest_steps_and_rounds() -> None:
     shown = progress_text(Progress(iteration=9).with_status(a_status(plan=A_PLAN), NOW))
     for told in (
         "… 2 steps before",

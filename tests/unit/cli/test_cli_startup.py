@@ -1,4 +1,4 @@
-"""The modules that a command loads: the fewer they are, the faster it starts."""
+"""A command loads few modules, so that it starts fast."""
 
 import subprocess
 import sys
@@ -34,32 +34,32 @@ def modules_of(program: str, *arguments: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def of_the_sdk() -> int:
-    """How many modules the SDK's client brings by itself."""
+def sdk_module_count() -> int:
+    """Return the number of modules that the SDK's client loads by itself."""
     return len(modules_of("import sys, temporalio.client\nprint(*sys.modules, sep='\\n')"))
 
 
 @pytest.mark.parametrize("command", ["list", "status", "steer"])
-def test_a_client_command_loads_no_workflow_and_no_worker(command: str, of_the_sdk: int) -> None:
+def test_a_client_command_loads_no_workflow_and_no_worker(command: str, sdk_module_count: int) -> None:
     loaded = modules_of(SHOW, command)
     assert not [name for name in loaded if name.startswith(NEVER)]
-    assert len(loaded) < of_the_sdk * 1.75
+    assert len(loaded) < sdk_module_count * 1.75
 
 
 @pytest.mark.parametrize("command", ["list", "steer"])
-def test_what_needs_no_likeness_of_words_loads_none(command: str) -> None:
+def test_a_command_without_suggestions_loads_no_fuzzy_matching(command: str) -> None:
     assert not [name for name in modules_of(SHOW, command) if name.startswith("rapidfuzz")]
 
 
-def test_a_list_of_runs_loads_nothing_that_only_goals_answer_with() -> None:
+def test_a_list_of_runs_loads_no_type_of_goals() -> None:
     assert not {"orga.workflows.types.state", "orga.workflows.types.goals.pursuit"} & modules_of(SHOW, "list")
 
 
-def test_a_status_loads_what_goals_answer_with_for_a_goal_alone() -> None:
+def test_a_status_loads_the_type_of_a_goal_only_for_a_goal() -> None:
     assert "orga.workflows.types.goals.pursuit" not in modules_of(SHOW, "status")
 
 
-def test_guidance_loads_no_input_of_goals_and_sessions() -> None:
+def test_guidance_loads_no_input_type_of_goals_and_sessions() -> None:
     inputs = {"orga.workflows.types.goals.input", "orga.workflows.types.sessions.input"}
     assert not inputs & modules_of(SHOW, "steer")
 
@@ -81,7 +81,7 @@ main.run_command(["run", "x", "--again"])
 """
 
 
-def test_a_worker_begins_before_the_command_that_needs_it_loads_anything() -> None:
+def test_a_worker_starts_before_its_command_loads_anything() -> None:
     done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["a worker begins, set()"]
 

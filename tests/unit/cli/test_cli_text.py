@@ -1,4 +1,4 @@
-"""Text of models and tools on a terminal: nothing in it is acted on."""
+"""Text of models and tools cannot control a terminal."""
 
 import json
 
@@ -12,22 +12,22 @@ from orga.client.proof.audit import RunAudit
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        pytest.param("a\tb\nc", "a\tb\nc", id="tabs and newlines stay"),
-        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go as a whole"),
-        pytest.param("\x1b]0;owned\x07x", "x", id="a window title goes with its text"),
+        pytest.param("a\tb\nc", "a\tb\nc", id="tabs and newlines are kept"),
+        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours are removed"),
+        pytest.param("\x1b]0;owned\x07x", "x", id="a window title is removed with its text"),
         pytest.param("\x1b]8;;http://e\x1b\\link", "link", id="a hyperlink keeps only its text"),
-        pytest.param("a\x00\x08b\x9b", "ab", id="lone control characters go"),
-        pytest.param("a\x1bcb", "ab", id="a sequence of two characters goes as a whole"),
-        pytest.param("safe\u202egpj.exe", "safegpj.exe", id="no turned writing direction"),
-        pytest.param("safe\u061c\u200f.exe", "safe.exe", id="no mark of one"),
+        pytest.param("a\x00\x08b\x9b", "ab", id="lone control characters are removed"),
+        pytest.param("a\x1bcb", "ab", id="a sequence of two characters is removed"),
+        pytest.param("safe\u202egpj.exe", "safegpj.exe", id="no override of the writing direction"),
+        pytest.param("safe\u061c\u200f.exe", "safe.exe", id="no direction mark"),
         pytest.param("progress\rdone", "progressdone", id="no overwriting of a line"),
         pytest.param("a\r\nb", "a\nb", id="Windows line ends are line ends"),
         pytest.param("[bold]x[/bold]", "[bold]x[/bold]", id="markup is just text"),
-        pytest.param("half \ud83d", "half ", id="halves of characters go"),
-        pytest.param("Grüße 你好 👋", "Grüße 你好 👋", id="other scripts stay"),
+        pytest.param("half \ud83d", "half ", id="lone surrogates are removed"),
+        pytest.param("Grüße 你好 👋", "Grüße 你好 👋", id="other scripts are kept"),
     ],
 )
-def test_harmless(text: str, shown: str) -> None:
+def test_text_is_made_harmless(text: str, shown: str) -> None:
     assert harmless_text(text) == shown
 
 
@@ -35,7 +35,7 @@ def test_one_line_is_bounded_however_long_the_text() -> None:
     assert len(on_one_line("x\n" * 10**6, 40)) == 40
 
 
-def test_json_on_a_terminal_is_escaped_and_still_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_on_a_terminal_is_escaped_and_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"text": "\x1b[31m \x9b \x7f \u202e ü 👋\n"}
     write_json(value)
     written = capsys.readouterr().out
@@ -53,5 +53,5 @@ def test_json_on_a_terminal_is_escaped_and_still_says_the_same(capsys: pytest.Ca
         pytest.param(summary([RunAudit("a")])[0], "0 proposals of 1 run: nothing was proposed", id="one run"),
     ],
 )
-def test_what_is_counted_has_its_number(told: str, shown: str) -> None:
+def test_counts_are_shown_in_singular_or_plural(told: str, shown: str) -> None:
     assert told == shown

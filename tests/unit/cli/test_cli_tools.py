@@ -1,4 +1,4 @@
-"""`orga tools`: what it lists, writes, checks and calls, and how it ends."""
+"""`orga tools`: what it lists, writes, checks and calls, and its exit codes."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_all_tools_are_listed_with_effect_source_and_options(capsys: Shown) -> N
     assert (found["read_file"]["source"], found["read_file"]["options"]) == ("built-in", {"verified": True})
 
 
-def test_the_list_is_a_line_for_each_tool(capsys: Shown) -> None:
+def test_each_tool_is_listed_on_one_line(capsys: Shown) -> None:
     a_project()
     assert run_command(["tools", "list"]) == 0
     shown = capsys.readouterr()
@@ -72,7 +72,7 @@ def test_the_list_is_a_line_for_each_tool(capsys: Shown) -> None:
 
 
 @pytest.mark.parametrize("kind", ["--command", "--http"])
-def test_a_new_manifest_is_good_and_is_never_overwritten(capsys: Shown, kind: str) -> None:
+def test_a_new_manifest_is_valid_and_is_never_overwritten(capsys: Shown, kind: str) -> None:
     assert run_command(["tools", "new", "look", kind]) == 0
     assert capsys.readouterr().out == "tools/look.toml\n"
     written = Path("tools/look.toml").read_text()
@@ -82,7 +82,7 @@ def test_a_new_manifest_is_good_and_is_never_overwritten(capsys: Shown, kind: st
     assert Path("tools/look.toml").read_text() == written
 
 
-def test_what_a_new_manifest_shows_in_comments_can_be_switched_on() -> None:
+def test_the_commented_options_of_a_new_manifest_can_be_enabled() -> None:
     run_command(["tools", "new", "look", "--http"])
     text = Path("tools/look.toml").read_text()
     given = tomllib.loads(re.sub(r"^# (?=[\w\[]+ ?=|\[)", "", text, flags=re.MULTILINE).replace("json =", "# json ="))
@@ -91,7 +91,7 @@ def test_what_a_new_manifest_shows_in_comments_can_be_switched_on() -> None:
     assert (manifest.approval, manifest.options.max_attempts, manifest.output.parser) == (True, 3, "json")
 
 
-def test_a_new_command_works_at_once(capsys: Shown) -> None:
+def test_a_new_command_tool_works_at_once(capsys: Shown) -> None:
     a_project(config='[tools]\nmanifests = ["tools/*.toml"]\n[agents.default]\ntools = ["count"]\n')
     Path("a.txt").write_text("one two")
     run_command(["tools", "new", "count"])
@@ -100,7 +100,7 @@ def test_a_new_command_works_at_once(capsys: Shown) -> None:
     assert capsys.readouterr().out == "2 ./a.txt\n"
 
 
-def test_a_check_tells_what_is_good_and_what_is_not(capsys: Shown) -> None:
+def test_a_check_lists_valid_and_invalid_manifests(capsys: Shown) -> None:
     a_project()
     Path("tools/bad.toml").write_text('name = "bad"\ndescription = "B."\napproval = true\n')
     assert run_command(["tools", "check"]) == 1
@@ -112,7 +112,7 @@ def test_a_check_tells_what_is_good_and_what_is_not(capsys: Shown) -> None:
     assert run_command(["tools", "check", "tools/greet.toml"]) == 0
 
 
-def test_a_check_as_json(capsys: Shown) -> None:
+def test_a_check_is_written_as_json(capsys: Shown) -> None:
     a_project("nam = 1\n")
     assert run_command(["tools", "check", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -128,9 +128,7 @@ def test_a_check_as_json(capsys: Shown) -> None:
         pytest.param(["call", "greet"], 2, "tools/greet.toml:3", id="called"),
     ],
 )
-def test_a_broken_manifest_is_told_wherever_it_is_met(
-    capsys: Shown, arguments: list[str], code: int, says: str
-) -> None:
+def test_every_command_reports_a_broken_manifest(capsys: Shown, arguments: list[str], code: int, says: str) -> None:
     a_project('name = "greet"\ndescription = "G."\neffekt = 1\n')
     assert run_command(["tools", *arguments]) == code
     shown = capsys.readouterr()
@@ -153,7 +151,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(capsys: Shown, arguments: list[st
     assert (shown.out, says in shown.err, shown.err.count("\n")) == ("", True, 1), shown.err
 
 
-def test_a_call_goes_through_schema_and_policy_and_says_so(capsys: Shown) -> None:
+def test_a_call_goes_through_schema_and_policy_and_shows_the_verdict(capsys: Shown) -> None:
     a_project()
     assert run_command(["tools", "call", "greet", "who=Ada =x", "others=2", "others=3"]) == 0
     shown = capsys.readouterr()
@@ -161,7 +159,7 @@ def test_a_call_goes_through_schema_and_policy_and_says_so(capsys: Shown) -> Non
     assert shown.err == "gate (default, agent 'default'): allowed\n"
 
 
-def test_a_call_as_json(capsys: Shown) -> None:
+def test_a_call_is_written_as_json(capsys: Shown) -> None:
     a_project()
     assert run_command(["tools", "call", "greet", "who=Ada", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -173,12 +171,12 @@ def test_a_call_as_json(capsys: Shown) -> None:
     [
         pytest.param(["greet"], 2, "invalid: the arguments of greet do not fit", id="an argument is missing"),
         pytest.param(["greet", "who=a", "times=many"], 2, "invalid: the arguments of greet", id="no number"),
-        pytest.param(["greet", "who=-n"], 6, "begins with a dash", id="what the tool itself refuses"),
+        pytest.param(["greet", "who=-n"], 6, "begins with a dash", id="refused by the tool"),
         pytest.param(["list_files"], 4, "denied: agent 'default' does not list list_files", id="not listed"),
         pytest.param(["read_file", "path=gone"], 6, "NotFound: gone", id="a tool that fails"),
     ],
 )
-def test_a_call_that_comes_to_nothing_says_why(capsys: Shown, arguments: list[str], code: int, says: str) -> None:
+def test_a_call_that_does_not_run_or_fails_shows_why(capsys: Shown, arguments: list[str], code: int, says: str) -> None:
     a_project()
     assert run_command(["tools", "call", *arguments]) == code
     shown = capsys.readouterr()
@@ -186,7 +184,7 @@ def test_a_call_that_comes_to_nothing_says_why(capsys: Shown, arguments: list[st
     assert says in shown.err
 
 
-def test_a_denial_is_never_passed_over(tmp_path: Path, capsys: Shown) -> None:
+def test_approve_does_not_override_a_denial(tmp_path: Path, capsys: Shown) -> None:
     a_project()
     a_folder(tmp_path, a='@id("no") forbid (principal, action, resource); permit (principal, action, resource);')
     assert run_command(["tools", "call", "greet", "who=Ada", "--approve", "--json"]) == 4
@@ -195,7 +193,7 @@ def test_a_denial_is_never_passed_over(tmp_path: Path, capsys: Shown) -> None:
     assert "gate (cedar, agent 'default'): denied by no" in shown.err
 
 
-def test_a_call_that_needs_a_yes_is_held(capsys: Shown) -> None:
+def test_a_call_that_needs_approval_is_held(capsys: Shown) -> None:
     a_project(GREET.replace("tags", "approval = true\ntags"))
     assert run_command(["tools", "call", "greet", "who=Ada"]) == 4
     shown = capsys.readouterr()
@@ -205,14 +203,14 @@ def test_a_call_that_needs_a_yes_is_held(capsys: Shown) -> None:
     assert (shown.out, "allowed, approved by" in shown.err) == ("hello Ada 1\n", True)
 
 
-def test_a_yes_of_somebody_else_does_not_count(tmp_path: Path, capsys: Shown) -> None:
+def test_the_approval_of_somebody_else_does_not_count(tmp_path: Path, capsys: Shown) -> None:
     a_project()
     a_folder(tmp_path, a='@id("ask") @approval("nobody-by-this-name") permit (principal, action, resource);')
     assert run_command(["tools", "call", "greet", "who=Ada", "--approve"]) == 4
     assert "the approval of nobody-by-this-name" in capsys.readouterr().err
 
 
-def test_a_policy_can_go_by_the_mark(tmp_path: Path, capsys: Shown) -> None:
+def test_a_policy_can_use_the_approval_mark(tmp_path: Path, capsys: Shown) -> None:
     a_project(GREET.replace("tags", "approval = true\ntags"))
     text = "permit (principal, action, resource) unless { resource has approval && resource.approval };"
     a_folder(tmp_path, a=text)
@@ -220,7 +218,7 @@ def test_a_policy_can_go_by_the_mark(tmp_path: Path, capsys: Shown) -> None:
     assert "denied" in capsys.readouterr().err
 
 
-def test_a_secret_that_is_not_there_is_told(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secret_is_reported(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GREET_TOKEN", raising=False)
     a_project(GREET + 'env_from = ["GREET_TOKEN"]\n')
     assert run_command(["tools", "check"]) == 0
@@ -228,18 +226,18 @@ def test_a_secret_that_is_not_there_is_told(capsys: Shown, monkeypatch: pytest.M
     assert "tools/greet.toml: the environment has no GREET_TOKEN" in capsys.readouterr().err
 
 
-def test_the_examples_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_tools_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "examples" / "tools")
     assert run_command(["tools", "check"]) == 0
 
 
 @pytest.mark.parametrize("block", re.findall(r"^```toml manifest\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE))
-def test_the_manifests_of_the_guide_are_good(block: str) -> None:
+def test_the_manifests_of_the_guide_are_valid(block: str) -> None:
     Path("guide.toml").write_text(block)
     assert run_command(["tools", "check", "guide.toml"]) == 0
 
 
-def test_the_guide_tells_every_key() -> None:
+def test_the_guide_documents_every_key() -> None:
     models = (Manifest, Argument, CommandSection, Http, Output)
     keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert sorted(key for key in keys if not re.search(rf"[`\[]{key}\b", GUIDE)) == []

@@ -1,4 +1,4 @@
-"""Mistakes of new users that are found before any server is asked: one line, exit code 2, no traceback."""
+"""Mistakes of new users are found before any server is asked: one line, exit code 2, no traceback."""
 
 import io
 import json
@@ -139,7 +139,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = [command.name for command in ALL if not command.place.endswith(":app")]
     assert len(names) > 30
     for name in names:
@@ -161,7 +161,7 @@ def test_the_help_brackets_an_argument_once_and_gives_no_flag_a_type(
     assert "bool" not in shown.lower()
 
 
-def test_a_word_that_is_not_one_of_the_choices_is_told_with_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_choice_is_reported_with_all_choices(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["completion", "powershell"]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("orga: Invalid value for 'SHELL': 'powershell' is not one of 'bash', 'zsh', 'fish'. ")
@@ -175,7 +175,7 @@ def test_the_help_of_a_command_begins_with_its_text_in_the_overview(command: Com
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_what_needs_no_command_loads_none(argument: str) -> None:
+def test_help_and_version_load_no_heavy_module(argument: str) -> None:
     program = (
         "import sys; from orga.client.cli.main import run_command; run_command(sys.argv[1:]);"
         "print(*{'temporalio', 'pydantic', 'httpx'} & sys.modules.keys(), file=sys.stderr)"
@@ -208,7 +208,7 @@ def test_the_overview_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_options_become_input(options: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_become_the_input_of_a_run(options: dict[str, Any], expected: dict[str, Any]) -> None:
     assert agent_input(RunOptions("x", **options)).model_dump(mode="json", exclude_unset=True) == expected
 
 
@@ -223,7 +223,7 @@ def test_a_task_that_is_not_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         agent_input(RunOptions("-"))
 
 
-def test_an_argument_of_stray_bytes_still_makes_json() -> None:
+def test_an_argument_with_stray_bytes_becomes_valid_json() -> None:
     assert json.dumps(agent_input(RunOptions("a\udcffb")).task).isascii()
 
 
@@ -241,7 +241,7 @@ def test_an_argument_of_stray_bytes_still_makes_json() -> None:
         ("error", 6),
     ],
 )
-def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
+def test_each_stop_reason_has_its_exit_code(reason: StopReason, code: int) -> None:
     assert ending_exit_code(reason) == code
 
 
@@ -260,7 +260,7 @@ def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
         pytest.param(RuntimeError("x"), ExitCode.FAILED, id="a defect"),
     ],
 )
-def test_exit_code_of_an_error(error: Exception, code: int) -> None:
+def test_each_error_has_its_exit_code(error: Exception, code: int) -> None:
     assert error_exit_code(error) == code
 
 
@@ -270,9 +270,7 @@ def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["tools"], ["tools", "list"], ["schedule", "create"], ["goal"]])
-def test_every_command_explains_itself_by_its_short_option(
-    capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
+def test_h_is_short_for_help_in_every_command(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     assert run_command([*command, "--help"]) == 0
     explained = capsys.readouterr().out
     assert run_command([*command, "-h"]) == 0

@@ -1,4 +1,4 @@
-"""The Tab key, in a real bash, and as zsh and fish ask."""
+"""The Tab key completes in a real bash, and for the requests of zsh and fish."""
 
 import os
 import subprocess
@@ -55,7 +55,9 @@ def test_bash_completes_commands_and_options(env: dict[str, str]) -> None:
         ("fish", {"_TYPER_COMPLETE_ARGS": "orga ini", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "init\t"),
     ],
 )
-def test_zsh_and_fish_are_answered(env: dict[str, str], shell: str, asked: dict[str, str], expected: str) -> None:
+def test_requests_of_zsh_and_fish_are_answered(
+    env: dict[str, str], shell: str, asked: dict[str, str], expected: str
+) -> None:
     done = subprocess.run(
         ["orga"], env=env | asked | {"_ORGA_COMPLETE": f"complete_{shell}"}, capture_output=True, text=True, check=True
     )
@@ -69,9 +71,7 @@ def test_each_shell_has_its_script(shell: str, begins: str, capsys: pytest.Captu
     assert capsys.readouterr().out.lstrip().startswith(begins)
 
 
-def test_a_shell_that_is_not_known_has_to_be_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_shell_must_be_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert run_command(["completion"]) == 2
     assert "SHELL: unknown shell (tcsh). Name one of bash, zsh, fish" in capsys.readouterr().err

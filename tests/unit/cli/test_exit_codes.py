@@ -1,4 +1,4 @@
-"""The exit codes of each command: what its code can return is what docs/reference says of it, and nothing else."""
+"""The exit codes that a command can return are exactly those in docs/reference."""
 
 import ast
 import re
@@ -31,15 +31,15 @@ for _panel in COMMANDS.values():
             HELP[f"{_command.name} {_name}".strip()] = _each.help
 
 
-def place(module: str) -> Path:
+def source_file(module: str) -> Path:
     return ROOT.joinpath(*module.removeprefix("orga.").split(".")).with_suffix(".py")
 
 
 @cache
 def definitions(module: str) -> dict[str, ast.AST]:
-    """Return what a module of the command line defines, by name."""
+    """Return the definitions of a module of the command line, by name."""
     found: dict[str, ast.AST] = {}
-    for node in ast.parse(place(module).read_text(encoding="utf-8")).body:
+    for node in ast.parse(source_file(module).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found[node.name] = node
         targets = (
@@ -51,13 +51,13 @@ def definitions(module: str) -> dict[str, ast.AST]:
 
 @cache
 def imported(module: str) -> dict[str, tuple[str, str]]:
-    """Return where each name comes from that a module imports from the command line; "" for a module itself."""
+    """Return the origin of each name that a module imports from the command line, with an empty name for a module."""
     found: dict[str, tuple[str, str]] = {}
-    for node in ast.walk(ast.parse(place(module).read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source_file(module).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(CLI):
             for each in node.names:
                 inner = f"{node.module}.{each.name}"
-                origin = (inner, "") if place(inner).exists() else (str(node.module), each.name)
+                origin = (inner, "") if source_file(inner).exists() else (str(node.module), each.name)
                 found[each.asname or each.name] = origin
     return found
 
@@ -75,8 +75,8 @@ def used(module: str, node: ast.AST) -> Iterator[tuple[str, str]]:
             yield origin
 
 
-def of_code(command: str) -> set[ExitCode]:
-    """Return the codes that the function of a command names, and all that it uses."""
+def codes_in_source(command: str) -> set[ExitCode]:
+    """Return the codes that the function of a command names, directly or through what it uses."""
     found, left, seen = set[ExitCode](), [FUNCTIONS[command]], set[tuple[str, str]]()
     while left:
         module, name = left.pop()
@@ -91,46 +91,47 @@ def of_code(command: str) -> set[ExitCode]:
 
 
 @pytest.mark.parametrize("command", names())
-def test_a_code_that_a_command_returns_is_told_in_its_own_words(command: str) -> None:
-    assert of_code(command) - COMMAND_EXIT_CODES.get(command, {}).keys() == set()
+def test_every_code_that_a_command_returns_is_documented(command: str) -> None:
+    assert codes_in_source(command) - COMMAND_EXIT_CODES.get(command, {}).keys() == set()
 
 
-def test_a_code_that_a_command_returns_is_found() -> None:
-    assert of_code("models") == {ExitCode.FAILED}
-    assert of_code("journal") == {ExitCode.FAILED}
-    assert of_code("chat") >= OF_AN_ENDING
-    assert of_code("completion") == set()
+def test_the_codes_in_the_source_are_found() -> None:
+    assert codes_in_source("models") == {ExitCode.FAILED}
+    assert codes_in_source("journal") == {ExitCode.FAILED}
+    assert codes_in_source("chat") >= OF_AN_ENDING
+    assert codes_in_source("completion") == set()
 
 
-def test_no_command_returns_a_number_that_has_no_name() -> None:
-    """One answers a shell's question: it is no command."""
-    found = [place for path in (ROOT / "client" / "cli").rglob("*.py") for place in nameless(path)]
+def test_only_shell_completion_returns_a_number_without_a_name() -> None:
+    """Completion answers a shell's question and is no command."""
+    found = [
+        source_file
+        for path in (ROOT / "client" / "cli").rglob("*.py")
+        for source_file in functions_with_nameless_codes(path)
+    ]
     assert found == ["main.py: complete_words"]
 
 
-def nameless(path: Path) -> Iterator[str]:
-    """Yield which function returns a number of its own, or a constant of its module that is one.
-
-    From 128 on they say which signal ended the command.
-    """
+def functions_with_nameless_codes(path: Path) -> Iterator[str]:
+    """Yield each function that returns a bare number, or a constant that is one. Signals start at 128."""
     module = ast.parse(path.read_text(encoding="utf-8"))
     numbers = {
         target.id
         for node in module.body
-        if isinstance(node, ast.Assign) and _is_nameless(node.value, set())
+        if isinstance(node, ast.Assign) and _is_nameless_code(node.value, set())
         for target in node.targets
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.unparse(node.returns or node) == "int":
             for each in ast.walk(node):
-                if isinstance(each, ast.Return) and _is_nameless(each.value, numbers):
+                if isinstance(each, ast.Return) and _is_nameless_code(each.value, numbers):
                     yield f"{path.name}: {node.name}"
 
 
-def _is_nameless(value: ast.expr | None, numbers: Set[str]) -> bool:
+def _is_nameless_code(value: ast.expr | None, numbers: Set[str]) -> bool:
     if isinstance(value, ast.IfExp):
-        return _is_nameless(value.body, numbers) or _is_nameless(value.orelse, numbers)
+        return _is_nameless_code(value.body, numbers) or _is_nameless_code(value.orelse, numbers)
     if isinstance(value, ast.Constant):
         return type(value.value) is int and 0 < value.value < 128
     return isinstance(value, ast.Name) and value.id in numbers
@@ -175,7 +176,7 @@ OF_FRONT_ENDS = {"acp", "mcp-server"}
 
 
 @pytest.mark.parametrize("command", [name for name in names() if name not in OF_FRONT_ENDS])
-def test_no_server_is_an_exit_code_of_the_commands_that_ask_one(
+def test_a_command_that_asks_a_server_documents_the_code_for_no_server(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -186,7 +187,7 @@ def test_no_server_is_an_exit_code_of_the_commands_that_ask_one(
     assert (code == ExitCode.NO_SERVER) is (ExitCode.NO_SERVER in codes_of(command)), capsys.readouterr().err
 
 
-def test_what_is_said_of_codes_is_said_of_commands_that_there_are() -> None:
+def test_documented_codes_belong_to_existing_commands() -> None:
     assert (COMMAND_EXIT_CODES.keys() | COMMANDS_WITHOUT_SERVER | GIVEN.keys()) - set(names()) == set()
     assert EXIT_CODE_MEANINGS.keys() == set(ExitCode)
 

@@ -1,4 +1,4 @@
-"""`orga init`: what it writes is read back, whatever was chosen; it asks for trust of nothing but what was chosen."""
+"""`orga init` writes a file that reads back as chosen. It asks for trust of the chosen settings only."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def test_every_combination_is_read_back_as_it_was_chosen(choices: StarterChoices
 
 
 @pytest.mark.parametrize("choices", ALL[:: len(ALL) - 1], ids=["least", "most"])
-def test_every_example_in_a_comment_is_a_key_that_counts(choices: StarterChoices, tmp_path: Path) -> None:
+def test_every_commented_example_is_a_valid_setting(choices: StarterChoices, tmp_path: Path) -> None:
     text = starter_text(choices)
     examples = re.findall(r"^#([a-z_][\w.-]* = .*)$", text, re.MULTILINE)
     assert len(examples) >= 12
@@ -59,11 +59,11 @@ def test_every_example_in_a_comment_is_a_key_that_counts(choices: StarterChoices
         load_config(env={"ORGA_TRUST": "1"})
 
 
-def test_every_line_of_prose_is_a_comment_of_one_line_width() -> None:
+def test_no_line_of_the_starter_file_is_too_long() -> None:
     assert max(map(len, starter_text(ALL[-1]).splitlines())) <= 120
 
 
-def test_without_options_it_reads_and_needs_no_trust(tmp_path: Path, capsys: Shown) -> None:
+def test_without_options_the_new_file_only_reads_and_needs_no_trust(tmp_path: Path, capsys: Shown) -> None:
     assert run_command(["init"]) == 0
     shown = capsys.readouterr()
     assert shown.out == "orga.toml\n"
@@ -72,7 +72,7 @@ def test_without_options_it_reads_and_needs_no_trust(tmp_path: Path, capsys: Sho
     assert not stat.S_IMODE((tmp_path / "orga.toml").stat().st_mode) & stat.S_IWOTH
 
 
-def test_what_was_chosen_is_trusted_until_it_changes(tmp_path: Path, capsys: Shown) -> None:
+def test_chosen_settings_are_trusted_until_they_change(tmp_path: Path, capsys: Shown) -> None:
     assert run_command(["init", "--write", "--commands", "git, pytest", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["tools"] == ["write_file", "run_command"]
@@ -88,8 +88,8 @@ def test_what_was_chosen_is_trusted_until_it_changes(tmp_path: Path, capsys: Sho
 @pytest.mark.parametrize(
     ("policies", "code"),
     [
-        pytest.param("later", 0, id="rules written after init are those of the person who ran it"),
-        pytest.param("before", 2, id="rules that lay there before may come from somebody else"),
+        pytest.param("later", 0, id="rules written after init are trusted"),
+        pytest.param("before", 2, id="rules that existed before init are not trusted"),
         pytest.param("none", 0, id="no rules"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_new_file_is_still_trusted_once_a_server_is_set(
 
 
 @pytest.mark.parametrize("kind", ["file", "dangling link", "folder"])
-def test_what_is_there_stays_as_it_is(kind: str, tmp_path: Path, capsys: Shown) -> None:
+def test_an_existing_file_is_not_changed(kind: str, tmp_path: Path, capsys: Shown) -> None:
     file, elsewhere = tmp_path / "orga.toml", tmp_path / "elsewhere"
     match kind:
         case "file":
@@ -136,7 +136,7 @@ def test_what_is_there_stays_as_it_is(kind: str, tmp_path: Path, capsys: Shown) 
         (["gone"], "gone: is not a folder"),
     ],
 )
-def test_a_choice_that_cannot_be_is_refused_before_anything_is_written(
+def test_an_invalid_choice_is_refused_before_anything_is_written(
     arguments: list[str], says: str, tmp_path: Path, capsys: Shown
 ) -> None:
     assert run_command(["init", *arguments]) == 2
@@ -144,13 +144,13 @@ def test_a_choice_that_cannot_be_is_refused_before_anything_is_written(
     assert not (tmp_path / "orga.toml").exists()
 
 
-def test_it_can_be_looked_at_before(tmp_path: Path, capsys: Shown) -> None:
+def test_print_shows_the_file_and_writes_nothing(tmp_path: Path, capsys: Shown) -> None:
     assert run_command(["init", "--model", "offline:extractive", "--print"]) == 0
     assert 'default = "offline:extractive"' in capsys.readouterr().out
     assert not (tmp_path / "orga.toml").exists()
 
 
-def test_it_says_what_the_model_still_lacks_and_what_it_hides(
+def test_it_reports_a_missing_key_and_a_configuration_that_it_hides(
     tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -172,23 +172,23 @@ class _Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("typed", "arguments", "expected"),
     [
-        pytest.param("\n\n\n\n", [], StarterChoices(), id="Enter all the way"),
+        pytest.param("\n\n\n\n", [], StarterChoices(), id="only the Enter key"),
         pytest.param(
             "gpt-4o\nollama:small\ny\nn\ngit status;\ngit pytest\n\n",
             [],
             StarterChoices("ollama:small", write=True, programs=("git", "pytest"), approval=True),
-            id="what cannot be is asked again",
+            id="an invalid answer is asked again",
         ),
         pytest.param(
             "y\nn\n",
             ["-m", "ollama:x", "--write", "--commands", ""],
             StarterChoices("ollama:x", write=True, web=True, approval=False),
-            id="only what no option says",
+            id="only what no option sets",
         ),
-        pytest.param("", ["--yes"], StarterChoices(), id="nothing at all"),
+        pytest.param("", ["--yes"], StarterChoices(), id="--yes"),
     ],
 )
-def test_at_a_terminal_it_asks(
+def test_at_a_terminal_it_asks_for_each_choice(
     typed: str, arguments: list[str], expected: StarterChoices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", _Terminal(typed))
@@ -197,7 +197,7 @@ def test_at_a_terminal_it_asks(
     assert (tmp_path / "orga.toml").read_text() == starter_text(expected)
 
 
-def test_who_leaves_at_a_question_has_written_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_at_a_question_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", _Terminal(""))
     monkeypatch.setattr(sys, "stderr", _Terminal())
     assert run_command(["init"]) == 130

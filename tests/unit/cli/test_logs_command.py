@@ -1,4 +1,4 @@
-"""`orga logs` shows what workers and the server of this user have written, and drives no terminal with it."""
+"""`orga logs` shows the logs of this user's workers and server, without control sequences."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def a_log(home: Path, name: str, text: str, age_s: int = 0) -> None:
     os.utime(path, (1_000_000 - age_s, 1_000_000 - age_s))
 
 
-def test_the_newest_worker_is_shown_unless_another_is_named(home: Path, capsys: Shown) -> None:
+def test_the_newest_worker_log_is_shown_unless_another_is_named(home: Path, capsys: Shown) -> None:
     a_log(home, "worker-11.log", "old\n", age_s=60)
     a_log(home, "worker-12.log", "one\ntwo\x1b[2J\nthree\n")
     a_log(home, "server.log", "server says\n")
@@ -39,12 +39,12 @@ def test_the_newest_worker_is_shown_unless_another_is_named(home: Path, capsys: 
 
 
 @pytest.mark.parametrize(("which", "says"), [("../x", "there is no log '../x'"), ("worker", "none yet: a command")])
-def test_a_log_that_there_is_not_is_told(which: str, says: str, capsys: Shown) -> None:
+def test_a_missing_log_is_reported(which: str, says: str, capsys: Shown) -> None:
     assert run_command(["logs", which]) == 2
     assert says in capsys.readouterr().err
 
 
-def test_what_comes_is_shown_as_it_comes_also_from_a_server_that_starts_anew(
+def test_new_lines_are_followed_even_after_a_server_restarts_its_log(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "LOOK_S", 0.01)

@@ -1,4 +1,4 @@
-"""The recorded pictures of terminals: the live view as `make pictures` found it at a real one of 80 columns."""
+"""The pictures of terminals in the docs, recorded by `make pictures` at a real terminal of 80 columns."""
 
 import re
 import xml.etree.ElementTree as Xml
@@ -12,7 +12,7 @@ PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 80
 
 
-def rows(picture: str) -> list[str]:
+def picture_lines(picture: str) -> list[str]:
     """Return the lines of a terminal's picture; a gap in one is a space."""
     found: dict[str, list[str]] = defaultdict(list)
     for text in Xml.parse(PICTURES / f"{picture}.svg").iter("{http://www.w3.org/2000/svg}text"):
@@ -21,20 +21,20 @@ def rows(picture: str) -> list[str]:
 
 
 @pytest.mark.parametrize("picture", ["run", "live", "plan", "list"])
-def test_a_picture_of_a_command_is_shown_by_a_document(picture: str) -> None:
+def test_each_picture_is_shown_in_a_document(picture: str) -> None:
     documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     assert [path.name for path in documents if f"pictures/{picture}.svg)" in path.read_text()]
-    assert rows(picture)[0].startswith("$ orga ")
+    assert picture_lines(picture)[0].startswith("$ orga ")
 
 
-def test_the_picture_of_a_report_is_shown_by_a_document_and_made_anew_with_the_others() -> None:
+def test_the_picture_of_a_report_is_shown_in_a_document_and_recorded_with_the_others() -> None:
     assert (PICTURES / "report.png").read_bytes().startswith(b"\x89PNG")
     assert "(pictures/report.png)" in (ROOT / "docs" / "command-line.md").read_text()
     assert '_browse("report", page)' in (PICTURES / "record.py").read_text()
 
 
-def test_parallel_calls_have_their_arguments_and_times_and_one_that_is_over_has_stopped() -> None:
-    shown = [re.match(r"(•| ) (ask_branch .+?) +(\d+\.\d) s", row) for row in rows("live")]
+def test_parallel_calls_show_arguments_and_times_and_a_finished_one_has_stopped() -> None:
+    shown = [re.match(r"(•| ) (ask_branch .+?) +(\d+\.\d) s", row) for row in picture_lines("live")]
     calls = [(found[1], found[2], float(found[3])) for found in shown if found]
     assert [(mark, call) for mark, call, _ in calls] == [
         ("•", "ask_branch Harbour Street"),
@@ -45,8 +45,8 @@ def test_parallel_calls_have_their_arguments_and_times_and_one_that_is_over_has_
 
 
 @pytest.mark.parametrize("picture", ["live", "plan"])
-def test_the_meters_stand_on_one_line(picture: str) -> None:
-    last = rows(picture)[-1]
+def test_the_meters_fit_on_one_line(picture: str) -> None:
+    last = picture_lines(picture)[-1]
     assert re.search(r"/25 iterations|/15 rounds", last)
     assert re.search(r"\d tokens.* \d+/[\d,]+ s", last)
     assert len(last) <= COLUMNS

@@ -1,4 +1,4 @@
-"""A run's report shows whatever the run said as text: no script, no link, no fence that is closed, no escape."""
+"""A run's report shows everything from the run as text: no script, no link, no closed fence, no escape."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -82,7 +82,7 @@ class _Page(HTMLParser):
         self.text += data
 
 
-def test_a_page_holds_no_tag_but_its_own_and_loads_nothing() -> None:
+def test_a_page_has_only_its_own_tags_and_loads_nothing() -> None:
     page = _Page()
     page.feed(text := html(a_report(HOSTILE, a_result(HOSTILE))))
     own = "html head meta title style body h1 h2 pre table tr th td ol li span div details summary"
@@ -94,7 +94,7 @@ def test_a_page_holds_no_tag_but_its_own_and_loads_nothing() -> None:
     assert not re.search("[\x1b\u202e]", text)
 
 
-def test_markdown_holds_no_link_no_picture_no_html_and_every_fence_is_closed() -> None:
+def test_markdown_has_no_link_picture_or_html_and_closes_every_fence() -> None:
     text = markdown(a_report(HOSTILE, a_result(HOSTILE)))
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
     kinds = {token.type for token in tokens} | {child.type for token in tokens for child in token.children or ()}
@@ -107,20 +107,20 @@ def test_markdown_holds_no_link_no_picture_no_html_and_every_fence_is_closed() -
 
 
 @pytest.mark.parametrize("form", [html, markdown])
-def test_a_report_tells_task_answer_facts_and_every_step(form: Any) -> None:
+def test_a_report_shows_task_answer_facts_and_every_step(form: Any) -> None:
     text = form(a_report("Which limits?", a_result("Five.")))
     for said in ("Which limits?", "Five.", "completed", "12,345", "0.5000 USD", "Iteration 1", "denied", "+3.000 s"):
         assert said in text, said
 
 
 @pytest.mark.parametrize("form", [html, markdown])
-def test_a_run_that_goes_on_has_a_report_too(form: Any) -> None:
+def test_a_run_that_has_not_ended_has_a_report(form: Any) -> None:
     text = form(a_report("x"))
     assert "There is none." in text
     assert "not ended yet" in text
     assert "failed: no such agent" in form(build_report("a", [], None, "failed: no such agent"))
 
 
-def test_a_report_goes_with_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_cannot_be_combined_with_other_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["journal", "x", "--html", "--json"]) == 2
     assert "cannot be combined with other options" in capsys.readouterr().err

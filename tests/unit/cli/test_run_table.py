@@ -1,4 +1,4 @@
-"""The table of runs at the width of a terminal: what tells runs apart is there, and no line is too long."""
+"""The table of runs fits the width of a terminal and still tells runs apart."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,7 +34,7 @@ def a_row(run_id: str = UUID, **fields: Any) -> ListedRun:
     return ListedRun(run_id, **{**given, **fields})
 
 
-def test_eighty_columns_hold_task_agent_state_age_iterations_calls_cost_and_folder() -> None:
+def test_eighty_columns_show_task_agent_state_age_iterations_calls_cost_and_folder() -> None:
     assert run_table([a_row(model_calls=12)], NOW, 80) == [
         "ID             TASK          AGENT    STATE    AGE   ITER  CALLS  USD     FOLDER",
         "01a20a73-4773  Which limit…  default  running  5min  3     12     0.0421  …rbour",
@@ -53,7 +53,7 @@ async def test_a_run_that_has_ended_is_listed_with_its_model_calls() -> None:
     assert (row.task, row.model_calls) == ("the goal", 5)
 
 
-def test_numbers_that_may_be_old_are_told_as_the_least_that_they_are() -> None:
+def test_numbers_that_may_be_outdated_are_shown_with_a_plus() -> None:
     [_, line] = run_table([a_row(may_be_more=True)], NOW)
     assert line.split()[-4:-1] == ["3+", "-", "0.0421+"]
 
@@ -61,12 +61,12 @@ def test_numbers_that_may_be_old_are_told_as_the_least_that_they_are() -> None:
 @pytest.mark.parametrize(
     ("state", "told", "numbers"),
     [
-        pytest.param("running", a_status(iteration=7), (7, 0.25, False), id="it says so itself"),
-        pytest.param("running (paused)", None, (3, 0.0421, True), id="nobody answers"),
-        pytest.param("completed", None, (3, 0.0421, False), id="it has ended"),
+        pytest.param("running", a_status(iteration=7), (7, 0.25, False), id="the run answers"),
+        pytest.param("running (paused)", None, (3, 0.0421, True), id="no worker answers"),
+        pytest.param("completed", None, (3, 0.0421, False), id="the run has ended"),
     ],
 )
-async def test_a_live_run_that_is_not_asked_has_numbers_that_may_be_old(
+async def test_numbers_of_a_live_run_without_an_answer_may_be_outdated(
     monkeypatch: pytest.MonkeyPatch, state: str, told: AgentStatus | None, numbers: tuple[int, float, bool]
 ) -> None:
     client = Mock(spec=Client)
@@ -98,7 +98,7 @@ def test_no_line_is_wider_than_the_terminal(row: ListedRun, width: int) -> None:
     assert lines[0].startswith("ID ")
 
 
-def test_two_hundred_runs_have_two_hundred_names_that_tell_them_apart() -> None:
+def test_two_hundred_runs_have_distinct_short_ids() -> None:
     ids = [f"agent-01a20a73-{at:04x}-720c-919f-9245270a3b50" for at in range(200)]
     lines = run_table([a_row(each, task=f"task {at}") for at, each in enumerate(ids)], NOW, 80)
     names = [line.split()[0] for line in lines[1:]]
@@ -110,24 +110,28 @@ def test_two_hundred_runs_have_two_hundred_names_that_tell_them_apart() -> None:
 @pytest.mark.parametrize(
     ("ids", "short"),
     [
-        pytest.param([UUID], ["01a20a73-4773"], id="a millisecond is enough for one"),
-        pytest.param([UUID, SAME_MILLISECOND], ["01a20a73-4773-72", "01a20a73-4773-7f"], id="as much as parts two"),
-        pytest.param(["nightly", "goal-abc"], ["nightly", "goal-abc"], id="what is short stays, and can be typed"),
+        pytest.param([UUID], ["01a20a73-4773"], id="the millisecond is enough for one run"),
+        pytest.param(
+            [UUID, SAME_MILLISECOND], ["01a20a73-4773-72", "01a20a73-4773-7f"], id="as long as needed to tell two apart"
+        ),
+        pytest.param(["nightly", "goal-abc"], ["nightly", "goal-abc"], id="a short id stays whole"),
         pytest.param([UUID, f"{UUID}.3.0"], ["01a20a73-4773", f"{UUID}.3.0"], id="a delegate in full"),
-        pytest.param(["agent-nightly", "nightly"], ["agent-nightly", "nightly"], id="the bare name is another's"),
+        pytest.param(
+            ["agent-nightly", "nightly"], ["agent-nightly", "nightly"], id="the bare name belongs to another run"
+        ),
     ],
 )
-def test_a_short_id_stands_for_one_run(ids: list[str], short: list[str]) -> None:
+def test_each_short_id_is_unique(ids: list[str], short: list[str]) -> None:
     assert list(short_ids(ids).values()) == [name for _, name in sorted(zip(ids, short, strict=True))]
 
 
-def test_what_a_live_run_waits_for_is_said_without_saying_that_it_is_live() -> None:
+def test_the_state_of_a_waiting_run_shows_only_what_it_waits_for() -> None:
     [_, line] = run_table([a_row(state="running (waits: approval)")], NOW, 80)
     assert "  waits: approval  " in line
     assert "running" not in line
 
 
-def test_where_no_terminal_cuts_it_a_line_has_the_whole_id_and_folder() -> None:
+def test_without_a_terminal_a_line_has_the_whole_id_and_folder() -> None:
     [_, line] = run_table([a_row(state="running (waits: approval)")], NOW)
     assert line.startswith(f"{UUID}  Which limits does a run have?  default  running (waits: approval)  5min  3  ")
     assert line.endswith("/home/somebody/projects/harbour")

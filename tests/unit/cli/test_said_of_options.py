@@ -11,7 +11,7 @@ def test_a_status_without_a_task_has_no_line_for_it() -> None:
     assert RunOutcome("x").lines_around([]) == ["task       x"]
 
 
-def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_cannot_be_combined_with_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["init", "--print", "--json"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -26,7 +26,7 @@ def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixt
         ("logs", "With --list"),
     ],
 )
-def test_the_help_of_an_option_says_what_it_does_there(
+def test_the_help_of_a_shared_option_describes_its_effect_in_each_command(
     command: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command([command, "--help"]) == 0

@@ -1,4 +1,4 @@
-"""Schedules before any server is asked: times that are read or refused, and a table that fits a terminal."""
+"""Schedules before any server is asked: times are accepted or refused, and the table fits a terminal."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -89,7 +89,7 @@ def test_without_a_server_the_exit_code_is_7(capsys: pytest.CaptureFixture[str],
     assert "does not answer (connection refused)" in capsys.readouterr().err
 
 
-def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = [str(command.name) for command in schedule_app.registered_commands]
     assert names == ["create", "list", "show", "pause", "resume", "trigger", "delete"]
     for name in names:
@@ -98,16 +98,16 @@ def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("command", [goal, run])
-def test_a_schedule_takes_all_that_says_what_a_run_or_a_goal_does(command: Callable[..., int]) -> None:
-    """It begins each run by itself, under ids of its own, and nobody watches."""
+def test_a_schedule_takes_every_option_that_describes_a_run_or_a_goal(command: Callable[..., int]) -> None:
+    """It starts each run by itself, under its own ids, and nobody watches."""
     of_the_start = {"id_", "again", "no_worker", "detach", "quiet"}
     options = set(signature(command).parameters) - of_the_start
     assert options <= set(signature(create_schedule).parameters)
     assert len(options) > 10
 
 
-def test_times_become_what_temporal_takes() -> None:
-    """The expression is its own comment, by which a list of schedules shows it as it was written."""
+def test_times_become_temporal_types() -> None:
+    """The expression is its own comment. A list of schedules shows it from there as it was written."""
     times = timing(
         cron=["0  7 * * 1-5", "@daily"],
         time_zone="Europe/Berlin",
@@ -122,14 +122,14 @@ def test_times_become_what_temporal_takes() -> None:
     assert (times.policy.overlap, times.policy.catchup_window) == (OVERLAPS["buffer-one"], timedelta(hours=1))
 
 
-def test_an_end_with_an_offset_is_that_time() -> None:
+def test_an_end_with_an_offset_keeps_its_instant() -> None:
     end = datetime.fromisoformat("2100-01-01T00:00+05:00")
     times = timing(every=timedelta(hours=1), time_zone="Europe/Berlin", end=end)
     assert times.spec.end_at == datetime(2099, 12, 31, 19, tzinfo=UTC)
     assert [interval.every for interval in times.spec.intervals] == [timedelta(hours=1)]
 
 
-def test_a_policy_that_is_none_is_refused() -> None:
+def test_an_unknown_overlap_policy_is_refused() -> None:
     with pytest.raises(InvalidInput, match="must be one of skip, buffer-one"):
         timing(cron="@daily", overlap="queue")  # pyright: ignore[reportArgumentType]
 
@@ -138,12 +138,12 @@ def test_a_policy_that_is_none_is_refused() -> None:
     ("text", "seconds"),
     [("90s", 90), ("5m", 300), ("1h30m", 5_400), ("2d", 172_800), ("1w", 604_800)],
 )
-def test_a_length_of_time_is_read(text: str, seconds: int) -> None:
+def test_a_duration_is_read(text: str, seconds: int) -> None:
     assert parse_duration(text, "--every") == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "h", "1", "1.5h", "1y", "-1h", "1h30", "9999999999s", "١h"])
-def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"not a duration\. Write it as 90s"):
         parse_duration(text, "--every")
 
@@ -151,11 +151,11 @@ def test_what_is_no_length_of_time_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "told"), [(0, "0s"), (90, "1m30s"), (3_600, "1h"), (86_400, "1d"), (90_061, "1d1h1m1s")]
 )
-def test_a_length_of_time_is_shown_as_it_is_written(seconds: int, told: str) -> None:
+def test_a_duration_is_shown_in_the_form_in_which_it_is_read(seconds: int, told: str) -> None:
     assert duration_text(timedelta(seconds=seconds)) == told
 
 
-def test_a_time_is_read_with_and_without_an_offset() -> None:
+def test_a_time_is_read_with_or_without_an_offset() -> None:
     assert parse_time("2026-12-31T18:00", "--end").tzinfo is None
     assert parse_time("2026-12-31T18:00+01:00", "--end").astimezone(UTC).hour == 17
 
@@ -169,12 +169,12 @@ def test_a_time_is_read_with_and_without_an_offset() -> None:
         pytest.param(GoalInput(goal="x"), GoalInput, id="a goal's, checked before"),
     ],
 )
-def test_an_input_is_checked_as_its_own_kind(given: Any, kind: type) -> None:
+def test_an_input_is_checked_as_its_own_type(given: Any, kind: type) -> None:
     assert isinstance(checked_input(given), kind)
 
 
 @pytest.mark.parametrize("given", [{"goal": ""}, {"task": ""}, {}, {"goal": "x", "task": "y"}])
-def test_an_input_that_no_run_could_begin_with_is_refused(given: dict[str, Any]) -> None:
+def test_an_input_that_cannot_start_a_run_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         checked_input(given)
 
@@ -215,7 +215,7 @@ def test_an_id_is_never_cut() -> None:
     assert schedule_table([a_schedule(name)], {})[1].startswith(f"{name}  ")
 
 
-def test_a_run_that_the_server_keeps_no_longer_is_gone() -> None:
+def test_a_run_that_the_server_no_longer_keeps_is_shown_as_gone() -> None:
     assert schedule_table([a_schedule()], {})[1].endswith("gone")
 
 

@@ -1,4 +1,4 @@
-"""Options mean the same everywhere: how a run is named, what is short for what, what `rewind` and `fork` share."""
+"""Options mean the same in every command: how a run is named, short names, and the options of `rewind` and `fork`."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ OF_OTHER_THINGS = {"schedule", "id_", "item_id"}
 """Arguments that are an ID, and not that of a run."""
 
 
-def every() -> Iterator[tuple[str, Any]]:
+def all_commands() -> Iterator[tuple[str, Any]]:
     for commands in COMMANDS.values():
         for command in commands:
             found = load_command(command)
@@ -22,7 +22,7 @@ def every() -> Iterator[tuple[str, Any]]:
                 yield f"{command.name} {name}".strip(), each
 
 
-ALL = dict(every())
+ALL = dict(all_commands())
 
 
 def options_of(command: str) -> dict[str, tuple[str, ...]]:
@@ -32,7 +32,7 @@ def options_of(command: str) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("command", ALL)
-def test_what_takes_the_id_of_a_run_takes_the_newest_one(command: str) -> None:
+def test_every_command_that_takes_a_run_id_takes_last(command: str) -> None:
     takes = [each.name for each in ALL[command].params if "ID" in (each.metavar or "").strip("[]").split()]
     arguments = [each.name for each in ALL[command].params if each.param_type_name == "argument"]
     of_run = [name for name in takes if name in arguments and name not in OF_OTHER_THINGS]
@@ -40,8 +40,8 @@ def test_what_takes_the_id_of_a_run_takes_the_newest_one(command: str) -> None:
     assert ("--last" in options_of(command)) is bool(of_run)
 
 
-def told() -> dict[tuple[str, str], list[str]]:
-    """Return what the guide's table says: short and long name, and in which commands; none where it names none."""
+def documented_short_options() -> dict[tuple[str, str], list[str]]:
+    """Return the guide's table: (short, long) to the commands that it names, or none."""
     found: dict[tuple[str, str], list[str]] = {}
     for shorts, longs, where in re.findall(r"^\| (`-\w`.*?) \| (`--.*?) \| (.*?) \|$", GUIDE, re.MULTILINE):
         pairs = list(zip(re.findall(r"-\w", shorts), re.findall(r"--[\w-]+", longs), strict=True))
@@ -58,14 +58,14 @@ def test_short_options_are_those_of_the_guide_and_mean_the_same_everywhere() -> 
             for short in names[1:]:
                 there.setdefault((short, names[0]), []).append(command)
     assert len({short for short, _ in there}) == len(there)
-    guide = told()
+    guide = documented_short_options()
     assert guide.keys() == there.keys()
     assert {pair: sorted(commands) for pair, commands in guide.items() if commands} == {
         pair: sorted(there[pair]) for pair, commands in guide.items() if commands
     }
 
 
-def test_rewind_and_fork_say_how_far_by_the_same_word() -> None:
+def test_rewind_and_fork_share_the_option_for_the_iteration() -> None:
     [rewind, fork] = (
         next(each for each in ALL[command].params if each.name == "to_iteration") for command in ("rewind", "fork")
     )
