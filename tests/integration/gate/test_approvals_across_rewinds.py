@@ -1,4 +1,4 @@
-"""A yes counts once: what a person approved before a run was set back has to be approved anew behind it."""
+"""An approval counts once: a call approved before a rewind has to be approved again after it."""
 
 import uuid
 from typing import Any
@@ -33,7 +33,7 @@ async def by_orga_with_all_that_was_sent(client: Client, handle: WorkflowHandle[
 
 
 async def by_the_server_alone(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
-    """As the Temporal UI does it: nothing tells the run that it was reset."""
+    """Reset the run as the Temporal UI does, without a signal to the run."""
     history = await handle.fetch_history()
     completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     second = [event.event_id for event in history.events if event.event_type == completed][1]
@@ -49,7 +49,7 @@ async def by_the_server_alone(client: Client, handle: WorkflowHandle[Any, Any]) 
 
 
 async def approved_twice(loop: Loop, reset: Any, pay: FakeTool) -> tuple[str, str]:
-    """Approve a call, set the run back, try the same yes again; return the ids of both askings."""
+    """Approve a call, rewind the run, try the same approval again, and return the ids of both questions."""
     handle = await loop.start()
     first = (await wait_for_held_calls(handle))[0]
     await send_update(handle, "approve", approval_argument(first))
@@ -68,7 +68,7 @@ async def approved_twice(loop: Loop, reset: Any, pay: FakeTool) -> tuple[str, st
 
 
 @pytest.mark.parametrize("reset", [by_orga, by_orga_with_all_that_was_sent, by_the_server_alone])
-async def test_a_yes_counts_for_no_execution_but_its_own(client: Client, reset: Any) -> None:
+async def test_an_approval_counts_only_for_its_own_execution(client: Client, reset: Any) -> None:
     pay = FakeTool("pay", effect="irreversible")
     async with a_loop(client, [*PAYS, *PAYS], pay, engine=Asks()) as loop:
         first, second = await approved_twice(loop, reset, pay)
@@ -76,7 +76,7 @@ async def test_a_yes_counts_for_no_execution_but_its_own(client: Client, reset: 
     assert len({context.idempotency_key for context in pay.contexts}) == 1
 
 
-async def test_a_yes_of_a_critic_neither(client: Client) -> None:
+async def test_an_approval_by_a_critic_counts_only_once(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     agents = agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [*PAYS, *PAYS], pay, agents=agents) as loop:
@@ -84,7 +84,7 @@ async def test_a_yes_of_a_critic_neither(client: Client) -> None:
     assert first != second
 
 
-async def test_nor_one_for_a_step_of_a_saga(client: Client) -> None:
+async def test_an_approval_of_a_saga_step_counts_only_once(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     steps: list[dict[str, Any]] = [{"tool": "pay", "arguments": {"cents": 900}, "kind": "final"}]
     saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
@@ -94,8 +94,8 @@ async def test_nor_one_for_a_step_of_a_saga(client: Client) -> None:
     assert first != second
 
 
-async def test_the_model_and_the_journal_know_what_a_rewind_left_behind(client: Client) -> None:
-    """Else the model would pay once more what it does not remember to have paid."""
+async def test_the_model_and_the_journal_know_the_effects_before_a_rewind(client: Client) -> None:
+    """Otherwise the model would repeat a payment that it does not remember."""
     pay, save = FakeTool("pay", effect="irreversible"), FakeTool("save", effect="idempotent")
     provider = ScriptedModel([calls("pay", "save", arguments={"cents": 900}), answers(), answers()], repeats=True)
     async with a_loop(client, provider, pay, save) as loop:
@@ -110,7 +110,7 @@ async def test_the_model_and_the_journal_know_what_a_rewind_left_behind(client: 
     assert entry.data["left"] == ['pay {"cents":900}: ok']
 
 
-async def test_calls_of_every_run_of_a_chain_are_told_with_their_own_outcome(client: Client) -> None:
+async def test_calls_of_every_segment_are_listed_with_their_own_outcome(client: Client) -> None:
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
         if arguments["cents"] == 2:
             raise ToolError("no money")

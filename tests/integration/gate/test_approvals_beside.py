@@ -1,4 +1,4 @@
-"""Calls that wait beside held ones: what was allowed when a person was asked is judged once more when it may start."""
+"""Calls that wait next to held ones: each allowed call is judged again before it starts."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.values.policies import a_verdict
 
 @dataclass
 class Changing:
-    """A policy engine that wants a yes for `pay`, and whose other rules can change."""
+    """A policy engine that requires approval of `pay`, and whose other rules can change."""
 
     is_embedded = True
 
@@ -27,7 +27,7 @@ class Changing:
     version: str = "v1"
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Decide by the rules of now."""
+        """Decide by the current rules."""
         call = proposal.call
         if call is None or call.name in self.denied:
             return a_verdict(call is None, reason="not any more", version=self.version)
@@ -36,8 +36,8 @@ class Changing:
         return a_verdict(True, approval=terms, arguments=arguments, version=self.version)
 
 
-async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:
-    """Run to the question, change the rules, answer it."""
+async def run_with_changed_rules(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:
+    """Run until the question, change the rules, then answer it."""
     handle = await loop.start()
     [question] = await wait_for_held_calls(handle)
     for name, value in rules.items():
@@ -47,28 +47,28 @@ async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> R
 
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
-async def test_what_is_forbidden_by_then_does_not_run(client: Client, answer: str) -> None:
+async def test_a_waiting_call_that_is_forbidden_meanwhile_does_not_run(client: Client, answer: str) -> None:
     pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
     async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
-        ran = await answered(loop, engine, answer, denied={"look"})
+        ran = await run_with_changed_rules(loop, engine, answer, denied={"look"})
 
     assert (look.contexts, len(pay.contexts)) == ([], 1 if answer == "approve" else 0)
     assert tool_results_in(loop)[0] == "[Policy denied] not any more"
     assert ran.result.tool_calls.denied == (1 if answer == "approve" else 2)
 
 
-async def test_what_is_still_allowed_runs_once(client: Client) -> None:
+async def test_a_waiting_call_that_is_still_allowed_runs_once(client: Client) -> None:
     pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
     async with a_loop(client, [calls("look", "pay", "look"), answers()], pay, look, engine=engine) as loop:
-        ran = await answered(loop, engine, "approve")
+        ran = await run_with_changed_rules(loop, engine, "approve")
 
     assert (len(look.contexts), len(pay.contexts)) == (2, 1)
     judged = [entry.data["action_count"] for entry in ran.journal if entry.event == "PolicyEvaluated"]
     assert judged == [3, 2, 1, 1]
 
 
-async def test_a_set_that_wants_a_yes_by_then_asks_for_all_that_it_has_not_seen(client: Client) -> None:
-    """The yes to `pay` was for the rules of before: under the new ones it is asked for together with `look`."""
+async def test_a_changed_policy_set_asks_again_for_all_calls(client: Client) -> None:
+    """The approval of `pay` was for the old rules. Under the new ones it is asked for together with `look`."""
     pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
     async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
         handle = await loop.start()
@@ -85,7 +85,7 @@ async def test_a_set_that_wants_a_yes_by_then_asks_for_all_that_it_has_not_seen(
     assert (len(look.contexts), len(pay.contexts)) == (1, 1)
 
 
-async def test_the_model_is_told_of_arguments_that_policy_changed_before_the_wait(client: Client) -> None:
+async def test_the_model_learns_of_arguments_that_policy_changed_before_the_wait(client: Client) -> None:
     seen: list[dict[str, Any]] = []
 
     def look(arguments: dict[str, Any], context: object) -> str:
@@ -97,7 +97,7 @@ async def test_the_model_is_told_of_arguments_that_policy_changed_before_the_wai
     async with a_loop(
         client, [calls("look", "pay", arguments={"path": "secret"}), answers()], *tools, engine=engine
     ) as loop:
-        await answered(loop, engine, "approve")
+        await run_with_changed_rules(loop, engine, "approve")
 
     assert seen == [{"path": "public"}]
     assert "public" in tool_results_in(loop)[0]

@@ -1,4 +1,4 @@
-"""A call that is held for a person outlives the embedded server and every worker: all of it is in the server's file."""
+"""A held call survives the embedded server and every worker, because the server's file contains all of it."""
 
 from collections.abc import Generator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever people do about held calls, exactly the approved ones run, once, in a real run."""
+"""Whatever people do with held calls, exactly the approved ones run, and each runs once."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.values.policies import a_verdict
 
 SOON_S, LATE_S = 0.3, 3_600
 LAST = "last"
-"""A call that is decided when all else is over: until then the run waits, and every click meets it."""
+"""A call that is decided last. The run waits for it, so every decision reaches the run."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ clicks = st.builds(
 
 
 class Terms:
-    """Everything needs the yes of ada or bob; some of it soon."""
+    """A policy engine that requires approval by ada or bob. Some approvals expire soon."""
 
     is_embedded = True
 
@@ -66,7 +66,7 @@ async def is_taken(handle: WorkflowHandle[Any, Any], word: str, approval_id: str
 
 
 async def held(client: Client, handle: WorkflowHandle[Any, Any], count: int) -> list[str]:
-    """Return the ids of all calls that were held, in call order, once only so many still are."""
+    """Return the ids of all held calls, in call order, once this many are still held."""
     await wait_for_held_calls(handle, count)
     asked = [entry.data async for entry in read_journal(client, handle.id) if entry.event == "ApprovalRequested"]
     return [str(data["id"]) for data in asked if data["kind"] == "call"]

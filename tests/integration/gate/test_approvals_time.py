@@ -1,4 +1,4 @@
-"""Approvals that wait for days and weeks, on the time-skipping server: they cost no time of the run."""
+"""Approvals that wait for days and weeks, on the time-skipping server, use no time of the run."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ async def paying(environment: WorkflowEnvironment, expires: timedelta, pay: Fake
         yield loop
 
 
-async def test_a_call_that_is_approved_after_a_week_runs_and_the_week_is_not_the_runs(
+async def test_a_call_approved_after_a_week_runs_and_the_week_does_not_count(
     environment: WorkflowEnvironment,
 ) -> None:
     pay = FakeTool("pay", effect="irreversible")
@@ -51,7 +51,7 @@ async def test_a_call_that_is_approved_after_a_week_runs_and_the_week_is_not_the
     assert ran.result.duration_s < 60
 
 
-async def test_a_call_that_nobody_approves_for_days_is_denied_and_a_late_yes_refused(
+async def test_a_call_that_nobody_approves_for_days_is_denied_and_a_late_approval_refused(
     environment: WorkflowEnvironment,
 ) -> None:
     pay = FakeTool("pay", effect="irreversible")

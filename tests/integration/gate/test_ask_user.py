@@ -1,4 +1,4 @@
-"""An agent that asks the person it works for, on a real server: answers, options, defaults, refusals, endings."""
+"""An agent asks the person it works for, on a real server: answers, options, defaults, refusals, endings."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def refuses(handle: WorkflowHandle[Any, Any], answer: Any) -> str:
     return str(refused.value.cause)
 
 
-async def test_an_answer_is_what_the_call_brings(client: Client) -> None:
+async def test_the_answer_is_the_result_of_the_call(client: Client) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
         asked = await wait_for_question(handle)
@@ -58,7 +58,7 @@ async def test_an_answer_is_what_the_call_brings(client: Client) -> None:
     assert ran.result.termination.reason == "completed"
 
 
-async def test_only_an_option_is_an_answer(client: Client) -> None:
+async def test_only_an_option_is_accepted_as_answer(client: Client) -> None:
     async with an_asker(client, asks(options=["red", "blue"]), answers()) as loop:
         handle = await loop.start()
         asked = await wait_for_question(handle)
@@ -69,7 +69,7 @@ async def test_only_an_option_is_an_answer(client: Client) -> None:
         assert tool_results_in(loop) == ["[Answer of the operator]\nblue"]
 
 
-async def test_two_questions_are_told_apart_by_their_ids(client: Client) -> None:
+async def test_two_questions_are_distinguished_by_their_ids(client: Client) -> None:
     async with an_asker(client, asks("Which year?", "ask_user", "look"), answers()) as loop:
         handle = await loop.start()
 
@@ -86,7 +86,7 @@ async def test_two_questions_are_told_apart_by_their_ids(client: Client) -> None
         assert tool_results_in(loop) == ["[Answer of the operator]\nfirst", "[Answer of the operator]\nsecond", "ok"]
 
 
-async def test_a_signal_answers_too_and_one_of_no_use_is_told_as_refused(client: Client) -> None:
+async def test_a_signal_can_answer_and_an_invalid_one_is_recorded_as_refused(client: Client) -> None:
     async with an_asker(client, asks(options=["red", "blue"]), answers()) as loop:
         handle = await loop.start()
         await wait_for_question(handle)
@@ -104,20 +104,20 @@ async def test_a_signal_answers_too_and_one_of_no_use_is_told_as_refused(client:
     ("more", "told_model", "choice"),
     [
         pytest.param({"default": "2000"}, "[Default answer: nobody answered in time]\n2000", "result", id="a default"),
-        pytest.param({}, "[No answer] nobody answered in time; go on without.", "skip", id="none"),
+        pytest.param({}, "[No answer] nobody answered in time; go on without.", "skip", id="no default"),
     ],
 )
-async def test_what_nobody_answers_in_time_has_its_default(
+async def test_an_unanswered_question_gets_its_default(
     client: Client, more: dict[str, Any], told_model: str, choice: str
 ) -> None:
     async with an_asker(client, asks(expires_s=1, **more), answers()) as loop:
         ran = await loop.run()
         assert tool_results_in(loop) == [told_model]
     assert questions_of(ran) == [("QuestionAsked", None), ("QuestionAnswered", choice)]
-    assert ran.result.duration_s < 1  # the clock stood still
+    assert ran.result.duration_s < 1  # the clock stopped
 
 
-async def test_a_default_that_is_no_option_is_not_asked(client: Client) -> None:
+async def test_a_default_that_is_not_an_option_is_rejected(client: Client) -> None:
     async with an_asker(client, asks(options=["red", "blue"], default="green"), answers()) as loop:
         ran = await loop.run()
         assert "default: give one of the options" in tool_results_in(loop)[0]
@@ -127,11 +127,11 @@ async def test_a_default_that_is_no_option_is_not_asked(client: Client) -> None:
 @pytest.mark.parametrize(
     ("choice", "reason", "asked"),
     [
-        pytest.param("skip", "completed", 2, id="no answer is given"),
-        pytest.param("abort", "aborted", 1, id="the run is ended by it"),
+        pytest.param("skip", "completed", 2, id="skip"),
+        pytest.param("abort", "aborted", 1, id="abort"),
     ],
 )
-async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: str, asked: int) -> None:
+async def test_a_person_may_refuse_to_answer(client: Client, choice: str, reason: str, asked: int) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
         question = await wait_for_question(handle)
@@ -149,7 +149,7 @@ async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: 
     assert questions_of(ran)[-1] == ("QuestionAnswered", choice)
 
 
-async def test_an_abort_closes_the_question_and_refuses_what_waits(client: Client) -> None:
+async def test_an_abort_closes_the_question_and_refuses_queued_guidance(client: Client) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
         await wait_for_question(handle)
@@ -163,7 +163,7 @@ async def test_an_abort_closes_the_question_and_refuses_what_waits(client: Clien
     assert questions_of(ran)[-1] == ("QuestionAnswered", "none")
 
 
-async def test_policy_decides_whether_it_may_ask(client: Client) -> None:
+async def test_policy_decides_whether_the_agent_may_ask(client: Client) -> None:
     async with an_asker(client, asks(), answers(), engine=Deny("ask_user")) as loop:
         ran = await loop.run()
         assert "ask_user is forbidden" in tool_results_in(loop)[0]

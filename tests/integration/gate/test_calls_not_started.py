@@ -1,4 +1,4 @@
-"""A call that waits while a critic rejects its neighbour is never started, since nobody has reviewed it."""
+"""A call that waits while a critic rejects another call is never started, since nobody has reviewed it."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def a_reply(*each: tuple[str, dict[str, Any]]) -> Reply:
     return Reply.of(calls=made, finish="tool_calls", usage=USAGE)
 
 
-async def test_a_call_beside_an_end_that_is_sent_back(client: Client) -> None:
+async def test_a_call_next_to_a_rejected_ending_is_not_started(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     ends = a_reply(("pay", {}), ("terminate", {"reason": "done", "output": "bad"}))
     script = [ends, verdict(0.0, 0.0, "no"), answers("fine"), verdict()]
@@ -32,7 +32,7 @@ async def test_a_call_beside_an_end_that_is_sent_back(client: Client) -> None:
     assert tool_results_in(loop, 2)[0] == "[Not run] the reply ends the run"
 
 
-async def test_a_call_that_would_find_room(client: Client) -> None:
+async def test_a_call_over_budget_does_not_replace_a_rejected_one(client: Client) -> None:
     pay, look = FakeTool("pay", effect="irreversible"), FakeTool("look")
     script = [calls("look", "pay"), verdict(0.0, 0.0, "no"), answers("fine")]
     agents = {"default": AgentConfig(tools=("pay", "look"), critics=(GUARD, a_critic("lookers", tools=("look",))))}

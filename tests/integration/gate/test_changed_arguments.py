@@ -1,4 +1,4 @@
-"""A call that policy changed: the model is told, whatever the call is for, and the changed one is what counts."""
+"""A call that policy changed: the model is informed, whatever the purpose, and the changed call counts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,14 +25,14 @@ CHANGED = '[Arguments changed by policy] {"path":"public"}'
 
 @dataclass
 class Redirects:
-    """A policy engine that puts other arguments in place of the model's, where the call is for this."""
+    """A policy engine that replaces the model's arguments in calls of one purpose."""
 
     is_embedded = True
 
     purpose: str
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Change them once."""
+        """Change the arguments once."""
         call = proposal.call
         is_changed = call is not None and proposal.purpose == self.purpose and call.arguments != PUBLIC
         return a_verdict(True, arguments=PUBLIC if is_changed else None)
@@ -42,7 +42,7 @@ def recovering(**recovery: Any) -> ToolOptions:
     return ToolOptions(recovery=Recovery(max_attempts=1, **recovery))
 
 
-async def test_the_model_is_told_of_a_fallback(client: Client) -> None:
+async def test_the_model_learns_of_a_changed_fallback(client: Client) -> None:
     def down(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("down")
 
@@ -57,7 +57,7 @@ async def test_the_model_is_told_of_a_fallback(client: Client) -> None:
     assert text.endswith("saw {'path': 'public'}")
 
 
-async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) -> None:
+async def test_the_model_learns_of_a_changed_requeued_call(client: Client) -> None:
     def later(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(save.contexts) == 1:
             raise ToolError("down")
@@ -79,7 +79,7 @@ async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) ->
     assert last == f"[Requeued call] save (1.0), sent again by an operator:\n{CHANGED}\nsaved {PUBLIC}"
 
 
-async def test_the_limit_of_a_step_holds_for_the_call_that_was_made(client: Client) -> None:
+async def test_the_step_limit_counts_the_changed_call(client: Client) -> None:
     def declined(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("declined for good", retryable=False)
 
@@ -92,7 +92,7 @@ async def test_the_limit_of_a_step_holds_for_the_call_that_was_made(client: Clie
     assert len(tool.contexts) == 2
 
 
-async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
+async def test_critics_review_a_saga_as_changed_by_policy(client: Client) -> None:
     class Adds:
         is_embedded = True
 

@@ -1,4 +1,4 @@
-"""Denials reach the model; the same one again and again ends the run."""
+"""Denials reach the model, and the same denial several times in a row ends the run."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def test_the_same_denied_answer_three_iterations_in_a_row_ends_the_run(cli
     assert (told.role, told.text) == ("user", "[Policy denied] such words are forbidden")
 
 
-async def test_another_iteration_between_breaks_the_row(client: Client) -> None:
+async def test_another_iteration_in_between_resets_the_count(client: Client) -> None:
     steps = [calls("delete"), calls("delete"), calls("look"), calls("delete"), calls("delete"), answers("gave up")]
     async with a_loop(client, steps, FakeTool("delete"), FakeTool("look"), engine=Deny("delete")) as loop:
         ran = await loop.run()
@@ -40,7 +40,7 @@ async def test_another_iteration_between_breaks_the_row(client: Client) -> None:
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "gave up")
 
 
-async def test_a_denied_answer_can_be_put_right(client: Client) -> None:
+async def test_a_denied_answer_can_be_corrected(client: Client) -> None:
     async with a_loop(client, [answers("secret"), answers("public")], engine=Deny(words=["secret"])) as loop:
         ran = await loop.run()
 
@@ -116,7 +116,7 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
     assert provider.seen[1].messages[-1].text.startswith("[Invalid call] the arguments of count do not fit: $.n:")
 
 
-async def test_a_tool_whose_schema_is_no_schema_cannot_be_called(client: Client) -> None:
+async def test_a_tool_with_an_invalid_schema_cannot_be_called(client: Client) -> None:
     tool = FakeTool("odd", parameters={"type": "object", "properties": {"a": {"type": "nonsense"}}})
     provider = ScriptedModel([calls("odd"), answers()], repeats=True)
     async with a_loop(client, provider, tool) as loop:
@@ -126,7 +126,7 @@ async def test_a_tool_whose_schema_is_no_schema_cannot_be_called(client: Client)
     assert provider.seen[1].messages[-1].text.startswith("[Invalid call] odd cannot be called:")
 
 
-async def test_only_the_tools_that_the_run_asks_for_are_offered(client: Client) -> None:
+async def test_only_the_tools_that_the_run_names_are_offered(client: Client) -> None:
     look, write = FakeTool("look"), FakeTool("write")
     provider = ScriptedModel([calls("write"), answers()], repeats=True)
     async with a_loop(client, provider, look, write) as loop:

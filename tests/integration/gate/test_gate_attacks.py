@@ -1,4 +1,4 @@
-"""Attacks on the gate, on a real server: an engine that answers what no history can hold wedges no run."""
+"""Attacks on the gate, on a real server: a verdict that no history can hold does not block a run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.values.policies import a_verdict
 
 
 async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    """Return the one call that waits for a yes, once it does."""
+    """Return the one held call, once it waits."""
     await wait_for_question(handle)
     [question] = (await handle.query("status"))["pending_approvals"]
     return question
@@ -24,14 +24,14 @@ async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
 
 @dataclass
 class Answers:
-    """A policy engine that says this about tools."""
+    """A policy engine that returns this verdict on tools."""
 
     is_embedded = True
 
     judgement: Verdict
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Say it."""
+        """Return the verdict."""
         return self.judgement if proposal.call else a_verdict(True)
 
 
@@ -46,7 +46,7 @@ async def test_a_call_that_may_wait_for_ever_can_be_approved(client: Client) -> 
     assert len(pay.contexts) == 1
 
 
-async def test_arguments_of_a_policy_that_no_history_takes_are_a_denial(client: Client) -> None:
+async def test_unrecordable_arguments_of_a_policy_are_a_denial(client: Client) -> None:
     pay = FakeTool("pay")
     engine = Answers(a_verdict(True, arguments={"a": "x" * 3_000_000}))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
@@ -56,12 +56,12 @@ async def test_arguments_of_a_policy_that_no_history_takes_are_a_denial(client: 
 
 @dataclass
 class Lowers:
-    """A policy engine that lowers the amount and then wants a yes."""
+    """A policy engine that lowers the amount and then requires an approval."""
 
     is_embedded = True
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Lower, then ask."""
+        """Lower the amount, then require an approval."""
         if proposal.call is None:
             return a_verdict(True)
         if proposal.call.arguments["amount"] > 5:
@@ -70,9 +70,7 @@ class Lowers:
 
 
 @pytest.mark.parametrize("is_approved", [pytest.param(True, id="approved"), pytest.param(False, id="denied")])
-async def test_the_model_learns_that_the_call_that_was_approved_is_not_the_one_it_made(
-    client: Client, is_approved: bool
-) -> None:
+async def test_the_model_learns_that_the_approved_call_differs_from_its_own(client: Client, is_approved: bool) -> None:
     paid: list[int] = []
     pay = FakeTool("pay", lambda arguments, _: paid.append(arguments["amount"]) or "paid")
     steps = [calls("pay", arguments={"amount": 9}), answers()]
@@ -87,7 +85,7 @@ async def test_the_model_learns_that_the_call_that_was_approved_is_not_the_one_i
     assert (paid, tool_results_in(loop)) == ([5] * is_approved, [said])
 
 
-async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(client: Client) -> None:
+async def test_an_abort_during_the_second_judgement_asks_nobody_again(client: Client) -> None:
     hold = Hold()
 
     @dataclass

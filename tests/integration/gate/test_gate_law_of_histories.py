@@ -1,4 +1,4 @@
-"""The law of the gate is checked over every history of the suite; here on histories that were changed."""
+"""The law of the gate is checked on every history of the suite, and here on tampered histories."""
 
 import copy
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def other_call(value: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", [other_arguments, other_call])
-async def test_an_input_that_was_changed_afterwards_is_a_breach_although_it_replays(
+async def test_a_changed_activity_input_is_a_breach_although_it_replays(
     client: Client, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     async with a_loop(client, [calls("look", arguments={"path": "a"}), answers()], FakeTool("look")) as loop:
@@ -50,7 +50,7 @@ async def test_an_input_that_was_changed_afterwards_is_a_breach_although_it_repl
     assert (await found(history))[0] == ["1.0 look: no earlier verdict allows exactly this call"]
 
 
-async def test_a_denied_call_and_a_local_one_are_in_the_record(client: Client) -> None:
+async def test_denied_and_local_calls_are_in_the_record(client: Client) -> None:
     steps = [calls("look", "delete"), answers()]
     async with a_loop(client, steps, FakeTool("look"), FakeTool("delete"), engine=Deny("delete")) as loop:
         ran = await loop.run()

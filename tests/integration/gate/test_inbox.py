@@ -40,18 +40,18 @@ def save(queue: str = "default") -> FakeTool:
 
 
 def saves_once(request: ModelRequest) -> Reply:
-    """Several runs share the model: each saves, then answers."""
+    """Save once, then answer. Several runs share the model."""
     return answers() if any(message.role == "tool" for message in request.messages) else calls("save")
 
 
 async def questions(client: Client, *loops: Loop, **wanted: Any) -> list[InboxEntry]:
-    """Return what the inbox has of these loops; the server is shared with other tests."""
+    """Return the inbox entries of these loops. The server is shared with other tests."""
     queues = {loop.task_queue for loop in loops}
     return [question async for question in inbox(client, **wanted) if question.task_queue in queues]
 
 
 async def indexed(client: Client, *handles: WorkflowHandle[Any, Any], kind: str | None) -> None:
-    """Wait until visibility, which is behind, has what the runs wait for."""
+    """Wait until visibility, which lags, lists what the runs wait for."""
 
     async def is_there() -> bool:
         found = [(await handle.describe()).typed_search_attributes.get(WAITING) for handle in handles]
@@ -66,7 +66,7 @@ def _ids(handles: tuple[WorkflowHandle[Any, Any], ...]) -> str:
     return " OR ".join(f"WorkflowId = '{handle.id}'" for handle in handles)
 
 
-async def test_the_inbox_is_over_all_runs_oldest_first_and_can_be_narrowed(client: Client) -> None:
+async def test_the_inbox_lists_all_runs_oldest_first_and_can_be_filtered(client: Client) -> None:
     async with (
         a_loop(client, [saves_once], save("storage"), setup=FACTS) as loop,
         a_loop(client, [calls("save")] * 3, FakeTool("save"), setup=FACTS) as other,
@@ -97,7 +97,7 @@ async def test_the_inbox_is_over_all_runs_oldest_first_and_can_be_narrowed(clien
             await handle.result()
 
 
-async def test_a_run_whose_worker_is_gone_is_told_by_its_kind_alone(client: Client) -> None:
+async def test_a_run_without_a_worker_is_listed_with_its_kind_only(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], save("storage"), setup=FACTS) as loop:
         handle = await loop.start()
         await indexed(client, handle, kind="escalation")
@@ -122,12 +122,12 @@ async def _cancelled(handle: WorkflowHandle[Any, Any]) -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(_resolved, id="a person ends it"),
+        pytest.param(_resolved, id="a person decides"),
         pytest.param(_aborted, id="aborted while it waits"),
         pytest.param(_cancelled, id="cancelled while it waits"),
     ],
 )
-async def test_a_run_that_ended_says_that_it_waits_no_more(client: Client, end: Callable[..., Any]) -> None:
+async def test_an_ended_run_is_no_longer_listed_as_waiting(client: Client, end: Callable[..., Any]) -> None:
     async with a_loop(client, [calls("save", "save"), answers()], save(), setup=FACTS) as loop:
         handle = await loop.start()
         await indexed(client, handle, kind="escalation")
@@ -138,7 +138,7 @@ async def test_a_run_that_ended_says_that_it_waits_no_more(client: Client, end: 
     assert ran.events.count("ApprovalRequested") == ran.events.count("ApprovalResolved")
 
 
-async def test_a_budget_that_nobody_grants_is_no_question_once_the_run_has_ended(client: Client) -> None:
+async def test_a_budget_question_of_an_ended_run_is_not_listed(client: Client) -> None:
     async with a_loop(client, [calls("save")] * 3, FakeTool("save"), setup=FACTS) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         await indexed(client, handle, kind="budget")
@@ -147,8 +147,8 @@ async def test_a_budget_that_nobody_grants_is_no_question_once_the_run_has_ended
         assert (await handle.describe()).typed_search_attributes.get(WAITING) is None
 
 
-async def test_an_answer_that_was_not_taken_waits_to_be_sent_again(client: Client) -> None:
-    """It is one more dead letter of the goal, which has ended and cannot say later that it was sent."""
+async def test_a_failed_delivery_is_listed_for_requeue(client: Client) -> None:
+    """It is a dead letter of the goal, which has ended and cannot report later that it was sent."""
     setup = delivery_setup(hook="webhook", room="discord").model_copy(update={"search_attributes": True})
     with webhook_receiver(Says(403)) as receiver, webhook_receiver() as chat:
         channels = {"hook": a_hook(receiver), "room": a_room(chat)}
@@ -173,7 +173,7 @@ async def test_an_answer_that_was_not_taken_waits_to_be_sent_again(client: Clien
     assert (await handle.describe()).typed_search_attributes.get(DEAD_LETTERS) == 1
 
 
-async def test_a_terminated_run_cannot_say_so_and_is_not_in_the_inbox(client: Client) -> None:
+async def test_a_terminated_run_is_not_in_the_inbox_despite_its_attribute(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], save(), setup=FACTS) as loop:
         handle = await loop.start()
         await wait_for_question(handle)

@@ -23,14 +23,14 @@ FALLBACK = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, al
 
 @dataclass
 class Capped:
-    """A policy engine that puts a lower amount in the place of a higher one, for one purpose."""
+    """A policy engine that lowers a high amount in calls of one purpose."""
 
     is_embedded = True
 
     purpose: str
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Change what is more than 5."""
+        """Lower an amount above 5."""
         call = proposal.call
         is_too_much = call is not None and proposal.purpose == self.purpose and call.arguments.get("amount", 0) > 5
         return a_verdict(True, arguments={"amount": 5} if is_too_much else None)
@@ -48,8 +48,8 @@ def paying(name: str, sent: list[tuple[int, str]], failures: int = 0, options: T
     return FakeTool(name, body, "idempotent", options=options)
 
 
-async def test_one_that_is_sent_again(client: Client) -> None:
-    """Under the key of the other amount a service might take it for what it has done already."""
+async def test_a_changed_requeued_call_has_another_key(client: Client) -> None:
+    """With the key of the original amount a service might take the call for one that it has already done."""
     sent, model = list[tuple[int, str]](), Hold()
     tool, look = paying("pay", sent, failures=1), FakeTool("look")
     steps = [calls("pay", arguments={"amount": 9}), model.step(calls("look")), answers()]
@@ -63,7 +63,7 @@ async def test_one_that_is_sent_again(client: Client) -> None:
     assert (first, second, key == other) == (9, 5, False)
 
 
-async def test_an_alternative(client: Client) -> None:
+async def test_a_changed_fallback_has_another_key(client: Client) -> None:
     failed, sent = list[tuple[int, str]](), list[tuple[int, str]]()
     tools = [paying("pay", failed, failures=1, options=FALLBACK), paying("transfer", sent)]
     steps = [calls("pay", arguments={"amount": 9}), answers()]

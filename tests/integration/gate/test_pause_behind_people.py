@@ -1,4 +1,4 @@
-"""A pause holds, too, where a person decides while the run is paused."""
+"""A pause also holds when a person decides while the run is paused."""
 
 from temporalio.client import Client
 
@@ -9,7 +9,7 @@ from tests.support.runs.questions import send_update, tool_results_in, wait_for_
 from tests.support.runs.sagas import Ledger, an_agency, book, saga
 
 
-async def test_a_step_of_a_saga_that_is_approved_meanwhile_waits(client: Client) -> None:
+async def test_a_saga_step_approved_during_a_pause_waits_for_the_resume(client: Client) -> None:
     ledger = Ledger()
     async with an_agency(client, [saga(book("flight")), answers()], *ledger.tools, engine=Asks(("book",))) as loop:
         handle = await loop.start()
@@ -23,7 +23,7 @@ async def test_a_step_of_a_saga_that_is_approved_meanwhile_waits(client: Client)
     assert ledger.done == ["book flight"]
 
 
-async def test_and_is_judged_by_the_policy_of_the_time_when_it_goes_on(client: Client) -> None:
+async def test_a_saga_step_approved_during_a_pause_is_judged_by_the_policy_at_the_resume(client: Client) -> None:
     ledger, engine = Ledger(), Asks(("book",))
     async with an_agency(client, [saga(book("flight")), answers()], *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
@@ -37,7 +37,7 @@ async def test_and_is_judged_by_the_policy_of_the_time_when_it_goes_on(client: C
     assert (ledger.done, "book: not_run" in tool_results_in(loop)[0]) == ([], True)
 
 
-async def test_no_model_call_follows_more_budget_before_the_run_goes_on(client: Client) -> None:
+async def test_no_model_call_follows_a_raised_budget_before_the_resume(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
@@ -51,7 +51,7 @@ async def test_no_model_call_follows_more_budget_before_the_run_goes_on(client: 
     assert len(provider.seen) == 2
 
 
-async def test_no_call_follows_more_budget_before_the_run_goes_on(client: Client) -> None:
+async def test_no_tool_call_follows_a_raised_budget_before_the_resume(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, [calls("look"), calls("look"), answers()], look) as loop:
         handle = await loop.start(on_exhausted="ask", max_tool_calls=1)

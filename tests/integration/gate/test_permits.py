@@ -1,4 +1,4 @@
-"""With a permit key no worker carries out what the gate has not signed, whoever asks it to."""
+"""With a permit key no worker carries out a call that the gate has not signed, whoever requests it."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ async def signing(
 
 
 async def checked(client: Client, workflow_id: str, keys: PermitKeys = KEYS) -> list[str]:
-    """Return what `verify` finds wrong."""
+    """Return the faults that `verify` finds."""
     found = await verify(client, workflow_id, permits=keys)
     assert "permits" in {check.name for check in found.checks}
     return [f"{check.name}: {check.detail}" for check in found.checks if not check.ok]
@@ -65,7 +65,7 @@ PAYS = [calls("pay", arguments={"cents": 900, "to": "Grüße", "rate": 1.0}), an
 
 
 @pytest.mark.parametrize("execution", ["activity", "local"])
-async def test_what_the_gate_signed_is_carried_out_and_verified(client: Client, execution: Any) -> None:
+async def test_a_signed_call_is_carried_out_and_verified(client: Client, execution: Any) -> None:
     look = FakeTool("look", options=ToolOptions(execution=execution))
     async with signing(client, [calls("look", "look", arguments={"n": 1.5}), answers()], look) as loop:
         ran = await loop.run()
@@ -77,17 +77,17 @@ async def test_what_the_gate_signed_is_carried_out_and_verified(client: Client, 
 
 
 class Changes:
-    """A policy that puts other arguments in the place of the model's."""
+    """A policy that replaces the model's arguments."""
 
     is_embedded = True
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Allow no more than 9 cents."""
+        """Allow at most 9 cents."""
         is_more = proposal.call is not None and proposal.call.arguments.get("cents") != 9
         return a_verdict(True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
 
 
-async def test_arguments_that_policy_put_in_are_what_is_signed(client: Client) -> None:
+async def test_the_arguments_set_by_policy_are_signed(client: Client) -> None:
     tool = pay()
     async with signing(client, list(PAYS), tool, engine=Changes()) as loop:
         ran = await loop.run()
@@ -95,7 +95,7 @@ async def test_arguments_that_policy_put_in_are_what_is_signed(client: Client) -
     assert len(tool.contexts) == 1
 
 
-async def test_an_approved_call_is_signed_once_it_is_approved_also_behind_a_rewind(client: Client) -> None:
+async def test_an_approved_call_is_signed_after_its_approval_even_after_a_rewind(client: Client) -> None:
     tool = pay()
     async with signing(client, [*PAYS, *PAYS], tool, engine=Asks(version="v1")) as loop:
         handle = await loop.start()
@@ -119,8 +119,8 @@ def fails_once(name: str, recovery: Recovery) -> FakeTool:
     return tool
 
 
-async def test_a_call_that_a_person_wants_again_brings_the_latest_permit(client: Client) -> None:
-    """Days may lie between: by then workers may have another key."""
+async def test_a_call_retried_by_a_person_has_the_latest_permit(client: Client) -> None:
+    """Days may have passed, and workers may have another key by then."""
     tool, engine = fails_once("look", Recovery(strategy="escalate", max_attempts=1)), Asks(tools=(), version="v1")
     async with signing(client, [calls("look"), answers()], tool, engine=engine) as loop:
         handle = await loop.start()
@@ -134,7 +134,7 @@ async def test_a_call_that_a_person_wants_again_brings_the_latest_permit(client:
     assert [permit[-2:] for permit in permits] == ["v1", "v2"]
 
 
-async def test_fallbacks_sagas_and_calls_that_are_sent_again_are_signed_too(client: Client) -> None:
+async def test_fallbacks_sagas_and_requeued_calls_are_signed_too(client: Client) -> None:
     first = fails_once("first", Recovery(strategy="fallback", alternatives=("pay",), max_attempts=1))
     letter = fails_once("letter", Recovery(strategy="dead_letter", max_attempts=1))
     tool = pay()
@@ -173,7 +173,7 @@ async def test_an_old_key_is_valid_while_it_is_listed(client: Client) -> None:
 
 @workflow.defn(name="Thief", sandboxed=False)
 class Thief:
-    """Whoever may write to the namespace can schedule an activity on the worker's queue, with any input."""
+    """Someone with access to the namespace, who can schedule any activity on the worker's queue."""
 
     @workflow.run
     async def run(self, place: str, queue: str, request: dict[str, Any]) -> str:
@@ -186,9 +186,9 @@ class Thief:
         )
 
 
-@pytest.mark.parametrize("has_permit", [False, True], ids=["without a permit", "with one of another run"])
-@pytest.mark.parametrize("keys", [KEYS, None], ids=["with a key", "without"])
-async def test_a_call_that_no_gate_saw_is_refused(client: Client, has_permit: bool, keys: PermitKeys | None) -> None:
+@pytest.mark.parametrize("has_permit", [False, True], ids=["without a permit", "with a permit of another run"])
+@pytest.mark.parametrize("keys", [KEYS, None], ids=["with a key", "without a key"])
+async def test_a_call_that_no_gate_judged_is_refused(client: Client, has_permit: bool, keys: PermitKeys | None) -> None:
     tool = pay()
     async with signing(client, list(PAYS), tool, keys=keys) as loop:
         ran = await loop.run()
@@ -196,7 +196,7 @@ async def test_a_call_that_no_gate_saw_is_refused(client: Client, has_permit: bo
         own = f"thief-{uuid.uuid4()}"
         async with Worker(client, task_queue=own, workflows=[Thief]):
             stolen = client.execute_workflow("Thief", args=["1.0", loop.task_queue, request], id=own, task_queue=own)
-            if keys is None:  # docs/production.md says so
+            if keys is None:  # docs/production.md warns of this
                 assert "ok" in str(await stolen)
             else:
                 with pytest.raises(WorkflowFailureError) as failed:
@@ -214,7 +214,7 @@ async def recorded(client: Client, ran: Ran, tool: str) -> dict[str, Any]:
 
 
 class Slow:
-    """An engine that is a server of its own: then the gate is an activity that somebody else may complete."""
+    """An engine that is a remote server, so the gate is an activity that somebody else could complete."""
 
     is_embedded = False
 
@@ -223,7 +223,7 @@ class Slow:
         self.over = asyncio.Event()
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Take so long that somebody else answers first."""
+        """Block long enough that somebody else answers first."""
         if proposal.call is None:
             return a_verdict(True)
         self.asked.set()
@@ -232,7 +232,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("permit", ["", "A" * 22])
-async def test_a_verdict_that_somebody_else_gave_lets_nothing_run(client: Client, permit: str) -> None:
+async def test_a_forged_verdict_lets_nothing_run(client: Client, permit: str) -> None:
     tool, engine = pay(), Slow()
     setup = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
     async with signing(client, list(PAYS), tool, engine=engine, setup=setup) as loop:
@@ -255,8 +255,8 @@ async def test_a_verdict_that_somebody_else_gave_lets_nothing_run(client: Client
     assert (ran.result.tool_calls.run, ran.result.tool_calls.not_run) == (0, 1)
 
 
-async def test_a_permit_costs_little(client: Client) -> None:
-    """docs/production.md says how much: 34 bytes in the verdict, 34 and the version in the call."""
+async def test_a_permit_adds_few_bytes(client: Client) -> None:
+    """docs/production.md gives the numbers: 34 bytes in the verdict, 34 and the version in the call."""
     sizes: dict[bool, int] = {}
     looks = [calls("look", arguments={"n": n}) for n in range(10)]
     for signs in (False, True):

@@ -32,7 +32,7 @@ def a_goal() -> GoalModel:
 
 
 @asynccontextmanager
-async def told(client: Client, receiver: Receiver, model: GoalModel | list[Step]) -> AsyncGenerator[Loop]:
+async def notifying_loop(client: Client, receiver: Receiver, model: GoalModel | list[Step]) -> AsyncGenerator[Loop]:
     await register_missing(client)
     webhook = a_webhook(receiver)
     try:
@@ -55,7 +55,7 @@ async def is_known_everywhere(client: Client, handle: WorkflowHandle[Any, Any], 
 
 
 async def shows(client: Client, handle: WorkflowHandle[Any, Any], kind: str | None) -> None:
-    """Wait until the run has the attribute, and visibility lists it by that."""
+    """Wait until the run has the attribute, and visibility lists it so."""
 
     async def is_listed() -> bool:
         [listed] = [run async for run in client.list_workflows(f"WorkflowId = '{handle.id}'")] or [None]
@@ -64,9 +64,9 @@ async def shows(client: Client, handle: WorkflowHandle[Any, Any], kind: str | No
     await wait_until(is_listed)
 
 
-async def test_of_a_goal(client: Client) -> None:
+async def test_a_question_of_a_goal_is_known_everywhere(client: Client) -> None:
     with webhook_receiver() as receiver:
-        async with told(client, receiver, a_goal()) as loop:
+        async with notifying_loop(client, receiver, a_goal()) as loop:
             handle = await start(loop)
             await is_known_everywhere(client, handle, receiver)
             await answer_goal(handle, "1999")
@@ -76,11 +76,11 @@ async def test_of_a_goal(client: Client) -> None:
     assert [each async for each in inbox(client, kind="answer") if each.run_id == handle.id] == []
 
 
-@pytest.mark.parametrize("options", [{}, {"options": ["1998", "1999"]}], ids=["free", "of options"])
-async def test_of_an_agent(client: Client, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{}, {"options": ["1998", "1999"]}], ids=["free", "with options"])
+async def test_a_question_of_an_agent_is_known_everywhere(client: Client, options: dict[str, Any]) -> None:
     asks = calls("ask_user", arguments={"question": "Which year?", **options})
     with webhook_receiver() as receiver:
-        async with told(client, receiver, [asks, answers()]) as loop:
+        async with notifying_loop(client, receiver, [asks, answers()]) as loop:
             handle = await loop.start()
             await is_known_everywhere(client, handle, receiver)
             await send_update(handle, "answer", "1999")

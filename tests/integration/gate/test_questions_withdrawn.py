@@ -1,6 +1,6 @@
-"""A run that continues as new while it waits asks on what it still has to ask: policy may have changed by then.
+"""A run that continues as new while it waits repeats only the questions that the current policy still needs.
 
-A question that were left open would hold the run's clock, and with it the deadline, for the rest of the run.
+A question left open would stop the run's clock, and with it the deadline, for the rest of the run.
 """
 
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from tests.support.values.policies import a_verdict
 
 @dataclass
 class Reloaded(Asks):
-    """Asks about these tools, until it has other rules: they allow or deny."""
+    """Requires approval of these tools until its rules change: then it allows or denies them."""
 
     allows: bool | None = None
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Decide by the rules of now."""
+        """Decide by the current rules."""
         if self.allows is None:
             return await super().judge(proposal)
         return a_verdict(self.allows or proposal.call is None, "forbidden since noon", version="v2")
 
 
 @pytest.mark.parametrize("allows", [True, False], ids=["allowed", "forbidden"])
-async def test_a_call_that_is_by_now(client: Client, allows: bool) -> None:
+async def test_the_question_is_withdrawn_if_the_call_needs_no_approval_any_more(client: Client, allows: bool) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Reloaded()
     async with a_loop(client, [calls("pay"), answers("done")], pay, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
@@ -45,7 +45,7 @@ async def test_a_call_that_is_by_now(client: Client, allows: bool) -> None:
     assert [(each["id"], each["choice"]) for each in resolved] == [("approval-1", "none")]
 
 
-async def test_a_call_that_other_rules_hold_is_asked_about_under_those_alone(client: Client) -> None:
+async def test_a_call_held_by_new_rules_is_asked_about_under_those_only(client: Client) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Asks()
     async with a_loop(client, [calls("pay"), answers("done")], pay, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
@@ -59,7 +59,7 @@ async def test_a_call_that_other_rules_hold_is_asked_about_under_those_alone(cli
     assert len(pay.contexts) == 1
 
 
-async def test_one_of_two_calls_that_needs_no_yes_any_more(client: Client) -> None:
+async def test_one_of_two_calls_that_needs_no_approval_any_more_is_withdrawn(client: Client) -> None:
     pay, fee = (FakeTool(name, effect="irreversible") for name in ("pay", "fee"))
     engine = Asks(tools=("pay", "fee"))
     async with a_loop(client, [calls("pay", "fee"), answers("done")], pay, fee, engine=engine, setup=SHORT) as loop:
@@ -75,7 +75,7 @@ async def test_one_of_two_calls_that_needs_no_yes_any_more(client: Client) -> No
     assert (len(pay.contexts), len(fee.contexts)) == (1, 1)
 
 
-async def test_a_budget_for_calls_that_are_forbidden_by_now(client: Client) -> None:
+async def test_a_budget_question_for_calls_that_are_now_forbidden_is_withdrawn(client: Client) -> None:
     look, engine = FakeTool("look"), Reloaded(tools=())
     async with a_loop(client, [calls("look")] * 2 + [answers("done")], look, engine=engine, setup=SHORT) as loop:
         handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
@@ -87,7 +87,7 @@ async def test_a_budget_for_calls_that_are_forbidden_by_now(client: Client) -> N
     assert tool_results_in(loop, 2)[-1] == "[Policy denied] forbidden since noon"
 
 
-async def test_whoever_has_said_no_is_not_asked_again(client: Client) -> None:
+async def test_a_person_who_denied_a_call_is_not_asked_again(client: Client) -> None:
     pay, look = FakeTool("pay", effect="irreversible"), FakeTool("look")
     steps = [calls("look"), calls("pay", "look"), answers("done")]
     async with a_loop(client, steps, pay, look, engine=Asks(), setup=SHORT) as loop:

@@ -1,4 +1,4 @@
-"""While a run waits for a person its attributes say so, and where it stands: `orga list` shows no earlier phase."""
+"""Search attributes of a run that waits for a person show the wait and the current phase."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ async def shows(handle: WorkflowHandle[Any, Any], *expected: object) -> None:
     await wait_until(is_shown)
 
 
-async def test_a_live_run_shows_how_far_it_is_from_its_first_calls_on(client: Client) -> None:
-    """Not at the tenth iteration first, nor at the end."""
+async def test_a_live_run_shows_its_progress_from_its_first_calls_on(client: Client) -> None:
+    """It must not show it only from the tenth iteration or at the end."""
     await register_missing(client)
     hold, today = Hold(), KNOWN.model_copy(update={"loop_version": LOOP_VERSION})
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look"), setup=today) as loop:
@@ -49,11 +49,11 @@ async def test_a_live_run_shows_how_far_it_is_from_its_first_calls_on(client: Cl
 
 
 def upserts(ran: Ran) -> int:
-    """Return how many events show how far a run was."""
+    """Return how many events update the shown progress."""
     return sum(event.HasField("upsert_workflow_search_attributes_event_attributes") for event in ran.history.events)
 
 
-async def test_of_a_held_call(client: Client) -> None:
+async def test_a_held_call_is_shown_as_waiting(client: Client) -> None:
     await register_missing(client)
     steps = [calls("look"), calls("look"), calls("pay"), answers()]
     async with a_loop(client, steps, FakeTool("look"), FakeTool("pay"), engine=Asks(), setup=KNOWN) as loop:
@@ -72,7 +72,7 @@ async def test_of_a_held_call(client: Client) -> None:
         pytest.param({"step_iteration": {"on_limit_reached": "escalate"}}, "escalation", "skip", id="a step"),
     ],
 )
-async def test_of_a_question(client: Client, config: dict[str, Any], kind: str, choice: str) -> None:
+async def test_a_question_is_shown_as_waiting(client: Client, config: dict[str, Any], kind: str, choice: str) -> None:
     await register_missing(client)
     once: dict[str, Any] = {"recovery": {"strategy": "retry", "max_attempts": 1}}
     async with a_loop(client, [calls("look")] * 2 + [answers()], FakeTool("look", failing), setup=KNOWN) as loop:
@@ -85,8 +85,8 @@ async def test_of_a_question(client: Client, config: dict[str, Any], kind: str, 
     assert (await shown(ran.handle))[:2] == (None, "done")
 
 
-async def test_of_a_call_that_a_person_decides_about(client: Client) -> None:
-    """It is acting: other calls of the reply may be under way."""
+async def test_a_call_that_a_person_decides_about_is_shown_as_waiting(client: Client) -> None:
+    """The phase is acting, because other calls of the reply may be in flight."""
     await register_missing(client)
     steps = [calls("see"), calls("look"), answers()]
     recovery = {"strategy": "escalate", "max_attempts": 1}

@@ -1,4 +1,4 @@
-"""A run that has waited for a person continues as new: what was unset then is no attribute of the next run."""
+"""A run that has waited for a person continues as new: the unset attributes are not carried over."""
 
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
@@ -12,11 +12,11 @@ from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import send_update
 
 BY_A_SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
-"""Stands for what is no attribute of ours."""
+"""A search attribute that is not one of ours."""
 
 
-async def test_a_run_that_has_waited_goes_on_as_the_next_one(client: Client) -> None:
-    """The server carries on a time that was unset as null, which no worker can read: the run would stand still."""
+async def test_a_run_that_has_waited_continues_as_new(client: Client) -> None:
+    """The server carries an unset time as null, which no worker can read, so the run would stop."""
     await register_missing(client)
     known = WORKER_FACTS.model_copy(update={"search_attributes": True, "roll_over_events": 20})
     steps = [calls("pay"), *[calls("look", n=n) for n in range(4)], answers("done")]

@@ -1,4 +1,4 @@
-"""A run that people keep waiting continues as new when its history grows, and asks them on under the same ids."""
+"""A waiting run continues as new when its history grows, and keeps its questions under the same ids."""
 
 from contextlib import suppress
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import SHORT, send_update, steer_until_continued, tool_results_in, wait_for_question
 
 
-async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client) -> None:
+async def test_a_held_call_keeps_its_id_and_time_and_is_made_once(client: Client) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Asks()
     steps = [calls("pay", arguments={"amount": 7}, reply_text="I pay"), answers("paid")]
     async with a_loop(client, steps, pay, engine=engine, setup=SHORT) as loop:
@@ -36,7 +36,7 @@ async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client
     ]
 
 
-async def test_an_answer_that_one_of_two_calls_has_already_is_kept(client: Client) -> None:
+async def test_a_decision_on_one_of_two_calls_is_kept(client: Client) -> None:
     pay = FakeTool("pay", lambda arguments, context: "paid", effect="irreversible")
     async with a_loop(client, [calls("pay", "pay"), answers()], pay, engine=Asks(), setup=SHORT) as loop:
         handle = await loop.start()
@@ -51,7 +51,7 @@ async def test_an_answer_that_one_of_two_calls_has_already_is_kept(client: Clien
     assert len(ran.histories) == 2
 
 
-async def test_a_question_about_a_budget_is_asked_on(client: Client) -> None:
+async def test_a_question_about_a_budget_is_kept(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers("done")], FakeTool("look"), setup=SHORT) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         before = await wait_for_question(handle)
@@ -62,7 +62,7 @@ async def test_a_question_about_a_budget_is_asked_on(client: Client) -> None:
     assert (ran.result.termination.reason, ran.result.output, len(ran.histories)) == ("completed", "done", 2)
 
 
-async def test_a_step_that_waits_for_a_decision_waits_on(client: Client) -> None:
+async def test_a_step_that_waits_for_a_decision_keeps_waiting(client: Client) -> None:
     def body(arguments: dict[str, Any], context: object) -> str:
         raise ValueError("no")
 
@@ -81,7 +81,7 @@ async def test_a_step_that_waits_for_a_decision_waits_on(client: Client) -> None
     assert any("42" in message.text for message in loop.provider.seen[-1].messages)  # pyright: ignore
 
 
-async def test_what_was_done_beside_a_step_that_waits_is_not_done_again(client: Client) -> None:
+async def test_a_finished_call_next_to_a_waiting_step_is_not_repeated(client: Client) -> None:
     def body(arguments: dict[str, Any], context: object) -> str:
         raise ValueError("no")
 
@@ -99,7 +99,7 @@ async def test_what_was_done_beside_a_step_that_waits_is_not_done_again(client: 
     assert (ran.result.tool_calls.run, ran.result.iterations, len(ran.histories)) == (3, 3, 2)
 
 
-async def test_a_pause_lasts_on(client: Client) -> None:
+async def test_a_pause_lasts_across_continue_as_new(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(calls("look")), answers("done")], FakeTool("look"), setup=SHORT) as loop:
         handle = await loop.start()
@@ -113,8 +113,8 @@ async def test_a_pause_lasts_on(client: Client) -> None:
     assert ran.result.output == "done"
 
 
-async def test_a_run_that_cannot_continue_as_new_ends_with_a_result_before_the_server_ends_it(client: Client) -> None:
-    """A call that a person decides about is in the middle of its iteration: another run would make it again."""
+async def test_a_run_that_cannot_continue_as_new_ends_with_a_result_before_its_history_is_full(client: Client) -> None:
+    """A call that a person decides about is in the middle of its iteration, so the next segment would repeat it."""
 
     def body(arguments: dict[str, Any], context: object) -> str:
         raise ValueError("no")
@@ -125,7 +125,7 @@ async def test_a_run_that_cannot_continue_as_new_ends_with_a_result_before_the_s
         await wait_for_question(handle)
 
         async def has_ended() -> bool:
-            with suppress(RPCError):  # the signal that comes too late
+            with suppress(RPCError):  # the signal may come too late
                 await handle.signal("steer", "a note")
             return (await handle.describe()).status != WorkflowExecutionStatus.RUNNING
 

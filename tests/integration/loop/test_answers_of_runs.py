@@ -19,7 +19,7 @@ TASK = {"task": "count", "output_schema": SCHEMA}
         pytest.param('```json\n{"n": 3}\n```', {"n": 3}, id="JSON in a fence"),
     ],
 )
-async def test_an_answer_that_fits_is_in_the_result_as_data(client: Client, text: str, data: Any) -> None:
+async def test_a_valid_answer_is_in_the_result_as_data(client: Client, text: str, data: Any) -> None:
     provider = ScriptedModel([calls("count"), answers(text)], repeats=True)
     async with a_loop(client, provider, FakeTool("count")) as loop:
         ran = await loop.run(TASK)
@@ -28,7 +28,7 @@ async def test_an_answer_that_fits_is_in_the_result_as_data(client: Client, text
     assert [request.output_schema for request in provider.seen] == [SCHEMA, SCHEMA]
 
 
-async def test_an_answer_that_does_not_fit_is_repaired(client: Client) -> None:
+async def test_an_answer_that_violates_the_schema_is_repaired(client: Client) -> None:
     provider = ScriptedModel([answers("three"), answers('{"n": "3"}'), answers('{"n": 3}')], repeats=True)
     async with a_loop(client, provider) as loop:
         ran = await loop.run(TASK)
@@ -39,8 +39,8 @@ async def test_an_answer_that_does_not_fit_is_repaired(client: Client) -> None:
     assert '$.n: "3" is not of type "integer"' in told[1]
 
 
-async def test_an_answer_with_a_key_twice_is_repaired(client: Client) -> None:
-    """A parser takes the last, a person may have read the first."""
+async def test_an_answer_with_a_duplicate_key_is_repaired(client: Client) -> None:
+    """A parser takes the last value, but a person may have read the first."""
     provider = ScriptedModel([answers('{"n": 3, "n": 4}'), answers('{"n": 3}')], repeats=True)
     async with a_loop(client, provider) as loop:
         ran = await loop.run(TASK)
@@ -61,11 +61,11 @@ async def test_repairs_are_bounded(client: Client) -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        pytest.param({"type": "objct"}, id="no schema"),
-        pytest.param({"$ref": "https://example.com/schema"}, id="another document"),
+        pytest.param({"type": "objct"}, id="an invalid schema"),
+        pytest.param({"$ref": "https://example.com/schema"}, id="a reference to another document"),
     ],
 )
-async def test_a_schema_that_cannot_be_used_ends_the_run_before_a_model_is_asked(client: Client, schema: Any) -> None:
+async def test_an_unusable_schema_ends_the_run_before_the_first_model_call(client: Client, schema: Any) -> None:
     provider = ScriptedModel([answers("{}")], repeats=True)
     async with a_loop(client, provider) as loop:
         handle = await loop.start({"task": "count", "output_schema": schema})

@@ -1,4 +1,4 @@
-"""Input that no run can start with fails the run at once, final, naming the key; it hangs nothing."""
+"""Unusable input fails the run at once, finally and by naming the key. It never leaves the run hanging."""
 
 from typing import Any
 
@@ -86,15 +86,15 @@ async def check_history(client: Client, handle: WorkflowHandle[Any, Any]) -> Non
         pytest.param(raw(b"{"), id="broken JSON"),
     ],
 )
-async def test_what_is_given_beside_the_input_is_ignored(client: Client, second: Any) -> None:
-    """The second argument is the state that a run hands to the next of its chain; a starter has none to give."""
+async def test_a_second_argument_is_ignored(client: Client, second: Any) -> None:
+    """The second argument is the state carried by continue-as-new. A starter has none to give."""
     async with a_loop(client, [answers("fine")]) as loop:
         ran = await loop.ended(await started(loop, [{"task": "t"}, second, 3], "beside"))
 
     assert ran.result.output == "fine"
 
 
-async def test_a_model_that_cannot_be_called_is_named_before_the_first_call(client: Client) -> None:
+async def test_an_unknown_model_is_named_before_the_first_call(client: Client) -> None:
     async with a_loop(client, [answers()], check_model=_no_such_provider) as loop:
         handle = await started(loop, [{"task": "t", "model": "acme:gpt"}], "model")
         with pytest.raises(WorkflowFailureError) as failed:

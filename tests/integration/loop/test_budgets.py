@@ -1,4 +1,4 @@
-"""Budgets on a real server: reserved before a call, settled after it, and raised by a person where the config asks."""
+"""Budgets on a real server: reserved before a call, settled after it, and raised by a person if the config asks."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ async def test_a_reached_limit_ends_the_run(
 
 
 @pytest.mark.parametrize(("limit", "reason", "more"), LIMITS)
-async def test_a_person_who_raises_the_limit_lets_the_run_go_on(
+async def test_a_run_continues_after_a_person_raises_the_limit(
     client: Client, limit: dict[str, Any], reason: str, more: dict[str, Any]
 ) -> None:
     async with a_loop(client, [*STEPS, answers("done")], FakeTool("look")) as loop:
@@ -61,7 +61,7 @@ async def test_a_person_who_raises_the_limit_lets_the_run_go_on(
 @pytest.mark.parametrize(
     ("limit", "reason"), [({"max_cost_usd": 0.02}, "max_cost"), ({"max_total_tokens": 2_000}, "max_tokens")]
 )
-async def test_a_server_that_reports_no_usage_cannot_outspend_a_limit(
+async def test_a_server_that_reports_no_usage_cannot_exceed_a_limit(
     client: Client, limit: dict[str, Any], reason: str
 ) -> None:
     """Its tokens are estimated, and the result says so."""
@@ -80,7 +80,7 @@ async def test_a_server_that_reports_no_usage_cannot_outspend_a_limit(
     assert all(entry.data["usage"]["estimated"] for entry in ran.journal if entry.event == "ReasoningComplete")
 
 
-async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_again(client: Client) -> None:
+async def test_time_can_be_extended_and_the_interrupted_call_is_repeated(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers("in the end"))]) as loop:
         handle = await loop.start(on_exhausted="ask", timeout_s=4)
@@ -97,7 +97,7 @@ async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_a
     ("choice", "reason"),
     [pytest.param("skip", "max_iterations", id="end at the limit"), pytest.param("abort", "aborted", id="abort")],
 )
-async def test_a_person_can_decline(client: Client, choice: str, reason: str) -> None:
+async def test_a_person_can_refuse_more_budget(client: Client, choice: str, reason: str) -> None:
     async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         wait = await wait_for_question(handle)
@@ -106,17 +106,17 @@ async def test_a_person_can_decline(client: Client, choice: str, reason: str) ->
     assert ran.result.termination.reason == reason
 
 
-async def test_two_limits_that_are_reached_are_two_questions(client: Client) -> None:
+async def test_two_reached_limits_are_two_questions(client: Client) -> None:
     async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1, max_total_tokens=100)
         first = await wait_for_question(handle)
         await send_update(handle, "extend_budget", {"max_iterations": 9})
 
-        async def asks_anew() -> bool:
+        async def asks_again() -> bool:
             now = (await handle.query("status"))["waiting"]
             return bool(now) and now[0]["wait_id"] != first["wait_id"]
 
-        await wait_until(asks_anew)
+        await wait_until(asks_again)
         await send_update(handle, "extend_budget", {"max_total_tokens": 9_999})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"
@@ -126,12 +126,12 @@ async def test_two_limits_that_are_reached_are_two_questions(client: Client) -> 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        pytest.param({"max_iterations": 1}, "does not raise the limit of 1", id="no higher"),
+        pytest.param({"max_iterations": 1}, "does not raise the limit of 1", id="not higher"),
         pytest.param({"max_iterations": 0}, "greater than or equal to 1", id="out of bounds"),
-        pytest.param({"max_cost_usd": 5.0}, "this run has no such limit", id="a limit that it does not have"),
+        pytest.param({"max_cost_usd": 5.0}, "this run has no such limit", id="a limit that the run does not have"),
         pytest.param({"max_tokens": 5}, "max_tokens: unknown key", id="unknown"),
         pytest.param({}, "name a limit to raise", id="nothing"),
-        pytest.param(None, "input", id="no object"),
+        pytest.param(None, "input", id="not an object"),
     ],
 )
 async def test_an_extension_that_raises_nothing_is_refused(client: Client, given: Any, says: str) -> None:
@@ -145,7 +145,7 @@ async def test_an_extension_that_raises_nothing_is_refused(client: Client, given
         await loop.ended(handle)
 
 
-async def test_calls_beyond_the_budget_are_answered_unrun_and_the_model_may_still_answer(client: Client) -> None:
+async def test_calls_beyond_the_budget_are_not_run_and_the_model_may_still_answer(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, [calls("look", "look", "look"), answers("enough")], look) as loop:
         ran = await loop.run(max_tool_calls=2)
@@ -154,7 +154,7 @@ async def test_calls_beyond_the_budget_are_answered_unrun_and_the_model_may_stil
     assert (ran.result.termination.reason, ran.result.tool_calls.run) == ("completed", 2)
 
 
-async def test_no_tool_call_at_all(client: Client) -> None:
+async def test_a_budget_of_no_tool_calls_runs_none(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, [calls("look"), calls("look"), answers()], look) as loop:
         ran = await loop.run(max_tool_calls=0)
@@ -172,7 +172,7 @@ async def test_extended_limits_survive_continue_as_new(client: Client) -> None:
     assert (ran.result.output, len(ran.histories)) == ("done", 5)
 
 
-async def test_the_model_may_end_its_run_by_terminate(client: Client) -> None:
+async def test_the_terminate_tool_ends_the_run(client: Client) -> None:
     look = FakeTool("look")
     end = FakeTool("terminate")
     arguments = {"reason": "nothing to do", "output": "all is well"}

@@ -1,4 +1,4 @@
-"""Conversations that outgrow their budget, by every strategy, from the cache and from the history."""
+"""Conversations that exceed their budget, with every strategy, from the cache and from the history."""
 
 import pytest
 from temporalio.client import Client
@@ -29,7 +29,7 @@ def results(request: ModelRequest) -> list[str]:
     return [message.text.split(" xx")[0] for message in request.messages if message.role == "tool"]
 
 
-async def test_the_window_drops_the_oldest(client: Client, kept: Kept) -> None:
+async def test_the_window_drops_the_oldest_messages(client: Client, kept: Kept) -> None:
     provider = counting(looking)
     ran = await run_with_context(client, provider, pages())
 
@@ -41,7 +41,7 @@ async def test_the_window_drops_the_oldest(client: Client, kept: Kept) -> None:
     assert kept.misses in {0, LOOKS + 1}
 
 
-async def test_masking_leaves_a_line_of_each_old_result(client: Client, kept: Kept) -> None:
+async def test_masking_replaces_each_old_result_by_one_line(client: Client, kept: Kept) -> None:
     provider = counting(looking)
     ran = await run_with_context(client, provider, pages(), context_strategy="observation_masking")
 
@@ -58,7 +58,7 @@ async def test_masking_leaves_a_line_of_each_old_result(client: Client, kept: Ke
     assert kept.misses in {0, LOOKS + 1}
 
 
-async def test_nothing_is_dropped_where_nothing_is_to_be(client: Client) -> None:
+async def test_the_strategy_none_drops_nothing(client: Client) -> None:
     provider = counting(looking)
     async with a_loop(client, provider, pages()) as loop:
         ran = await loop.run("the task", **RUN, context_strategy="none")
@@ -68,8 +68,8 @@ async def test_nothing_is_dropped_where_nothing_is_to_be(client: Client) -> None
     assert estimate(provider.steps[-1]) > 2 * BUDGET
 
 
-async def test_the_payload_limit_holds_even_there(client: Client) -> None:
-    """A conversation of more than 1 MB could not be carried to the next run."""
+async def test_the_payload_limit_holds_even_without_a_strategy(client: Client) -> None:
+    """A conversation of more than 1 MB could not be carried by continue-as-new."""
     provider = counting(looking)
     async with a_loop(client, provider, pages(15_000)) as loop:
         ran = await loop.run("the task", **RUN, context_strategy="none")
@@ -83,8 +83,8 @@ async def test_the_payload_limit_holds_even_there(client: Client) -> None:
     assert {entry["strategy"] for entry in compactions(ran)} == {"sliding_window"}
 
 
-async def test_a_provider_that_counts_twice_as_much_gets_half(client: Client) -> None:
-    """Before the first reply nobody knows; a few replies later its own count is within the budget."""
+async def test_a_provider_that_counts_twice_the_tokens_gets_half_the_messages(client: Client) -> None:
+    """Before the first reply its count is unknown. After a few replies it is within the budget."""
     provider = counting(looking, factor=2.0)
     async with a_loop(client, provider, pages()) as loop:
         await loop.run("the task", **RUN)
@@ -95,7 +95,7 @@ async def test_a_provider_that_counts_twice_as_much_gets_half(client: Client) ->
     assert max(counted) > BUDGET * 0.6
 
 
-async def test_instructions_and_tools_take_from_the_budget(client: Client) -> None:
+async def test_instructions_and_tools_count_against_the_budget(client: Client) -> None:
     provider = counting(looking)
     tool = pages(parameters={"type": "object", "description": "d" * 4_000})
     async with a_loop(client, provider, tool) as loop:
@@ -106,24 +106,24 @@ async def test_instructions_and_tools_take_from_the_budget(client: Client) -> No
 
 
 @pytest.mark.parametrize("strategy", ["sliding_window", "observation_masking", "anchored_summary"])
-async def test_what_is_too_long_for_the_provider_is_halved_and_sent_again(
+async def test_a_request_too_long_for_the_provider_is_halved_and_sent_again(
     client: Client, strategy: str, kept: Kept
 ) -> None:
-    """Its window is smaller than the budget says."""
+    """The provider's window is smaller than the budget."""
     provider = counting(looking, window=1_800)
     ran = await run_with_context(client, provider, pages(), context_strategy=strategy, context_token_budget=10_000)
 
     assert (ran.result.output, ran.result.iterations) == ("done", LOOKS + 1)
     steps = [
         request for request in provider.refused if request.tool_choice == "auto"
-    ]  # a summary's may be too long, too
+    ]  # the request for a summary may be too long, too
     assert len(steps) >= 2
     assert len(compactions(ran)) == len(steps)
     again = [provider.seen[provider.seen.index(request) + 1 :] for request in steps]
     sent = [next(later for later in seen if later.tool_choice == "auto") for seen in again]
     for refused, shorter in zip(steps, sent, strict=True):
         assert shorter.messages[-1] == refused.messages[-1]
-        assert estimate(shorter) <= estimate(refused) / 2 + 450, "the last group stays, whatever it takes"
+        assert estimate(shorter) <= estimate(refused) / 2 + 450, "the last group stays, whatever its size"
     for request in provider.steps:
         assert are_paired(request.messages)
         assert request.messages[0].text == "the task"
@@ -143,12 +143,12 @@ async def test_a_second_refusal_ends_the_run(client: Client) -> None:
 @pytest.mark.parametrize(
     ("turns", "strategy"),
     [
-        pytest.param(0, "sliding_window", id="there is but the task"),
-        pytest.param(1, "sliding_window", id="there is but the last group"),
-        pytest.param(3, "none", id="nothing is to be dropped"),
+        pytest.param(0, "sliding_window", id="there is only the task"),
+        pytest.param(1, "sliding_window", id="there is only the last group"),
+        pytest.param(3, "none", id="nothing may be dropped"),
     ],
 )
-async def test_the_same_is_not_sent_twice(client: Client, turns: int, strategy: str) -> None:
+async def test_an_unchanged_request_is_not_sent_twice(client: Client, turns: int, strategy: str) -> None:
     overflow = ModelError("ContextOverflow", "too long", retryable=False)
     provider = ScriptedModel([*(calls("look", arguments={"n": n}) for n in range(turns)), overflow], repeats=True)
     async with a_loop(client, provider, pages()) as loop:

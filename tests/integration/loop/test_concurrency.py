@@ -1,4 +1,4 @@
-"""`max_concurrent_tools` holds exactly, whatever becomes of the calls; a worker's slots are shared by its runs."""
+"""`max_concurrent_tools` holds exactly, however calls end, and the runs of a worker share its slots."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ from tests.support.runs.loop import Deny, a_loop
 KINDS = ["works"] * 6 + ["fails"] * 2 + ["breaks"] * 2 + ["denied"] * 2 + ["hangs"] * 2
 ALLOWED = 12
 LASTING = 10
-"""Calls that go on until as many are in flight as may be."""
+"""Calls that last until as many are in flight as allowed."""
 
 OUTCOMES = {
     "works": ("ok", "done"),
@@ -30,7 +30,7 @@ OUTCOMES = {
 
 @dataclass
 class InFlight:
-    """Counts the calls between their beginning and their end."""
+    """Counts the calls that are in flight."""
 
     wanted: int
     durations: random.Random
@@ -88,11 +88,13 @@ async def test_the_limit_holds_and_every_call_is_answered_once_in_order(client: 
     [
         pytest.param(ToolOptions(), {"max_concurrent_activities": 1}, id="one slot for all activities"),
         pytest.param(
-            ToolOptions(execution="local"), {"max_concurrent_local_activities": 1}, id="one slot for all local ones"
+            ToolOptions(execution="local"),
+            {"max_concurrent_local_activities": 1},
+            id="one slot for all local activities",
         ),
     ],
 )
-async def test_runs_that_want_more_slots_than_the_worker_has_take_turns(
+async def test_runs_that_need_more_slots_than_the_worker_has_take_turns(
     client: Client, tool_options: ToolOptions, worker_options: dict[str, Any]
 ) -> None:
     running, most = 0, 0

@@ -1,4 +1,4 @@
-"""The model gets the whole conversation by reference: a small input, the right messages, whichever worker answers."""
+"""The model gets the whole conversation by reference: a small input and the right messages, on any worker."""
 
 import asyncio
 import uuid
@@ -22,7 +22,7 @@ WIDE: dict[str, Any] = {"context_token_budget": 1_000_000, "max_total_tokens": 1
 
 
 def looks(times: int) -> list[Reply | Exception | Callable[[ModelRequest], Any]]:
-    """Return a script: that many calls, each with other arguments and some text beside it, then an answer."""
+    """Return a script of this many calls, each with other arguments and some text, then an answer."""
     return [*(calls("look", arguments={"n": n}, reply_text=f"step {n}") for n in range(times)), answers("done")]
 
 
@@ -39,14 +39,14 @@ def scheduled(history: WorkflowHistory, name: str) -> list[HistoryEvent]:
     ]
 
 
-async def test_the_input_of_a_model_call_does_not_grow_and_the_history_grows_in_a_line(client: Client) -> None:
+async def test_the_input_of_a_model_call_stays_constant_and_the_history_grows_linearly(client: Client) -> None:
     async with a_loop(client, looks(60), pages(2_000)) as loop:
         ran = await loop.run(**WIDE)
 
     asked = scheduled(ran.history, "reason")
     sizes = [event.activity_task_scheduled_event_attributes.input.ByteSize() for event in asked]
     assert len(sizes) == 61
-    assert max(sizes[1:]) - min(sizes[1:]) <= 5  # iterations and ids of two digits
+    assert max(sizes[1:]) - min(sizes[1:]) <= 5  # iterations and ids have up to two digits
     assert max(sizes[1:]) < 300
     at_30, at_60 = bytes_until(ran.history, asked[30]), bytes_until(ran.history, asked[60])
     assert at_60 / at_30 <= 2.05
@@ -57,7 +57,7 @@ def bytes_until(history: WorkflowHistory, event: HistoryEvent) -> int:
 
 
 def check_what_the_model_saw(provider: ScriptedModel, ran: list[ShownMessage]) -> None:
-    """Each call saw the conversation up to there, to the letter."""
+    """Assert that each call saw exactly the conversation up to it."""
     shown = [message for message in ran if message.role != "system"]
     for request in provider.seen:
         seen = [shown_as(message) for message in request.messages]
@@ -98,7 +98,7 @@ async def test_the_conversation_query_shows_what_the_model_saw(client: Client) -
 
 
 class Made:
-    """Makes the conversations of each worker of a test, of a class and size of the test's choice, and keeps them."""
+    """Makes and keeps the conversations of each worker, of a given class and cache size."""
 
     def __init__(self, kind: type[Conversations] = Conversations, max_bytes: int = 128_000_000) -> None:
         self._kind = kind
@@ -114,10 +114,10 @@ class Made:
         return [made.misses for made in self.all]
 
 
-async def test_two_workers_with_tiny_caches_give_the_model_the_same_messages(
+async def test_two_workers_with_tiny_caches_send_the_same_messages(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every call is folded from the history, by whichever worker gets it."""
+    """Every request is rebuilt from the history, by whichever worker takes it."""
     made = Made(max_bytes=100)
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     provider, tool = ScriptedModel(looks(12), repeats=True), pages(500)
@@ -133,9 +133,7 @@ async def test_two_workers_with_tiny_caches_give_the_model_the_same_messages(
     assert (ran.result.termination.reason, len(provider.seen), sum(made.misses)) == ("completed", 13, 13)
 
 
-async def test_a_worker_that_comes_later_reads_the_history_once(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_worker_reads_the_history_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made()
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     hold, tool = Hold(), pages(500)
@@ -155,14 +153,14 @@ async def test_a_worker_that_comes_later_reads_the_history_once(
 
 
 class ForgedResults(Conversations):
-    """Remembers another result than the one that went to the history."""
+    """Remembers another result than the one in the history."""
 
     def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
         super().keep_result(run, activity_id, "forged")
 
 
 class ForgedReplies(Conversations):
-    """Remembers another reply than the one that went to the history."""
+    """Remembers another reply than the one in the history."""
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
         super().keep_reply(run, iteration, Reply.of("forged", reply.calls))
@@ -179,7 +177,7 @@ class MixedUpRuns(Conversations):
 
 
 @pytest.mark.parametrize("kind", [ForgedResults, ForgedReplies, MixedUpRuns])
-async def test_a_cache_that_holds_something_else_cannot_send_a_wrong_context(
+async def test_a_wrong_cache_cannot_send_a_wrong_context(
     client: Client, monkeypatch: pytest.MonkeyPatch, kind: type[Conversations]
 ) -> None:
     """The cached text is checked against its digest, and rebuilt from the history if it does not match."""
@@ -195,8 +193,8 @@ async def test_a_cache_that_holds_something_else_cannot_send_a_wrong_context(
     assert (ran.result.termination.reason, made.misses) == ("completed", [4])
 
 
-async def test_runs_side_by_side_do_not_mix(client: Client) -> None:
-    """Same agent, same ids of calls, same iterations; only the task tells them apart."""
+async def test_concurrent_runs_do_not_mix(client: Client) -> None:
+    """The runs have the same agent, call ids and iterations. Only the task differs."""
 
     def step(request: ModelRequest) -> Reply:
         task, done = request.messages[0].text, sum(m.role == "tool" for m in request.messages)

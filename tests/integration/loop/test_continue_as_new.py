@@ -1,4 +1,4 @@
-"""A run that continues as new again and again is the same run: nothing is lost, counted twice or done twice."""
+"""A run that continues as new many times is the same run: nothing is lost, counted twice or done twice."""
 
 import uuid
 from typing import Any
@@ -23,18 +23,18 @@ from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop, a_wor
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 ROOM: dict[str, Any] = {"max_iterations": 1_000, "max_total_tokens": 10_000_000, "context_token_budget": 1_000_000}
 ITERATIONS = 12
-"""Each next run takes a second: the server holds runs of one id apart."""
+"""Each segment takes a second, because the server delays executions of one id."""
 
 
 def chain_of(ran: Ran) -> list[str]:
-    """Return how the runs of the chain ended."""
+    """Return how the segments of the run ended."""
     return [
         EventType.Name(h.events[-1].event_type).removeprefix("EVENT_TYPE_WORKFLOW_EXECUTION_") for h in ran.histories
     ]
 
 
 def story(ran: Ran) -> list[tuple[int, int, str, Any]]:
-    """Return the journal without what differs from one run to the next: times, and the hashes over them."""
+    """Return the journal without what differs between two runs: times, and hashes over them."""
     return [(e.sequence, e.iteration, e.event, {**e.data, "duration_s": None}) for e in ran.journal]
 
 
@@ -56,8 +56,8 @@ async def a_long_run(client: Client, setup: Setup) -> tuple[Ran, ScriptedModel]:
         return await loop.run(**ROOM), provider
 
 
-async def test_a_chain_of_runs_is_told_from_one_long_run_by_nothing(client: Client) -> None:
-    """Usage, counts, conversation, what the model sees in each call, and the journal entry by entry."""
+async def test_a_run_of_many_segments_equals_a_run_of_one(client: Client) -> None:
+    """They agree in usage, counts, conversation, each request to the model, and the journal entry by entry."""
     chained, model_of_chained = await a_long_run(client, EACH_ITERATION)
     whole, model_of_whole = await a_long_run(client, WORKER_FACTS)
 
@@ -69,8 +69,8 @@ async def test_a_chain_of_runs_is_told_from_one_long_run_by_nothing(client: Clie
     assert story(chained) == story(whole)
 
 
-async def test_the_key_of_a_call_is_unique_in_the_chain_and_made_of_its_first_run(client: Client) -> None:
-    """The same call in every iteration is meant to happen in every iteration."""
+async def test_the_key_of_a_call_is_unique_in_the_run_and_derived_from_its_first_segment(client: Client) -> None:
+    """The same call in every iteration is meant to be carried out in every iteration."""
     pay = FakeTool("pay", effect="irreversible")
     steps = [calls("pay", "pay", arguments={"amount": 1})] * 5
     async with a_loop(client, [*steps, answers()], pay, setup=EACH_ITERATION) as loop:
@@ -95,7 +95,7 @@ async def test_the_key_of_a_call_is_unique_in_the_chain_and_made_of_its_first_ru
         pytest.param({"max_cost_usd": 1.5}, "max_cost", 6, id="cost"),
     ],
 )
-async def test_limits_are_counted_over_the_chain(
+async def test_limits_are_counted_across_segments(
     client: Client, config: dict[str, Any], reason: str, iterations: int
 ) -> None:
     async with a_loop(client, [calls("look", reply_cost_usd=0.25)], FakeTool("look"), setup=EACH_ITERATION) as loop:
@@ -105,7 +105,7 @@ async def test_limits_are_counted_over_the_chain(
     assert len(chain_of(ran)) == iterations + 1
 
 
-async def test_a_denial_that_is_repeated_run_after_run_ends_the_chain(client: Client) -> None:
+async def test_a_denial_repeated_across_segments_ends_the_run(client: Client) -> None:
     engine = Deny("look")
     async with a_loop(client, [calls("look")], FakeTool("look"), engine=engine, setup=EACH_ITERATION) as loop:
         ran = await loop.run()
@@ -118,7 +118,7 @@ async def test_a_denial_that_is_repeated_run_after_run_ends_the_chain(client: Cl
     assert len(chain_of(ran)) > 2
 
 
-async def test_replies_that_are_no_use_are_counted_run_after_run(client: Client) -> None:
+async def test_unusable_replies_are_counted_across_segments(client: Client) -> None:
     async with a_loop(client, [answers("")], setup=EACH_ITERATION) as loop:
         ran = await loop.run()
 
@@ -130,7 +130,7 @@ async def test_replies_that_are_no_use_are_counted_run_after_run(client: Client)
     assert (ran.result.iterations, len(chain_of(ran))) == (whole.result.iterations, whole.result.iterations)
 
 
-async def test_an_answer_that_was_cut_goes_on_in_the_next_run(client: Client) -> None:
+async def test_a_truncated_answer_is_continued_in_the_next_segment(client: Client) -> None:
     steps = [answers("one, ", finish="length"), answers("two, ", finish="length"), answers("three")]
     async with a_loop(client, steps, setup=EACH_ITERATION) as loop:
         ran = await loop.run()
@@ -139,7 +139,7 @@ async def test_an_answer_that_was_cut_goes_on_in_the_next_run(client: Client) ->
     assert chain_of(ran) == ["CONTINUED_AS_NEW", "CONTINUED_AS_NEW", "COMPLETED"]
 
 
-async def test_guidance_that_is_unread_when_a_run_ends_is_read_by_the_next(client: Client) -> None:
+async def test_unread_guidance_reaches_the_next_segment(client: Client) -> None:
     hold = Hold()
     provider = ScriptedModel([calls("look"), answers()], repeats=True)
     look = FakeTool("look", lambda a, c: hold.then("seen"))
@@ -166,7 +166,7 @@ async def test_guidance_that_is_unread_when_a_run_ends_is_read_by_the_next(clien
     assert len(chain_of(ran)) == 2
 
 
-async def test_a_pause_at_the_end_of_a_run_holds_the_chain_and_an_abort_reaches_its_latest_run(client: Client) -> None:
+async def test_a_pause_survives_continue_as_new_and_an_abort_reaches_the_latest_segment(client: Client) -> None:
     provider, hold = ScriptedModel([calls("look")], repeats=True), Hold()
     look = FakeTool("look", lambda a, c: hold.then("seen") if len(look.contexts) == 3 else "seen")
     async with a_loop(client, provider, look, setup=EACH_ITERATION) as loop:
@@ -194,7 +194,7 @@ async def has_called(provider: ScriptedModel, times: int) -> bool:
     return len(provider.seen) >= times
 
 
-async def test_another_worker_finds_the_whole_conversation_in_what_was_carried(client: Client) -> None:
+async def test_another_worker_rebuilds_the_conversation_from_the_carried_state(client: Client) -> None:
     hold = Hold()
     steps = [*[calls("look", reply_text=f"step {n}") for n in range(4)], hold.step(answers("never")), answers("found")]
     provider = ScriptedModel(steps, repeats=True)
@@ -211,7 +211,7 @@ async def test_another_worker_finds_the_whole_conversation_in_what_was_carried(c
     assert [m.text for m in provider.seen[5].messages if m.role == "assistant"] == [f"step {n}" for n in range(4)]
 
 
-async def test_every_run_of_a_chain_is_found_by_its_search_attributes(client: Client) -> None:
+async def test_every_segment_is_found_by_its_search_attributes(client: Client) -> None:
     await register_missing(client)
     setup = EACH_ITERATION.model_copy(update={"search_attributes": True})
     tenant = f"tenant-{uuid.uuid4()}"
@@ -232,7 +232,7 @@ async def counts(client: Client, query: str, number: int) -> bool:
 
 
 class Noting(Deny):
-    """Denies nothing, and keeps what taints the run."""
+    """An engine that denies nothing, and keeps the taint of each request."""
 
     taints: tuple[str, ...] = ()
 
@@ -241,8 +241,8 @@ class Noting(Deny):
         return await super().judge(proposal)
 
 
-async def test_a_run_goes_on_from_a_conversation_that_it_was_given(client: Client) -> None:
-    """Through runs that continue as new, too; who reads its history finds the same conversation."""
+async def test_a_run_continues_a_given_conversation(client: Client) -> None:
+    """This also holds across continue-as-new, and readers of the history find the same conversation."""
     talk = [
         {"role": "user", "text": "Where is ORD-7?"},
         {"role": "assistant", "calls": [{"call_id": "look_0", "name": "look", "arguments": {"n": 7}}]},

@@ -1,4 +1,4 @@
-"""The control core under a workflow that is no agent: all that people may do to a run, they may do to this one."""
+"""The control core under a workflow that is not an agent: people can do to it all that they can do to a run."""
 
 import ast
 import asyncio
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Outside:
-    """People who are told of runs, as long as they listen."""
+    """People who are notified of runs while they are reachable."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ class Outside:
 
 @asynccontextmanager
 async def errands(client: Client, cached: int = 100) -> AsyncGenerator[tuple[str, Outside]]:
-    """Run a worker; yield its queue, and who is told of its runs."""
+    """Run a worker, and yield its queue and the people who are notified."""
     queue, outside = str(uuid4()), Outside()
     async with Worker(
         client,
@@ -60,19 +60,19 @@ async def started(client: Client, queue: str, *todo: str, **given: Any) -> Workf
     )
 
 
-async def stands(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+async def status_of(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     return await handle.query("stands")
 
 
 async def comes_to(handle: WorkflowHandle[Any, Any], phase: str) -> dict[str, Any]:
-    """Wait until it stands there, and the server knows it."""
+    """Wait until the run is in this phase, and the server lists it so."""
 
     async def is_there() -> bool:
         attributes = (await handle.describe()).typed_search_attributes
-        return (await stands(handle))["phase"] == phase == attributes.get(PHASE)
+        return (await status_of(handle))["phase"] == phase == attributes.get(PHASE)
 
     await wait_until(is_there)
-    return await stands(handle)
+    return await status_of(handle)
 
 
 async def update(handle: WorkflowHandle[Any, Any], name: str, **argument: Any) -> Any:
@@ -91,7 +91,7 @@ async def notes(handle: WorkflowHandle[Any, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("cached", [100, 0], ids=["cached", "replayed for each task"])
-async def test_a_yes_is_asked_for_shown_everywhere_and_counts(client: Client, cached: int) -> None:
+async def test_an_approval_is_shown_everywhere_and_counts(client: Client, cached: int) -> None:
     async with errands(client, cached) as (queue, outside):
         handle = await started(client, queue, "walk", "buy milk", "rest", notify=True)
         [question] = (await comes_to(handle, "waiting"))["waiting"]
@@ -122,7 +122,7 @@ async def test_a_yes_is_asked_for_shown_everywhere_and_counts(client: Client, ca
     ]
 
 
-async def test_what_nobody_decides_expires_and_a_no_is_told(client: Client) -> None:
+async def test_an_undecided_approval_expires_and_a_denial_is_reported(client: Client) -> None:
     async with errands(client) as (queue, _):
         late = await started(client, queue, "buy milk", expires_s=0.3)
         refused = await started(client, queue, "buy milk")
@@ -132,7 +132,7 @@ async def test_what_nobody_decides_expires_and_a_no_is_told(client: Client) -> N
         assert (await late.result())["done"] == ["buy milk: not bought, nobody approved it in time"]
 
 
-async def test_a_question_has_its_choices_and_the_first_one_counts(client: Client) -> None:
+async def test_a_question_has_choices_and_the_first_valid_answer_counts(client: Client) -> None:
     async with errands(client) as (queue, _):
         handle = await started(client, queue, "ask the way", "walk")
         [question] = (await comes_to(handle, "waiting"))["waiting"]
@@ -144,7 +144,7 @@ async def test_a_question_has_its_choices_and_the_first_one_counts(client: Clien
         assert (await handle.result())["done"] == ["ask the way: retry", "walk: done"]
 
 
-async def test_it_is_paused_guided_and_resumed(client: Client) -> None:
+async def test_the_run_is_paused_guided_and_resumed(client: Client) -> None:
     async with errands(client) as (queue, _):
         handle = await started(client, queue, *["walk"] * 5)
         await handle.signal("pause")
@@ -157,7 +157,7 @@ async def test_it_is_paused_guided_and_resumed(client: Client) -> None:
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
-async def test_an_end_closes_what_is_asked(client: Client, how: str) -> None:
+async def test_an_end_closes_the_open_question(client: Client, how: str) -> None:
     async with errands(client) as (queue, _):
         handle = await started(client, queue, "buy milk", "walk")
         await comes_to(handle, "waiting")
@@ -169,12 +169,12 @@ async def test_an_end_closes_what_is_asked(client: Client, how: str) -> None:
     assert (await notes(handle))[-1] == ("ApprovalResolved", "approval")
 
 
-async def test_the_deadline_ends_it_and_people_cost_no_time(client: Client) -> None:
+async def test_the_deadline_ends_the_run_and_waits_for_people_use_no_time(client: Client) -> None:
     async with errands(client) as (queue, _):
         handle = await started(client, queue, "buy milk", *["walk"] * 100, seconds=1)
         await comes_to(handle, "waiting")
         await asyncio.sleep(1.5)
-        assert (await stands(handle))["phase"] == "waiting"
+        assert (await status_of(handle))["phase"] == "waiting"
         await update(handle, "approve", approval_id="yes-0", approver="ada")
         result = await handle.result()
     assert result["stop"] == ["timeout", "limit of 1 s"]
@@ -182,7 +182,7 @@ async def test_the_deadline_ends_it_and_people_cost_no_time(client: Client) -> N
     assert result["elapsed_s"] >= 1
 
 
-async def test_it_continues_as_new_while_it_asks_and_asks_on(client: Client) -> None:
+async def test_a_question_stays_open_across_continue_as_new(client: Client) -> None:
     async with errands(client) as (queue, _):
         handle = await started(client, queue, "walk", "buy milk", roll_over_events=40)
         first = (await handle.describe()).run_id
@@ -203,7 +203,7 @@ async def test_it_continues_as_new_while_it_asks_and_asks_on(client: Client) -> 
     assert result["heard"] == [f"hint {number}" for number in range(30)]
 
 
-async def test_a_sender_of_signals_takes_no_abort_back(client: Client) -> None:
+async def test_a_forged_rewound_signal_does_not_undo_an_abort(client: Client) -> None:
     async with errands(client) as (queue, _):
         handle = await started(client, queue, "buy milk", "walk")
         await comes_to(handle, "waiting")
@@ -212,16 +212,16 @@ async def test_a_sender_of_signals_takes_no_abort_back(client: Client) -> None:
         assert (await handle.result())["stop"] == ["aborted", "enough"]
 
 
-async def test_a_run_that_goes_on_behind_its_end_no_longer_shows_it(client: Client) -> None:
+async def test_a_run_resumed_after_its_end_no_longer_shows_the_end(client: Client) -> None:
     async with errands(client) as (queue, outside):
         outside.opens.clear()
         handle = await started(client, queue, "walk", notify=True)
 
-        async def is_told() -> bool:
+        async def was_notified() -> bool:
             return bool(outside.told)
 
-        await wait_until(is_told)
-        assert (await stands(handle))["phase"] == "done"
+        await wait_until(was_notified)
+        assert (await status_of(handle))["phase"] == "done"
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await update(handle, "approve", approval_id="yes-1", approver="ada")
         assert "the run is ending" in str(refused.value.cause)
@@ -236,7 +236,7 @@ async def test_a_run_that_goes_on_behind_its_end_no_longer_shows_it(client: Clie
 
 
 def reached(module: str) -> set[str]:
-    """Return the modules of `workflows/` that one of ours knows, directly or through others."""
+    """Return the modules of `workflows/` that this module imports, directly or through others."""
     found, left = set[str](), [module]
     while left:
         name = left.pop()
@@ -250,7 +250,7 @@ def reached(module: str) -> set[str]:
     return {name.removeprefix("orga.workflows.") for name in found - {module}}
 
 
-def test_nothing_of_an_agent_is_known_to_it() -> None:
+def test_the_control_core_imports_nothing_of_agents() -> None:
     known = reached("tests.support.runs.errand")
     assert {name for name in known if ".control" not in name} == {
         *("types.tool_calls.breakers", "types.names", "types.questions", "types.record"),

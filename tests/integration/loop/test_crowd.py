@@ -1,4 +1,4 @@
-"""Many runs that begin at once share one processor: few of their workflow tasks are in flight, the others wait."""
+"""Many runs that start at once share one processor: only some of their workflow tasks run at a time."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ SLOW_S = 0.1
 
 
 class Counted:
-    """How many workflow tasks run side by side."""
+    """Counts how many workflow tasks run at the same time."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -31,11 +31,11 @@ class Counted:
 
 
 async def test_workflow_tasks_in_flight_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a bound a hundred are, each a hundred times as long: the server gives late ones to somebody else."""
+    """Without a limit a hundred would run, each a hundred times slower, and the server would reassign the late ones."""
     counted, activate = Counted(), PatientInstance.activate
 
     def slowly(self: PatientInstance, act: Any) -> Any:
-        if any(job.HasField("remove_from_cache") for job in act.jobs):  # of a run that has ended: no task
+        if any(job.HasField("remove_from_cache") for job in act.jobs):  # an eviction of an ended run is not a task
             return activate(self, act)
         counted.add(1)
         try:

@@ -1,4 +1,4 @@
-"""At a limit `output` brings what was gathered, as far as the gate lets it through, and not nothing."""
+"""At a limit, `output` contains the text gathered so far, as far as the gate allows it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ LOOK = calls("look", reply_text="The first file is fine.")
 
 
 class Judges:
-    """An engine that allows all calls, and only answers without some word."""
+    """An engine that allows all calls, and denies only answers with one word."""
 
     is_embedded = True
 
@@ -32,7 +32,7 @@ class Judges:
         return a_verdict(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
 
 
-async def ran(client: Client, steps: Sequence[Step], engine: Any = None, **config: Any) -> Ran:
+async def run_to_its_end(client: Client, steps: Sequence[Step], engine: Any = None, **config: Any) -> Ran:
     async with a_loop(client, steps, FakeTool("look"), FakeTool("rm"), engine=engine) as loop:
         return await loop.run(**config)
 
@@ -46,19 +46,19 @@ async def ran(client: Client, steps: Sequence[Step], engine: Any = None, **confi
         ({"max_tool_calls": 0}, "max_iterations"),
     ],
 )
-async def test_text_beside_calls_is_the_output_at_a_limit(client: Client, config: dict[str, Any], reason: str) -> None:
-    found = await ran(client, [LOOK, calls("look"), answers("never")], **config)
+async def test_text_next_to_calls_is_the_output_at_a_limit(client: Client, config: dict[str, Any], reason: str) -> None:
+    found = await run_to_its_end(client, [LOOK, calls("look"), answers("never")], **config)
     assert (found.result.termination.reason, found.result.output) == (reason, "The first file is fine.")
     assert (await verify(client, found.handle.id)).ok
     assert [entry.data["about"] for entry in found.journal if "about" in entry.data] == ["ending"]
 
 
-async def test_all_of_it_is_brought_in_order(client: Client) -> None:
+async def test_all_texts_are_returned_in_order(client: Client) -> None:
     steps = [calls("look", reply_text=f"Part {number}.", arguments={"n": number}) for number in range(3)]
-    assert (await ran(client, steps, max_iterations=3)).result.output == "Part 0.\n\nPart 1.\n\nPart 2."
+    assert (await run_to_its_end(client, steps, max_iterations=3)).result.output == "Part 0.\n\nPart 1.\n\nPart 2."
 
 
-async def test_an_abort_brings_it_too(client: Client) -> None:
+async def test_an_abort_returns_the_gathered_text(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [LOOK, hold.step(answers())], FakeTool("look")) as loop:
         handle = await loop.start()
@@ -68,27 +68,27 @@ async def test_an_abort_brings_it_too(client: Client) -> None:
     assert (found.result.termination.reason, found.result.output) == ("aborted", "The first file is fine.")
 
 
-async def test_nothing_changes_where_there_was_nothing_or_an_answer(client: Client) -> None:
-    assert (await ran(client, [calls("look")], max_iterations=1)).result.output == ""
-    found = await ran(client, [LOOK, answers("done")])
+async def test_a_run_without_text_or_with_an_answer_is_unchanged(client: Client) -> None:
+    assert (await run_to_its_end(client, [calls("look")], max_iterations=1)).result.output == ""
+    found = await run_to_its_end(client, [LOOK, answers("done")])
     assert (found.result.output, found.events.count("PolicyEvaluated")) == ("done", 2)
 
 
 @pytest.mark.parametrize(
     ("steps", "engine"),
     [
-        pytest.param([LOOK], Judges("fine"), id="policy denies it as an answer"),
-        pytest.param([calls("look", "rm", reply_text="A secret.")], Deny("rm"), id="a call beside it was denied"),
-        pytest.param([calls("look", "nope", reply_text="A secret.")], None, id="a call beside it was invalid"),
+        pytest.param([LOOK], Judges("fine"), id="policy denies the text as an answer"),
+        pytest.param([calls("look", "rm", reply_text="A secret.")], Deny("rm"), id="a call next to it was denied"),
+        pytest.param([calls("look", "nope", reply_text="A secret.")], None, id="a call next to it was invalid"),
     ],
 )
-async def test_what_the_gate_did_not_let_through_is_not_brought(
+async def test_text_that_the_gate_did_not_allow_is_not_returned(
     client: Client, steps: Sequence[Step], engine: Any
 ) -> None:
-    assert (await ran(client, steps, engine, max_iterations=1)).result.output == ""
+    assert (await run_to_its_end(client, steps, engine, max_iterations=1)).result.output == ""
 
 
-async def test_what_critics_have_to_see_is_not_brought(client: Client) -> None:
+async def test_text_that_critics_have_not_reviewed_is_not_returned(client: Client) -> None:
     agents = agents_with_critics(a_critic(), tools=("look",))
     async with a_loop(client, [LOOK], FakeTool("look"), agents=agents) as loop:
         assert (await loop.run(max_iterations=1)).result.output == ""
@@ -97,18 +97,18 @@ async def test_what_critics_have_to_see_is_not_brought(client: Client) -> None:
 @pytest.mark.parametrize(
     "helper",
     [
-        pytest.param([answers("42 files")], id="its answer, which nobody reads any more"),
-        pytest.param([calls("look", reply_text="42 files")], id="what it had by then"),
+        pytest.param([answers("42 files")], id="its answer, which came too late"),
+        pytest.param([calls("look", reply_text="42 files")], id="its text so far"),
     ],
 )
-async def test_what_a_delegate_said_is_brought(client: Client, helper: list[Step]) -> None:
+async def test_the_text_of_a_delegate_is_returned(client: Client, helper: list[Step]) -> None:
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"], max_iterations=1)}
     async with a_cast(client, agents, {"lead": [delegates("helper")], "helper": helper}, FakeTool("look")) as (loop, _):
         found = await run_lead(loop, max_total_tokens=220)
     assert (found.result.termination.reason, found.result.output) == ("max_tokens", "42 files")
 
 
-async def test_an_abort_while_a_delegate_works_brings_what_that_had(client: Client) -> None:
+async def test_an_abort_during_a_delegate_returns_the_text_of_the_delegate(client: Client) -> None:
     hold = Hold()
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper")], "helper": [calls("look", reply_text="42 files"), hold.step(answers())]}

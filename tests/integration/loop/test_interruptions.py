@@ -1,4 +1,4 @@
-"""An abort, the clock and Temporal's own cancellation cut short what is in flight; what had been done is kept."""
+"""An abort, the time limit or Temporal's cancellation interrupts calls in flight, and finished work is kept."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from tests.support.hold import PATIENCE_S, Hold, wait_for_event
 from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 
 CLOCK_S = 5
-"""Seconds. The clock of the interrupted run: the work to interrupt has to be in flight by then."""
+"""Seconds. The time limit of the interrupted run. The work to interrupt has to be in flight by then."""
 
 
 async def conversation_of(ran: Ran) -> list[ShownMessage]:
@@ -75,7 +75,7 @@ async def loop_has(tool: FakeTool, times: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_calls_that_wait_for_their_turn_are_not_run_after_an_abort(client: Client) -> None:
+async def test_queued_calls_are_not_run_after_an_abort(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="irreversible")
     async with a_loop(client, [calls("slow", "slow", "slow")], tool) as loop:
@@ -117,7 +117,7 @@ async def test_a_tool_that_ignores_cancellation_does_not_hang_the_abort(client: 
     assert "outcome is unknown" in shown[-1].text
 
 
-async def test_a_tool_that_ends_well_within_the_grace_has_its_result(client: Client) -> None:
+async def test_a_tool_that_ends_within_the_grace_keeps_its_result(client: Client) -> None:
     hold = Hold()
 
     async def careful(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -137,7 +137,7 @@ async def test_a_tool_that_ends_well_within_the_grace_has_its_result(client: Cli
     assert ran.result.tool_calls.failed == 0
 
 
-async def test_the_clock_interrupts_a_model_call_in_flight(client: Client) -> None:
+async def test_the_time_limit_interrupts_a_model_call(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look")) as loop:
         ran = await loop.run(timeout_s=CLOCK_S)
@@ -150,7 +150,7 @@ async def test_the_clock_interrupts_a_model_call_in_flight(client: Client) -> No
     assert [m.role for m in shown] == ["system", "user", "assistant", "tool"]
 
 
-async def test_the_clock_interrupts_a_tool_in_flight(client: Client) -> None:
+async def test_the_time_limit_interrupts_a_tool(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="idempotent")
     async with a_loop(client, [calls("slow", reply_text="I wait.")], tool) as loop:
@@ -165,7 +165,7 @@ async def test_the_clock_interrupts_a_tool_in_flight(client: Client) -> None:
     ]
 
 
-async def test_the_answer_so_far_is_kept_when_the_clock_interrupts(client: Client) -> None:
+async def test_the_answer_so_far_is_kept_at_the_time_limit(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers("the first half", finish="length"), hold.step(answers())]) as loop:
         ran = await loop.run(timeout_s=CLOCK_S)
@@ -173,7 +173,7 @@ async def test_the_answer_so_far_is_kept_when_the_clock_interrupts(client: Clien
     assert (ran.result.termination.reason, ran.result.output) == ("timeout", "the first half")
 
 
-async def test_temporals_own_cancellation_ends_as_an_abort(client: Client) -> None:
+async def test_a_temporal_cancellation_ends_the_run_as_aborted(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers())]) as loop:
         handle = await loop.start()
@@ -185,7 +185,7 @@ async def test_temporals_own_cancellation_ends_as_an_abort(client: Client) -> No
     assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "cancelled")
 
 
-async def test_a_cancellation_before_the_first_task_ends_as_an_abort(client: Client) -> None:
+async def test_a_cancellation_before_the_first_task_ends_the_run_as_aborted(client: Client) -> None:
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers()], repeats=True))
     handle = await loop.start()
     await handle.cancel()
@@ -196,7 +196,7 @@ async def test_a_cancellation_before_the_first_task_ends_as_an_abort(client: Cli
     assert ran.result.iterations == 0
 
 
-async def test_an_abort_wins_over_a_timeout_that_comes_while_it_cancels(client: Client) -> None:
+async def test_an_abort_wins_over_a_timeout_during_its_cancellation(client: Client) -> None:
     hold = Hold()
 
     async def slow_to_stop(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -215,8 +215,8 @@ async def test_an_abort_wins_over_a_timeout_that_comes_while_it_cancels(client: 
     assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "mine")
 
 
-async def test_an_abort_while_the_gate_decides_denies_nothing(client: Client) -> None:
-    """A call that no policy has refused must not be reported as refused."""
+async def test_an_abort_during_the_gate_denies_nothing(client: Client) -> None:
+    """A call that no policy has denied must not be reported as denied."""
     hold = Hold()
 
     class Slow:

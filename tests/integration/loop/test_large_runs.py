@@ -1,4 +1,4 @@
-"""Runs whose iterations bring much more than a context holds: they roll over, end with a result, and can be read."""
+"""Runs whose iterations yield more than a context holds continue as new, end with a result, and can be read."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from orga.workflows.types.usage import Usage
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 
 SOON = WORKER_FACTS.model_copy(update={"roll_over_bytes": 500_000})
-"""Continues as new at a sixth of the bytes of a worker's own setting."""
+"""Makes runs continue as new at a sixth of the usual bytes."""
 
 BUDGET = LoopConfig().context_token_budget
 LARGE = ToolOptions(max_result_bytes=500_000)
@@ -61,10 +61,13 @@ def check_histories(ran: Ran) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_run_rolls_over_and_ends_with_a_result(client: Client, name: str) -> None:
-    """With the default budget; before, its state never fitted, and the server ended it at 50 MB without a result."""
+async def test_a_large_run_continues_as_new_and_ends_with_a_result(client: Client, name: str) -> None:
+    """The budget is the default.
+
+    Without compaction the state would not fit, and the server would end the run at 50 MB.
+    """
     reply, tool = SCENARIOS[name]
-    between = calls("look") if len(reply.calls) > 3 else reply  # calls that are too long again and again end a run
+    between = calls("look") if len(reply.calls) > 3 else reply  # repeated oversized calls would end the run
     provider = ScriptedModel(
         [*[counted(reply), counted(reply), counted(between)] * 3, answers("all read")], repeats=True
     )
@@ -81,7 +84,7 @@ async def test_a_run_rolls_over_and_ends_with_a_result(client: Client, name: str
     assert called == [message.call_id for message in shown if message.role == "tool"]
 
 
-async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_history(
+async def test_a_worker_with_only_the_history_cuts_results_the_same_way(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))
@@ -95,7 +98,7 @@ async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_histor
     assert largest(provider) <= estimated_bytes(BUDGET) * 1.2
 
 
-async def test_a_conversation_larger_than_an_answer_of_the_server_is_shown_page_by_page(client: Client) -> None:
+async def test_a_conversation_larger_than_a_server_response_is_shown_in_pages(client: Client) -> None:
     texts: list[str] = [f"{number} " + '"' * 40_000 for number in range(24)]
     tool = FakeTool("look", lambda arguments, context: texts[int(arguments["n"])], options=LARGE)
     steps = [calls("look", arguments={"n": number}) for number in range(len(texts))]

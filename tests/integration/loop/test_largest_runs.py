@@ -32,13 +32,13 @@ def mixed(size: int) -> str:
 
 
 def many_tools(*others: FakeTool, size: int = 280_000) -> tuple[FakeTool, ...]:
-    """Return 128 tools whose definitions take so many bytes, these among them."""
+    """Return 128 tools, including these, whose definitions take this many bytes."""
     count = 128 - len(others)
     each = size // count - 700
     return (*others, *(FakeTool(f"tool_{n:03}".ljust(64, "x"), parameters=deep(20, each)) for n in range(count)))
 
 
-def as_large_as_may_be() -> dict[str, Any]:
+def largest_input() -> dict[str, Any]:
     return {
         "task": "do it " + mixed(MAX_TASK_BYTES - 100),
         "instructions": mixed(190_000),
@@ -66,13 +66,13 @@ async def rolled_over(handle: WorkflowHandle[Any, Any], text: str) -> None:
 
 
 def carried_bytes(ran: Any) -> list[int]:
-    """Return the bytes of the states with which the runs of the chain began."""
+    """Return the bytes of the states with which the segments of the run began."""
     started = [history.events[0].workflow_execution_started_event_attributes for history in ran.histories[1:]]
     return [sum(len(payload.data) for payload in each.input.payloads) for each in started]
 
 
-async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them(client: Client) -> None:
-    """Before, the state of such a run never fitted: it went on until its history was full, and was ended by that."""
+async def test_the_largest_number_of_held_calls_survives_continue_as_new(client: Client) -> None:
+    """If the state did not fit, the run would go on until the server ends it because its history is full."""
 
     def fails(arguments: dict[str, Any], context: object) -> str:
         raise ValueError(mixed(3_000))
@@ -82,7 +82,7 @@ async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them
     look = FakeTool("look", lambda arguments, context: mixed(190_000), options=LARGE)
     engine = Asks(approvers=tuple(f"{name}{'é' * 100}" for name in ("ada", "bob", "eve")))
     steps = [proposing("send", 90_000, 5_000), proposing("look"), proposing("pay"), answers("all paid")]
-    provider, given = ScriptedModel(steps, repeats=True), as_large_as_may_be()
+    provider, given = ScriptedModel(steps, repeats=True), largest_input()
     async with a_loop(client, provider, *many_tools(pay, send, look), engine=engine, setup=SHORT) as loop:
         handle = await loop.start(given)
         before = await wait_for_held_calls(handle, MAX_CALLS)
@@ -104,8 +104,8 @@ async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them
     assert MAX_CARRIED_BYTES * 0.9 < max(carried_bytes(ran)) <= MAX_CARRIED_BYTES + 1_000
 
 
-async def test_results_that_people_give_for_many_stuck_steps_are_carried_on(client: Client) -> None:
-    """Each may have 100 kB, and all but the first wait until that one is decided."""
+async def test_results_given_by_people_for_many_stuck_steps_are_carried_over(client: Client) -> None:
+    """Each result may have 100 kB, and all but the first wait until the one before is decided."""
 
     def fails(arguments: dict[str, Any], context: object) -> str:
         raise ValueError("no")
@@ -130,10 +130,10 @@ async def test_results_that_people_give_for_many_stuck_steps_are_carried_on(clie
     assert len(look.contexts) == MAX_CALLS
 
 
-async def test_more_than_a_run_can_carry_on_is_refused_before_the_first_model_call(client: Client) -> None:
+async def test_input_too_large_to_be_carried_is_refused_before_the_first_model_call(client: Client) -> None:
     provider = ScriptedModel([answers()], repeats=True)
     async with a_loop(client, provider, *many_tools(size=340_000), setup=SHORT) as loop:
-        handle = await loop.start(as_large_as_may_be())
+        handle = await loop.start(largest_input())
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()
     cause = failed.value.cause

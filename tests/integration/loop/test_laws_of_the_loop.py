@@ -1,4 +1,4 @@
-"""Laws of the whole loop, over random runs on a real server: each is played, replayed, and read from its journal."""
+"""Laws of the loop: random runs on a real server are replayed and checked from their journals."""
 
 import asyncio
 from typing import Any
@@ -61,12 +61,12 @@ async def test_the_laws_hold_whatever_people_send(quick: Client, scenario: Scena
 @pytest.mark.timeout(1_200)
 @some(15)
 @given(scenario=any_run)
-async def test_the_laws_hold_for_any_run_that_is_looked_at_all_the_time(quick: Client, scenario: Scenario) -> None:
+async def test_the_laws_hold_for_any_run_under_constant_queries(quick: Client, scenario: Scenario) -> None:
     hold(await play_scenario(quick, scenario, is_looked_at=True))
 
 
-async def test_a_run_that_is_looked_at_all_the_time_replays(quick: Client) -> None:
-    """A query that comes with a workflow task splits it where a local activity has ended: the gate, each time."""
+async def test_a_run_under_constant_queries_replays(quick: Client) -> None:
+    """A query splits a workflow task at the end of a local activity, here at each gate."""
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 20})
     invalid, valid = calls("look", arguments={"n": "no number"}), calls("look", arguments={"n": 1})
     look = FakeTool("look", parameters={"type": "object", "properties": {"n": {"type": "integer"}}})

@@ -1,4 +1,4 @@
-"""Limits end a run with a result that has everything in it."""
+"""A limit ends a run with a complete result."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ async def test_endless_tool_calls_end_at_exactly_max_iterations(client: Client) 
 @pytest.mark.parametrize(
     ("limit", "model_calls"),
     [
-        pytest.param(1, 1, id="less than one turn lets one turn be"),
+        pytest.param(1, 1, id="less than one turn allows one turn"),
         pytest.param(220, 2, id="reached exactly is reached"),
-        pytest.param(221, 3, id="one below goes on"),
+        pytest.param(221, 3, id="one below continues"),
     ],
 )
 async def test_the_token_limit_is_checked_before_each_turn(client: Client, limit: int, model_calls: int) -> None:
@@ -55,7 +55,7 @@ async def test_the_cost_limit_is_checked_before_each_turn(client: Client) -> Non
     assert (ran.result.termination.reason, ran.result.usage.cost_usd) == ("max_cost", 0.5)
 
 
-async def test_a_cost_limit_whose_prices_may_be_unknown_limits_nothing_without_them(client: Client) -> None:
+async def test_a_cost_limit_without_known_prices_limits_nothing(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
         ran = await loop.run(max_cost_usd=0.000001)
 

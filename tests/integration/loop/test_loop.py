@@ -1,4 +1,4 @@
-"""The loop, from the outside: what it answers, what it tells the model, what its journal says."""
+"""The loop from the outside: its answer, what the model reads, and its journal."""
 
 from temporalio.client import Client
 
@@ -43,7 +43,7 @@ async def test_a_tool_then_an_answer(client: Client) -> None:
 
 
 async def test_a_denied_tool_call_still_gets_a_result(client: Client) -> None:
-    """Without a result for every call the next request to the provider is rejected."""
+    """Providers reject a request if any call has no result."""
     tool = FakeTool("delete")
     provider = ScriptedModel([calls("delete"), answers()], repeats=True)
     async with a_loop(client, provider, tool, engine=Deny("delete")) as loop:

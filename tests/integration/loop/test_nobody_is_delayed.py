@@ -1,4 +1,4 @@
-"""While a worker has to do with the worst that is known, another of its runs takes its next step within a second."""
+"""While a worker handles the worst known inputs, another run on it takes its next step within a second."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ LARGE = ToolOptions(max_result_bytes=500_000, initial_interval_s=0.01)
 
 
 class Both:
-    """The model of two runs: the witness calls its tool on and on, the other says what its script says next."""
+    """The model of two runs: the witness calls its tool all the time, the other follows its script."""
 
     def __init__(self) -> None:
         self.script = ScriptedModel([], repeats=True)
@@ -36,7 +36,7 @@ class Both:
         self.is_over = False
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what comes next."""
+        """Return the next reply of the witness or the script."""
         if request.messages[0].text != WITNESS:
             return await self.script.complete(request, on_text)
         self.beats.append(time.process_time())
@@ -44,13 +44,13 @@ class Both:
 
     @property
     def longest_s(self) -> float:
-        """The most seconds of work that this process did between two steps of the witness."""
+        """Return the longest time in seconds that this process worked between two steps of the witness."""
         return max(later - earlier for earlier, later in zip(self.beats, self.beats[1:], strict=False))
 
 
 @asynccontextmanager
 async def a_witness(client: Client, *tools: FakeTool) -> AsyncGenerator[tuple[Loop, Both]]:
-    """Have a worker with a run that goes on and on; at the end its longest step was short."""
+    """Run a worker with the witness, and assert at the end that its longest step was short."""
     both = Both()
 
     async def has_begun() -> bool:
@@ -68,8 +68,8 @@ async def a_witness(client: Client, *tools: FakeTool) -> AsyncGenerator[tuple[Lo
     assert both.longest_s < LIMIT_S, watchdog.longest
 
 
-async def played(client: Client, scripts: Iterable[list[Step]], *tools: FakeTool, **task: Any) -> None:
-    """Let one run after the other go by its script, beside the witness."""
+async def play(client: Client, scripts: Iterable[list[Step]], *tools: FakeTool, **task: Any) -> None:
+    """Run one script after the other, next to the witness."""
     async with a_witness(client, *tools) as (loop, both):
 
         async def all_of_them() -> None:
@@ -81,16 +81,16 @@ async def played(client: Client, scripts: Iterable[list[Step]], *tools: FakeTool
         assert await longest_pause(all_of_them()) < LIMIT_S
 
 
-async def test_by_what_models_reply(client: Client) -> None:
+async def test_no_model_reply_delays_another_run(client: Client) -> None:
     def script(step: Any) -> list[Step]:
         says: Step = step if isinstance(step, (Exception, Reply)) else (lambda _: step)
         return [says, says, *[answers("survived")] * 5]
 
     large = [step for name, step in REPLIES.items() if any(word in name for word in ("MB", "1,000", "deep", "digits"))]
-    await played(client, [script(step) for step in large], FakeTool("look"))
+    await play(client, [script(step) for step in large], FakeTool("look"))
 
 
-async def test_by_what_tools_say(client: Client) -> None:
+async def test_no_tool_result_delays_another_run(client: Client) -> None:
     texts = [
         "x" * 10_000_000, "\x1b" * 1_000_000, "😀" * 1_000_000,
         *(text * (500_000 // len(text)) for text in TEXTS),
@@ -99,23 +99,23 @@ async def test_by_what_tools_say(client: Client) -> None:
     left = iter(texts)
     tool = FakeTool("look", lambda arguments, context: next(left), options=LARGE)
     batch: list[Step] = [calls("look"), calls("look", "look", "look"), answers("survived")]
-    await played(client, [batch] * (len(texts) // 4), tool)
+    await play(client, [batch] * (len(texts) // 4), tool)
 
 
-async def test_by_schemas_of_answers(client: Client) -> None:
+async def test_no_answer_schema_delays_another_run(client: Client) -> None:
     async with a_witness(client) as (loop, both):
 
         async def all_of_them() -> None:
-            for schema in (schema for name, (schema, _) in HELD.items() if name != "deep"):  # which no client can write
+            for schema in (schema for name, (schema, _) in HELD.items() if name != "deep"):  # no client can write it
                 both.script = ScriptedModel([answers('{"x": 3}')] * 5, repeats=True)
                 handle = await loop.start({"task": "do it", "output_schema": schema})
-                with suppress(WorkflowFailureError):  # the schema is refused
+                with suppress(WorkflowFailureError):  # the run refuses the schema
                     await handle.result()
 
         assert await longest_pause(all_of_them()) < LIMIT_S
 
 
-async def test_by_what_others_send(client: Client) -> None:
+async def test_no_signal_or_update_delays_another_run(client: Client) -> None:
     async with a_witness(client) as (loop, both):
 
         async def all_of_them() -> None:

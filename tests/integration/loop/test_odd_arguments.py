@@ -1,4 +1,4 @@
-"""No signal and no update stops a run, whatever it brings; who sends an update learns what is wrong with it."""
+"""No signal and no update stops a run, whatever its content, and the sender of a bad update learns what is wrong."""
 
 import asyncio
 import uuid
@@ -38,7 +38,7 @@ MAX_SAID_CHARS = 12_000
 
 @asynccontextmanager
 async def held(client: Client, **config: Any) -> AsyncGenerator[tuple[Loop, WorkflowHandle[Any, Any], Hold]]:
-    """Have a run whose model call is under way."""
+    """Yield a run whose model call is in flight."""
     hold = Hold()
     async with a_loop(client, [hold.step(answers("done"))]) as loop:
         handle = await loop.start(**config)
@@ -56,8 +56,8 @@ async def refusal(handle: WorkflowHandle[Any, Any], name: str, argument: Any) ->
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_a_run_goes_on_behind_every_odd_signal(client: Client, name: str) -> None:
-    """All of them wait for the first task of the run."""
+async def test_a_run_continues_after_every_odd_signal(client: Client, name: str) -> None:
+    """All signals wait for the first task of the run."""
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("done")], repeats=True))
     handle = await loop.start()
     for data in [*SMALL.values(), *odd(MB // 2).values()]:
@@ -77,8 +77,8 @@ FLOODS = {kind: data for kind, data in odd(1_900_000).items() if kind != "text"}
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # of a task that a slow machine does twice
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_all_that_fits_a_history_is_read(client: Client, kind: str) -> None:
-    """All of it comes in one workflow task; tests/unit/loop/test_bounded_arguments.py measures what that takes."""
+async def test_every_signal_that_fits_the_history_is_read(client: Client, kind: str) -> None:
+    """All signals arrive in one workflow task. tests/unit/loop/test_bounded_arguments.py measures its time."""
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("done")], repeats=True))
     handle = await loop.start()
     for _ in range(20):
@@ -86,11 +86,11 @@ async def test_all_that_fits_a_history_is_read(client: Client, kind: str) -> Non
     async with a_worker(loop):
         result = await handle.result()
 
-    assert result["termination"]["reason"] in {"completed", "error"}  # the history is all but full
+    assert result["termination"]["reason"] in {"completed", "error"}  # the history is nearly full
 
 
 @pytest.mark.parametrize("name", UPDATES)
-async def test_every_odd_update_is_refused_in_words_and_the_run_goes_on(client: Client, name: str) -> None:
+async def test_every_odd_update_is_refused_with_an_explanation_and_the_run_continues(client: Client, name: str) -> None:
     async with held(client) as (loop, handle, hold):
         for data in [*SMALL.values(), *odd(MB // 2).values()]:
             assert await refusal(handle, name, raw(data))
@@ -102,7 +102,7 @@ async def test_every_odd_update_is_refused_in_words_and_the_run_goes_on(client: 
 
 @pytest.mark.parametrize(("name", "field"), [(name, field) for name in FILLED for field in FIELDS[name]])
 async def test_every_field_of_an_update_is_bounded(client: Client, name: str, field: str) -> None:
-    """The refusal names the field, whatever stands in it."""
+    """The refusal names the field, whatever its value."""
     async with held(client) as (loop, handle, hold):
         for kind, data in [*SMALL.items(), *odd(300_000).items()]:
             given = {**FILLED[name], field: data.decode()}
@@ -119,8 +119,8 @@ LARGE = [1_000_000, 1_899_000, 1_910_000, 2_096_900, 2_097_152, 3_000_000, 4_100
 
 @pytest.mark.parametrize("size", LARGE)
 @pytest.mark.parametrize("name", ["requeue", "resolve_escalation", "no_such_update"])
-async def test_no_update_is_so_large_that_it_ends_the_run(client: Client, name: str, size: int) -> None:
-    """The server takes 4 MB; the answer repeats what was sent, and a run whose answer is too large is ended."""
+async def test_no_update_is_large_enough_to_end_the_run(client: Client, name: str, size: int) -> None:
+    """The server takes 4 MB. The response repeats what was sent, and a response that is too large would end the run."""
     async with held(client) as (loop, handle, hold):
         with pytest.raises((WorkflowUpdateFailedError, RPCError)):
             async with asyncio.timeout(10):
@@ -130,7 +130,7 @@ async def test_no_update_is_so_large_that_it_ends_the_run(client: Client, name: 
     assert ran.result.output == "done"
 
 
-async def test_what_would_be_too_large_is_not_sent(client: Client) -> None:
+async def test_an_oversized_message_is_not_sent(client: Client) -> None:
     async with held(client) as (loop, handle, hold):
         run = AgentHandle(client, handle.id)
         with pytest.raises(TooLong):
@@ -139,8 +139,8 @@ async def test_what_would_be_too_large_is_not_sent(client: Client) -> None:
         await loop.ended(handle)
 
 
-async def test_decisions_of_people_are_as_long_as_they_may_be(client: Client) -> None:
-    """The longest that are taken still fit the history, the notes and the state."""
+async def test_the_longest_allowed_decisions_are_taken(client: Client) -> None:
+    """They still fit into the history, the notes and the state."""
     pay = FakeTool("pay", effect="irreversible")
     provider = ScriptedModel([calls("pay"), calls("pay"), answers("done")], repeats=True)
     async with a_loop(client, provider, pay, engine=Asks()) as loop:

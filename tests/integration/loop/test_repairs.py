@@ -1,4 +1,4 @@
-"""A reply that is no use gets feedback, a bounded number of times; then the run ends and says why."""
+"""An unusable reply gets feedback a limited number of times. Then the run ends and says why."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("reply", "detail"), UNUSABLE)
-async def test_an_unusable_reply_again_and_again_is_an_error_that_names_it(
+async def test_repeated_unusable_replies_end_the_run_with_their_cause(
     client: Client, reply: Reply, detail: str
 ) -> None:
     provider, tool = ScriptedModel([reply], repeats=True), FakeTool("look")
@@ -51,7 +51,7 @@ async def test_one_unusable_reply_is_repaired_with_feedback(client: Client, repl
     check_pairs(provider)
 
 
-async def test_a_usable_reply_starts_the_count_anew(client: Client) -> None:
+async def test_a_usable_reply_resets_the_count(client: Client) -> None:
     steps = [BLANK, BLANK, calls("look"), BLANK, BLANK, answers("there")]
     async with a_loop(client, steps, FakeTool("look")) as loop:
         ran = await loop.run()
@@ -79,7 +79,7 @@ async def test_each_call_of_a_truncated_reply_is_answered(client: Client) -> Non
         pytest.param(["one, ", "two, ", "three."], "one, two, three.", id="cut twice"),
     ],
 )
-async def test_cut_text_is_continued_and_joined(client: Client, texts: Sequence[str], output: str) -> None:
+async def test_truncated_text_is_continued_and_joined(client: Client, texts: Sequence[str], output: str) -> None:
     steps = [*(answers(text, finish="length") for text in texts[:-1]), answers(texts[-1])]
     provider = ScriptedModel(steps, repeats=True)
     async with a_loop(client, provider) as loop:
@@ -90,7 +90,7 @@ async def test_cut_text_is_continued_and_joined(client: Client, texts: Sequence[
     assert [m.text for m in provider.seen[1].messages if m.role == "assistant"] == [texts[0]]
 
 
-async def test_text_cut_again_and_again_is_an_answer_that_says_so(client: Client) -> None:
+async def test_text_truncated_too_often_is_returned_with_a_remark(client: Client) -> None:
     async with a_loop(client, [answers("and ", finish="length")]) as loop:
         ran = await loop.run()
 
@@ -99,7 +99,7 @@ async def test_text_cut_again_and_again_is_an_answer_that_says_so(client: Client
 
 
 async def test_the_gate_judges_a_continued_answer_as_a_whole(client: Client) -> None:
-    """Else a word that is forbidden could come in two halves."""
+    """Otherwise a forbidden word could arrive in two halves."""
     provider = ScriptedModel([answers("the sec", finish="length"), answers("ret"), answers("nothing")], repeats=True)
     async with a_loop(client, provider, engine=Deny(words=["secret"])) as loop:
         ran = await loop.run()
@@ -108,8 +108,8 @@ async def test_the_gate_judges_a_continued_answer_as_a_whole(client: Client) -> 
     assert ran.result.termination.reason == "completed"
 
 
-async def test_text_beside_calls_and_opaque_blocks_are_sent_back(client: Client) -> None:
-    """Providers refuse a thinking turn whose signed blocks are missing."""
+async def test_text_next_to_calls_and_opaque_blocks_are_sent_back(client: Client) -> None:
+    """Providers reject a thinking turn whose signed blocks are missing."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     blocks = (block_part(thinking), block_part({"type": "x", "deep": [{"a": [1, None]}]}))
     asks = Reply.of("I look.", calls=calls("look").calls, blocks=blocks, finish="tool_calls")
@@ -129,7 +129,7 @@ async def test_usage_of_unusable_replies_counts(client: Client) -> None:
 
 
 def check_pairs(provider: ScriptedModel) -> None:
-    """Every call is answered once, in order, right behind it, in all that was sent to the model."""
+    """Assert that every call is answered once, in order and directly after it, in all requests."""
     for request in provider.seen:
         waiting: list[str] = []
         for message in request.messages:

@@ -1,4 +1,4 @@
-"""No guard dies unseen: an error beside the loop fails the workflow task, which is told as such until it is mended."""
+"""A defect in a background task fails the workflow task: the run is shown as stuck until the repair."""
 
 import time
 import uuid
@@ -36,7 +36,7 @@ def spoiled(*_: Any) -> Any:
 
 
 async def stuck(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
-    """Wait until the run is told as stuck; return the cause."""
+    """Wait until the run is shown as stuck, and return the cause."""
     causes: list[str] = []
 
     async def fails() -> bool:
@@ -48,10 +48,10 @@ async def stuck(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
     return causes[0]
 
 
-async def test_a_deadline_that_has_a_defect_is_not_switched_off(
+async def test_a_deadline_with_a_defect_still_ends_the_run_after_the_repair(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run stands still, goes on where it was once the defect is mended, and then keeps its limit."""
+    """The run stops, continues at the same place after the repair, and then keeps its limit."""
     hold = Hold()
     wait = FakeTool("wait", lambda arguments, context: hold.then("never"))
     async with a_loop(client, [calls("wait"), answers()], wait) as loop:
@@ -63,10 +63,10 @@ async def test_a_deadline_that_has_a_defect_is_not_switched_off(
     assert result["termination"]["reason"] == "timeout"
 
 
-async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
+async def test_a_late_defect_of_the_deadline_does_not_lift_the_limit(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the time is up and the decision raises, the run does not go on past its limit as if it had none."""
+    """If the decision raises when the time is up, the run must not continue past its limit."""
     hold = Hold()
     wait = FakeTool("wait", lambda arguments, context: hold.then("too late"))
     async with a_loop(client, [calls("wait"), answers()], wait) as loop:
@@ -80,7 +80,7 @@ async def test_a_defect_of_the_deadline_later_in_the_run_is_none_of_the_answer(
     assert result["termination"]["reason"] == "timeout"
 
 
-async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_in_notifications_is_shown_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = WORKER_FACTS.model_copy(update={"notify": ("approval",)})
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
         monkeypatch.setattr(lifetime.notifications, "unannounced_questions", spoiled)
@@ -91,7 +91,7 @@ async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeyp
 
 @asynccontextmanager
 async def a_stuck_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[str, str]]:
-    """Yield a run that waits for a person and that no worker can go on with, and the call that waits; then mend it."""
+    """Yield a waiting run that no worker can continue, and its held call. Repair it afterwards."""
     await register_missing(client)
     facts = Setup(agent="", model="", search_attributes=True)
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
@@ -102,17 +102,17 @@ async def a_stuck_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncG
             await handle.signal("steer", "go on")
             await stuck(client, handle)
             yield handle.id, question["approval_id"]
-        await wait_until(lambda: _is_well(client, handle))
+        await wait_until(lambda: _is_repaired(client, handle))
         await send_update(handle, "approve", approval_argument(question))
         assert (await handle.result())["termination"]["reason"] == "completed"
 
 
-async def _is_well(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
+async def _is_repaired(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
-async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the cause and the way out, and not as one that lacks a worker."""
+async def test_a_stuck_run_is_shown_as_stuck_everywhere(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shown with the cause and the remedy, and not as a run without a worker."""
     async with a_stuck_run(client, monkeypatch) as (run, approval):
         with pytest.raises(TaskFails, match=r"a defect.*orga rewind .*--to-iteration"):
             await AgentHandle(client, run).approve(approval, "ada")
@@ -134,8 +134,8 @@ async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, mo
         assert "a defect" in told.json_fields()["task_fails"]["cause"]
 
 
-async def test_a_task_that_took_too_long_is_done_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread comes back in the midst of the signals, when the SDK has long given it up."""
+async def test_a_task_that_took_too_long_is_repeated(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread returns during the signals, long after the SDK has given it up."""
     slow = [4.0]
     intervention = interventions.intervention
 

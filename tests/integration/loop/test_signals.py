@@ -1,4 +1,4 @@
-"""Signals at any moment are applied in order, and journaled."""
+"""Signals at any moment are applied in order, and recorded in the journal."""
 
 import asyncio
 import uuid
@@ -28,7 +28,7 @@ def received(ran: Ran) -> list[tuple[str, Any]]:
     return [(e.data["kind"], e.data.get("text")) for e in ran.journal if e.event == "InterventionReceived"]
 
 
-async def test_signals_before_the_first_task_are_taken_in_before_the_first_model_call(client: Client) -> None:
+async def test_signals_before_the_first_task_precede_the_first_model_call(client: Client) -> None:
     provider = ScriptedModel([answers()], repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start()
@@ -59,7 +59,7 @@ async def test_an_abort_before_the_first_task_ends_the_run_without_a_model_call(
     assert provider.seen == []
 
 
-async def test_a_pause_before_the_first_task_holds_the_first_model_call_back(client: Client) -> None:
+async def test_a_pause_before_the_first_task_delays_the_first_model_call(client: Client) -> None:
     provider = ScriptedModel([answers()], repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start()
@@ -73,7 +73,7 @@ async def test_a_pause_before_the_first_task_holds_the_first_model_call_back(cli
     assert ran.result.termination.reason == "completed"
 
 
-async def test_steers_in_flight_of_a_model_call_reach_the_next_one_in_order(client: Client) -> None:
+async def test_steers_during_a_model_call_reach_the_next_one_in_order(client: Client) -> None:
     hold = Hold()
     provider = ScriptedModel([hold.step(calls("look")), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
@@ -90,7 +90,7 @@ async def test_steers_in_flight_of_a_model_call_reach_the_next_one_in_order(clie
     assert [text for _, text in received(ran)] == ["a", "b", "c"]
 
 
-async def test_a_steer_in_flight_of_a_tool_follows_its_result(client: Client) -> None:
+async def test_a_steer_during_a_tool_follows_its_result(client: Client) -> None:
     hold = Hold()
     provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look", lambda a, c: hold.then("seen"))) as loop:
@@ -103,7 +103,7 @@ async def test_a_steer_in_flight_of_a_tool_follows_its_result(client: Client) ->
     assert [m.text for m in provider.seen[1].messages[-2:]] == ["seen", f"{GUIDANCE}look at the left"]
 
 
-async def test_a_steer_while_the_final_answer_is_written_is_taken_into_account(client: Client) -> None:
+async def test_a_steer_during_the_final_answer_is_taken_into_account(client: Client) -> None:
     """An operator who steers a moment too late must not be ignored."""
     hold = Hold()
     provider = ScriptedModel([hold.step(answers("first")), answers("second")], repeats=True)
@@ -119,7 +119,7 @@ async def test_a_steer_while_the_final_answer_is_written_is_taken_into_account(c
     assert [(m.role, m.text) for m in last[1:]] == [("assistant", "first"), ("user", f"{GUIDANCE}in French")]
 
 
-async def test_a_steer_during_the_last_part_of_a_cut_answer_is_taken_into_account(client: Client) -> None:
+async def test_a_steer_during_the_last_part_of_a_truncated_answer_is_taken_into_account(client: Client) -> None:
     hold = Hold()
     cut = answers("more ", finish="length")
     provider = ScriptedModel([cut, cut, hold.step(cut), answers("short")], repeats=True)
@@ -134,7 +134,7 @@ async def test_a_steer_during_the_last_part_of_a_cut_answer_is_taken_into_accoun
     assert ran.result.termination.reason == "completed"
 
 
-async def test_a_steer_at_the_last_iteration_ends_at_the_limit_with_the_answer_kept(client: Client) -> None:
+async def test_a_steer_at_the_last_iteration_keeps_the_answer_and_ends_at_the_limit(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers("all I know"))]) as loop:
         handle = await loop.start(max_iterations=1)
@@ -147,7 +147,7 @@ async def test_a_steer_at_the_last_iteration_ends_at_the_limit_with_the_answer_k
     assert received(ran) == [("steer", "too late")]
 
 
-async def test_a_pause_stops_before_the_next_phase_and_the_clock_stands_still(client: Client) -> None:
+async def test_a_pause_stops_before_the_next_phase_and_stops_the_clock(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("look")
     provider = ScriptedModel([hold.step(calls("look")), answers()], repeats=True)
@@ -159,7 +159,7 @@ async def test_a_pause_stops_before_the_next_phase_and_the_clock_stands_still(cl
         await wait_until_paused(handle)
         before = (await handle.query("status"))["budgets"]["time_s"]
         await asyncio.sleep(5)
-        await handle.signal("steer", "while paused")  # a query alone is answered by the clock of the last task
+        await handle.signal("steer", "while paused")  # a query alone would report the clock of the last task
         status = await handle.query("status")
         assert (status["paused"], status["phase"], status["budgets"]["time_s"]) == (True, "paused", before)
         assert tool.contexts == []
@@ -188,7 +188,7 @@ async def test_pausing_and_resuming_twice_changes_nothing(client: Client) -> Non
     assert [kind for kind, _ in received(ran)] == ["resume", "pause", "pause", "resume", "resume"]
 
 
-async def test_an_abort_goes_through_a_pause(client: Client) -> None:
+async def test_an_abort_ends_a_paused_run(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("look")
     async with a_loop(client, [hold.step(calls("look")), answers()], tool) as loop:
@@ -204,8 +204,8 @@ async def test_an_abort_goes_through_a_pause(client: Client) -> None:
     assert (ran.result.iterations, ran.result.usage.model_calls, tool.contexts) == (1, 1, [])
 
 
-async def test_signals_around_continue_as_new_are_neither_lost_nor_disordered(client: Client) -> None:
-    """Every iteration continues as new, while steers pour in."""
+async def test_signals_around_continue_as_new_are_neither_lost_nor_reordered(client: Client) -> None:
+    """Every iteration continues as new while steers keep arriving."""
     wanted = [f"steer {i}" for i in range(30)]
     provider = ScriptedModel([lambda request: _until_steered(request, wanted)], repeats=True)
     soon = WORKER_FACTS.model_copy(update={"roll_over_events": 10})
@@ -249,7 +249,7 @@ ODD_ARGUMENTS = [
 
 @pytest.mark.parametrize(("arguments", "text"), ODD_ARGUMENTS)
 async def test_odd_arguments_do_no_harm(client: Client, arguments: list[Any], text: str | None) -> None:
-    """The second worker folds the conversation from the history, so what was made of the argument must be stable."""
+    """The second worker rebuilds the conversation from the history, so reading the argument must be deterministic."""
     hold = Hold()
     provider = ScriptedModel(
         [hold.step(calls("look")), calls("look"), hold.step(calls("look")), answers()], repeats=True
@@ -275,7 +275,7 @@ async def has_called(provider: ScriptedModel, times: int) -> bool:
 
 
 @pytest.mark.parametrize(("arguments", "text"), ODD_ARGUMENTS)
-async def test_odd_arguments_abort_all_the_same(client: Client, arguments: list[Any], text: str | None) -> None:
+async def test_odd_arguments_do_not_prevent_an_abort(client: Client, arguments: list[Any], text: str | None) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers())]) as loop:
         handle = await loop.start()
@@ -290,8 +290,8 @@ async def test_odd_arguments_abort_all_the_same(client: Client, arguments: list[
         assert ran.result.termination.detail == (text or "aborted by the operator")
 
 
-async def test_many_long_steers_at_once_still_fit_into_a_model_call(client: Client) -> None:
-    """Each is cut, and together they stay below the server's limit of 2 MB a payload."""
+async def test_many_long_steers_at_once_fit_into_a_model_call(client: Client) -> None:
+    """Each is cut, and together they stay below the server's limit of 2 MB per payload."""
     hold = Hold()
     provider = ScriptedModel([hold.step(calls("look")), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
@@ -308,7 +308,7 @@ async def test_many_long_steers_at_once_still_fit_into_a_model_call(client: Clie
     ]
 
 
-async def test_unknown_signals_do_no_harm_and_are_journaled(client: Client) -> None:
+async def test_unknown_signals_do_no_harm_and_are_recorded(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(answers("fine"))]) as loop:
         handle = await loop.start()

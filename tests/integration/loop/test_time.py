@@ -1,4 +1,4 @@
-"""Hours, days and weeks of a run, on the time-skipping server: time is skipped while no activity is under way."""
+"""Hours, days and weeks of a run, on the time-skipping server, which skips time only while no activity runs."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.whereabouts import wait_until_paused
 
 NEARLY_ALL = 295
-"""Seconds, out of the 300 s that a run has by default. The rest passes in real time while a call is in flight."""
+"""Seconds, out of the 300 s of a run by default. The rest passes in real time during a call."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def ended_as(ran: Ran) -> tuple[str, str]:
 
 
 async def waits_for_a_retry(handle: Any) -> None:
-    """A model call that was tried, and whose next attempt is due later."""
+    """Wait until a model call has failed and its next attempt is due later."""
 
     async def is_due_later() -> bool:
         pending = (await handle.describe()).raw_description.pending_activities
@@ -46,7 +46,7 @@ async def waits_for_a_retry(handle: Any) -> None:
     await wait_until(is_due_later)
 
 
-async def test_a_providers_wish_to_wait_is_kept_in_workflow_time(environment: WorkflowEnvironment) -> None:
+async def test_the_delay_requested_by_a_provider_passes_in_workflow_time(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [come_back_in(120), answers("late")]) as loop:
         ran = await loop.run()
 
@@ -54,7 +54,7 @@ async def test_a_providers_wish_to_wait_is_kept_in_workflow_time(environment: Wo
     assert 120 <= ran.result.duration_s < 150
 
 
-async def test_the_clock_interrupts_a_model_call_after_the_wait_for_it(environment: WorkflowEnvironment) -> None:
+async def test_the_time_limit_interrupts_a_model_call_after_its_retry_delay(environment: WorkflowEnvironment) -> None:
     hold = Hold()
     steps = [calls("look"), come_back_in(NEARLY_ALL), hold.step(answers())]
     async with a_long_loop(environment, steps, FakeTool("look", lambda a, c: "seen")) as loop:
@@ -68,7 +68,9 @@ async def test_the_clock_interrupts_a_model_call_after_the_wait_for_it(environme
     assert [(m["role"], m["text"]) for m in shown[1:]] == [("user", "do it"), ("assistant", ""), ("tool", "seen")]
 
 
-async def test_the_clock_interrupts_a_tool_between_its_attempts_and_in_one(environment: WorkflowEnvironment) -> None:
+async def test_the_time_limit_interrupts_a_tool_between_attempts_and_within_one(
+    environment: WorkflowEnvironment,
+) -> None:
     hold = Hold()
 
     def body(arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -93,10 +95,10 @@ async def test_the_clock_interrupts_a_tool_between_its_attempts_and_in_one(envir
     ]
 
 
-async def test_a_tool_that_is_turned_away_until_the_end_says_by_what(client: Client) -> None:
-    """Its last try ends ahead of the clock: cut short while it waits it would be "cancelled", and nobody knew why.
+async def test_a_tool_rejected_until_the_end_reports_the_cause(client: Client) -> None:
+    """Its last attempt ends before the time limit. If it were cut short while it waits, the cause would be lost.
 
-    The time-skipping server does not tell an activity by which policy it is tried again.
+    The time-skipping server does not tell an activity its retry policy.
     """
 
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -114,10 +116,10 @@ async def test_a_tool_that_is_turned_away_until_the_end_says_by_what(client: Cli
     assert (ended_as(ran)[0], ran.result.output) == ("completed", "it is busy")
 
 
-async def test_a_wish_to_wait_longer_than_the_clock_ends_with_what_the_provider_said(
+async def test_a_requested_delay_beyond_the_time_limit_ends_with_the_error_of_the_provider(
     environment: WorkflowEnvironment,
 ) -> None:
-    """Tried once more just before the end: "limit of 300 s" alone would hide that the provider is the cause."""
+    """The call is tried once more just before the end: "limit of 300 s" alone would hide the cause."""
     async with a_long_loop(environment, [calls("look"), come_back_in(3_600)], FakeTool("look")) as loop:
         ran = await loop.run()
 
@@ -127,7 +129,7 @@ async def test_a_wish_to_wait_longer_than_the_clock_ends_with_what_the_provider_
     assert (ran.result.iterations, ran.result.usage.total_tokens) == (1, 110)
 
 
-async def test_an_abort_while_a_retry_is_an_hour_away_ends_the_run_at_once(environment: WorkflowEnvironment) -> None:
+async def test_an_abort_during_a_long_retry_delay_ends_the_run_at_once(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [come_back_in(3_600), answers()]) as loop:
         handle = await loop.start(timeout_s=2 * HOUR.total_seconds())
         await waits_for_a_retry(handle)
@@ -140,8 +142,8 @@ async def test_an_abort_while_a_retry_is_an_hour_away_ends_the_run_at_once(envir
     assert max(time.monotonic() - before, ran.result.duration_s) < 60
 
 
-async def test_a_long_wait_ends_as_soon_on_the_real_server(client: Client) -> None:
-    """Which cancels what waits for its retry, and gives up on it, by rules of its own."""
+async def test_a_long_retry_delay_ends_as_soon_on_the_real_server(client: Client) -> None:
+    """The real server has its own rules for cancelling a waiting retry and for giving up on it."""
     async with a_loop(client, [come_back_in(3_600)]) as loop:
         handle = await loop.start()
         await waits_for_a_retry(handle)
@@ -155,7 +157,7 @@ async def test_a_long_wait_ends_as_soon_on_the_real_server(client: Client) -> No
     assert 2 < out_of_time.result.duration_s < 6
 
 
-async def test_the_clock_stands_still_through_a_pause_of_a_day(environment: WorkflowEnvironment) -> None:
+async def test_the_clock_stops_during_a_pause_of_a_day(environment: WorkflowEnvironment) -> None:
     hold = Hold()
     look = FakeTool("look")
     async with a_long_loop(environment, [hold.step(calls("look")), answers("rested")], look) as loop:
@@ -175,7 +177,7 @@ async def test_the_clock_stands_still_through_a_pause_of_a_day(environment: Work
     assert took(ran) > DAY
 
 
-async def test_a_clock_that_ran_before_a_pause_does_not_fire_in_it(environment: WorkflowEnvironment) -> None:
+async def test_a_timer_started_before_a_pause_does_not_fire_in_it(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [come_back_in(200), calls("look"), answers()], FakeTool("look")) as loop:
         handle = await loop.start(timeout_s=300)
         await waits_for_a_retry(handle)
@@ -214,8 +216,8 @@ async def test_two_pauses_add_up_and_the_time_between_them_counts(environment: W
     assert 60 + 150 <= ran.result.duration_s < 60 + 150 + 60
 
 
-async def test_a_pause_of_a_day_counts_in_no_run_of_a_chain(environment: WorkflowEnvironment) -> None:
-    """The runs after it take the clock over with the pauses in it; each run of the chain waits for a provider."""
+async def test_a_pause_of_a_day_counts_in_no_segment(environment: WorkflowEnvironment) -> None:
+    """The later segments take over the clock with its pauses. Each segment waits for a provider."""
     hold = Hold()
     steps = [hold.step(calls("look")), come_back_in(100), calls("look"), come_back_in(100), answers("on time")]
     async with a_long_loop(environment, steps, FakeTool("look"), setup=EACH_ITERATION) as loop:
@@ -232,7 +234,7 @@ async def test_a_pause_of_a_day_counts_in_no_run_of_a_chain(environment: Workflo
     assert 200 <= ran.result.duration_s < 260
 
 
-async def test_the_clock_goes_on_from_run_to_run_of_a_chain(environment: WorkflowEnvironment) -> None:
+async def test_the_clock_continues_across_segments(environment: WorkflowEnvironment) -> None:
     steps = [come_back_in(80), calls("look")] * 3 + [come_back_in(80)]
     async with a_long_loop(environment, steps, FakeTool("look"), setup=EACH_ITERATION) as loop:
         ran = await loop.run(timeout_s=300)
@@ -256,7 +258,7 @@ async def test_an_abort_ends_a_pause_of_a_week(environment: WorkflowEnvironment)
     assert took(ran) > WEEK
 
 
-async def test_a_tool_whose_task_queue_nobody_polls_is_told_as_such_and_the_run_goes_on(
+async def test_a_tool_on_an_unpolled_task_queue_is_reported_and_the_run_continues(
     environment: WorkflowEnvironment,
 ) -> None:
     far = FakeTool("far", options=ToolOptions(task_queue="nobody polls this"))
@@ -264,7 +266,7 @@ async def test_a_tool_whose_task_queue_nobody_polls_is_told_as_such_and_the_run_
         handle = await loop.start()
         await wait_until(lambda: is_acting(handle))
         ended = asyncio.create_task(loop.ended(handle))
-        await environment.sleep(55)  # with the wait for the result enough to skip although a call is scheduled
+        await environment.sleep(55)  # this and the wait for the result suffice to skip time despite the scheduled call
         ran = await ended
         shown = await handle.query("conversation")
 

@@ -1,4 +1,4 @@
-"""Days of waiting for a person, on the time-skipping server: they cost the run no time."""
+"""Days of waiting for a person, on the time-skipping server, use no time of the run."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -31,15 +31,15 @@ def broken(arguments: dict[str, Any], context: ToolContext) -> str:
 
 
 def escalating() -> FakeTool:
-    """Return a tool whose first call fails, so that a person is asked; a later one succeeds."""
+    """Return a tool whose first call fails, so that a person is asked. A later call succeeds."""
     options = ToolOptions(recovery=Recovery(strategy="escalate", max_attempts=1))
     save = FakeTool("save", effect="idempotent", options=options)
     save.body = lambda arguments, context: broken(arguments, context) if len(save.contexts) == 1 else "saved"
     return save
 
 
-async def is_held_up(handle: WorkflowHandle[Any, Any]) -> bool:
-    """Return whether a person holds up a delegate of the run."""
+async def waits_for_a_person(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Return whether a delegate of the run waits for a person."""
     return any(child["held"] for child in (await handle.query("status"))["children"])
 
 
@@ -52,10 +52,10 @@ async def is_held_up(handle: WorkflowHandle[Any, Any]) -> bool:
         pytest.param({"choice": "abort"}, None, "escalated", id="abort"),
     ],
 )
-async def test_an_escalation_waits_a_week_and_costs_no_time(
+async def test_an_escalation_waits_a_week_and_uses_no_time(
     environment: WorkflowEnvironment, choice: dict[str, Any], expected: str | None, reason: str
 ) -> None:
-    """The run has five minutes; the week is not among them."""
+    """The run has a limit of five minutes, and the week does not count."""
     save = escalating()
     async with a_long_loop(environment, [calls("save"), answers()], save) as loop:
         handle = await loop.start()
@@ -72,8 +72,8 @@ async def test_an_escalation_waits_a_week_and_costs_no_time(
     assert len({context.idempotency_key for context in save.contexts}) == 1
 
 
-async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment: WorkflowEnvironment) -> None:
-    """Three agents deep: each waits for the one below, none of them more than its five minutes."""
+async def test_a_week_inside_a_delegate_uses_no_time_of_the_runs_above(environment: WorkflowEnvironment) -> None:
+    """Three agents wait for each other, and none uses more than its five minutes."""
     agents = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["save"])}
     scripts = {
         "lead": [delegates("mate"), answers("led")],
@@ -86,7 +86,7 @@ async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment
         hand = environment.client.get_workflow_handle(f"{handle.id}.1.0.1.0")
         await wait_until_known(hand)
         wait = await wait_for_question(hand)
-        await wait_until(lambda: is_held_up(handle))
+        await wait_until(lambda: waits_for_a_person(handle))
         before = await time_left(handle)
         await environment.sleep(7 * DAY)
         assert await time_left(handle) == before
@@ -98,7 +98,7 @@ async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment
     assert cast.messages_to("lead")[-1].splitlines()[1] == "passed on"
 
 
-async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_go_on(
+async def test_the_clock_of_the_parent_continues_after_its_waiting_delegate_is_aborted(
     environment: WorkflowEnvironment,
 ) -> None:
     agents = {"lead": agent("lead", "hand"), "hand": agent("hand", tools=["save"])}
@@ -113,7 +113,7 @@ async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_
         hand = environment.client.get_workflow_handle(f"{handle.id}.1.0")
         await wait_until_known(hand)
         await wait_for_question(hand)
-        await wait_until(lambda: is_held_up(handle))
+        await wait_until(lambda: waits_for_a_person(handle))
         await environment.sleep(DAY)
         await hand.signal("abort", "nobody knows")
         await hold.reached()
@@ -122,8 +122,8 @@ async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_
     assert ran.result.termination.reason == "timeout"
 
 
-async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: WorkflowEnvironment) -> None:
-    """Decided after a day, resumed after another: neither counts, and the model is not asked before the resume."""
+async def test_a_pause_inside_an_escalation_lasts_until_the_resume(environment: WorkflowEnvironment) -> None:
+    """The decision comes after a day, the resume a day later. Neither counts, and no model call precedes the resume."""
     save = escalating()
     async with a_long_loop(environment, [calls("save"), answers("saved it")], save) as loop:
         handle = await loop.start()
@@ -143,7 +143,7 @@ async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: Workf
     assert took(ran) > 2 * DAY
 
 
-async def test_an_abort_inside_an_escalation_ends_the_run_with_what_it_has(environment: WorkflowEnvironment) -> None:
+async def test_an_abort_inside_an_escalation_ends_the_run_with_its_results(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [calls("save"), answers()], escalating()) as loop:
         handle = await loop.start()
         await wait_for_question(handle)
@@ -159,11 +159,11 @@ async def test_an_abort_inside_an_escalation_ends_the_run_with_what_it_has(envir
     ("choice", "runs", "reason"),
     [
         pytest.param("retry", 3, "completed", id="retry lets it run again"),
-        pytest.param("skip", 2, "completed", id="skip does not"),
+        pytest.param("skip", 2, "completed", id="skip does not run it again"),
         pytest.param("abort", 2, "escalated", id="abort ends the run"),
     ],
 )
-async def test_a_step_that_gets_nowhere_waits_for_days(
+async def test_a_step_without_progress_waits_for_days(
     environment: WorkflowEnvironment, choice: str, runs: int, reason: str
 ) -> None:
     options = ToolOptions(max_attempts=1)
@@ -180,7 +180,7 @@ async def test_a_step_that_gets_nowhere_waits_for_days(
     assert took(ran) > 4 * DAY
 
 
-async def test_a_budget_ask_waits_for_days(environment: WorkflowEnvironment) -> None:
+async def test_a_question_about_a_budget_waits_for_days(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [calls("look"), calls("look"), answers("done")], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         await wait_for_question(handle)

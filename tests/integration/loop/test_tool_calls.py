@@ -1,4 +1,4 @@
-"""Tools run in parallel within their limit; each call is answered once, in call order, whatever happened to it."""
+"""Tools run in parallel within their limit, and each call is answered once, in call order, however it ends."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from tests.support.hold import Hold
 from tests.support.runs.loop import a_loop
 
 
-async def test_results_stand_in_call_order_whichever_tool_ends_first(client: Client) -> None:
+async def test_results_are_in_call_order_whichever_tool_ends_first(client: Client) -> None:
     ended: list[str] = []
     last = asyncio.Event()
 
@@ -42,7 +42,7 @@ async def test_results_stand_in_call_order_whichever_tool_ends_first(client: Cli
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_no_more_tools_run_at_once_than_allowed(client: Client, limit: int) -> None:
-    """And exactly as many as allowed: each waits until the others of its batch are there."""
+    """Exactly as many run as allowed: each waits until the others of its batch are there."""
     running, most = 0, 0
 
     async def counts(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -65,11 +65,11 @@ async def test_no_more_tools_run_at_once_than_allowed(client: Client, limit: int
 @pytest.mark.parametrize(
     ("effect", "attempts", "runs"),
     [
-        pytest.param("read_only", None, 2, id="read only: as often as the run's recovery says"),
+        pytest.param("read_only", None, 2, id="read only: as often as the run's recovery allows"),
         pytest.param("idempotent", None, 2, id="idempotent: likewise"),
         pytest.param("irreversible", None, 1, id="irreversible: once"),
-        pytest.param("irreversible", 3, 1, id="irreversible: once, whatever its options say"),
-        pytest.param("read_only", 3, 3, id="its options win"),
+        pytest.param("irreversible", 3, 1, id="irreversible: once, whatever its options allow"),
+        pytest.param("read_only", 3, 3, id="its options override the run's recovery"),
     ],
 )
 async def test_a_failing_tool_is_repeated_as_its_effect_allows(
@@ -92,7 +92,7 @@ async def test_a_failing_tool_is_repeated_as_its_effect_allows(
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 1}
 
 
-async def test_a_tools_own_error_is_final_unless_it_says_otherwise(client: Client) -> None:
+async def test_a_reported_tool_error_is_final_unless_marked_retryable(client: Client) -> None:
     def fails(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("no such file; list the folder first", kind="NotFound")
 
@@ -105,7 +105,7 @@ async def test_a_tools_own_error_is_final_unless_it_says_otherwise(client: Clien
     assert provider.seen[1].messages[-1].text == "[Error] NotFound: no such file; list the folder first"
 
 
-async def test_a_tool_over_its_time_is_an_error_and_the_loop_goes_on(client: Client) -> None:
+async def test_a_tool_over_its_time_limit_is_an_error_and_the_loop_continues(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="irreversible", options=ToolOptions(timeout_s=1))
     provider = ScriptedModel([calls("slow"), answers("went on")], repeats=True)
@@ -119,7 +119,7 @@ async def test_a_tool_over_its_time_is_an_error_and_the_loop_goes_on(client: Cli
     )
 
 
-async def test_a_tool_on_a_task_queue_without_worker_times_out_with_the_clock(client: Client) -> None:
+async def test_a_tool_on_a_task_queue_without_worker_times_out_with_the_run(client: Client) -> None:
     options = ToolOptions(task_queue="nobody-polls-this", max_attempts=1)
     async with a_loop(client, [calls("far")], FakeTool("far", options=options)) as loop:
         ran = await loop.run(timeout_s=2)
@@ -138,7 +138,7 @@ async def test_a_tool_can_run_inside_the_workflow_task(client: Client) -> None:
     assert "peek" not in scheduled
 
 
-async def test_idempotency_keys_tell_calls_apart(client: Client) -> None:
+async def test_each_call_has_its_own_idempotency_key(client: Client) -> None:
     tool = FakeTool("look")
     twice_then_once = [calls("look", "look"), calls("look"), answers()]
     async with a_loop(client, twice_then_once * 2, tool) as loop:
@@ -148,7 +148,7 @@ async def test_idempotency_keys_tell_calls_apart(client: Client) -> None:
     assert len({context.idempotency_key for context in tool.contexts}) == len(tool.contexts) == 6
 
 
-async def test_ids_that_a_model_repeats_are_made_unique_and_answered(client: Client) -> None:
+async def test_repeated_call_ids_of_a_model_are_made_unique_and_answered(client: Client) -> None:
     same = Reply.of(calls=(ToolCall(call_id="c", name="look"), ToolCall(call_id="c", name="look")), finish="tool_calls")
     provider = ScriptedModel([same, same, answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
@@ -166,7 +166,7 @@ async def test_a_summary_of_wide_characters_stays_within_the_servers_limit(clien
     assert ran.result.tool_calls.run == 1
 
 
-async def test_the_worker_that_stops_gives_a_repeatable_call_to_the_next(client: Client) -> None:
+async def test_a_stopping_worker_leaves_a_repeatable_call_to_the_next(client: Client) -> None:
     hold = Hold()
     attempts: list[int] = []
 

@@ -23,8 +23,8 @@ from tests.support.runs.questions import send_update, tool_results_in
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
-async def test_a_call_has_all_of_its_time(client: Client) -> None:
-    """At 1.75 s of 2 a call used to be told that it took longer than its 2 s."""
+async def test_a_call_has_its_full_time(client: Client) -> None:
+    """A call must not be reported as longer than 2 s when it has taken 1.75 s."""
     took: list[float] = []
 
     async def sleeps(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -36,12 +36,12 @@ async def test_a_call_has_all_of_its_time(client: Client) -> None:
 
     async with a_loop(client, [calls("slow"), answers()], FakeTool("slow", sleeps, "irreversible")) as loop:
         await loop.run(tool_timeout_s=2)
-    assert took[0] > 1.9  # its own clock starts a moment behind the limit's
+    assert took[0] > 1.9  # its own clock starts a moment after that of the limit
     assert "TimeLimit: slow took longer than its 2 s" in tool_results_in(loop)[0]
 
 
 async def test_only_denials_count_as_denied(client: Client) -> None:
-    """A policy's and a person's; what is unknown, invalid, over budget or stopped is not."""
+    """Denials come from a policy or a person. An unknown, invalid, stopped or unaffordable call is not denied."""
     tools = [FakeTool("look", parameters=NUMBER), FakeTool("rm"), FakeTool("pay", effect="irreversible")]
     bad = ToolCall(call_id="bad", name="look", arguments={"n": "one"})
     made = calls("look", "rm", "nope", "look", arguments={"n": 1})
@@ -59,7 +59,7 @@ async def test_only_denials_count_as_denied(client: Client) -> None:
         pytest.param([calls("nope")], "nope: there is no tool 'nope'", id="an unknown tool"),
         pytest.param([calls("look", arguments={"n": "x"})], "look: the arguments of look do not fit", id="arguments"),
         pytest.param(
-            [calls("nope", "look", arguments={"n": 1})], "nope: there is no tool 'nope'", id="beside one that runs"
+            [calls("nope", "look", arguments={"n": 1})], "nope: there is no tool 'nope'", id="next to a call that runs"
         ),
         pytest.param(
             [calls("a"), calls("look", arguments={"n": []}), calls("b")],
@@ -68,7 +68,7 @@ async def test_only_denials_count_as_denied(client: Client) -> None:
         ),
     ],
 )
-async def test_the_same_invalid_call_again_and_again_ends_the_run(
+async def test_the_same_invalid_call_several_times_in_a_row_ends_the_run(
     client: Client, replies: list[Reply], detail: str
 ) -> None:
     async with a_loop(client, replies, FakeTool("look", parameters=NUMBER)) as loop:
@@ -77,7 +77,7 @@ async def test_the_same_invalid_call_again_and_again_ends_the_run(
     assert detail in ran.result.termination.detail
 
 
-async def test_a_mistake_that_is_mended_ends_nothing(client: Client) -> None:
+async def test_a_corrected_mistake_does_not_end_the_run(client: Client) -> None:
     mistake, right = calls("look", arguments={"n": "x"}), calls("look", arguments={"n": 1})
     script = [mistake, mistake, right, mistake, mistake, answers("done")]
     async with a_loop(client, script, FakeTool("look", parameters=NUMBER)) as loop:
@@ -119,7 +119,7 @@ async def test_guidance_that_would_be_cut_is_not_sent(client: Client) -> None:
     assert "InterventionReceived" not in ran.events
 
 
-async def test_guidance_that_another_client_sent_too_long_is_told_as_cut(client: Client) -> None:
+async def test_overlong_guidance_of_another_client_is_reported_as_cut(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [hold.step(calls("look")), answers()], FakeTool("look")) as loop:
         handle = await loop.start()
@@ -139,7 +139,7 @@ async def test_guidance_that_another_client_sent_too_long_is_told_as_cut(client:
     assert [(each["of"], each["bytes"], each["kept"] <= MAX_SIGNAL_BYTES) for each in cut] == [("steer", 60_000, True)]
 
 
-async def test_calls_beyond_what_a_reply_may_have_stand_in_the_journal(client: Client) -> None:
+async def test_calls_beyond_the_limit_of_a_reply_are_in_the_journal(client: Client) -> None:
     names = ["look"] * 32 + ["pay", "look", "pay"]
     made = tuple(ToolCall(call_id=f"c{n}", name=name) for n, name in enumerate(names))
     provider = ScriptedModel([Reply.of(calls=made, finish="tool_calls"), answers()], repeats=True)
@@ -153,7 +153,7 @@ async def test_calls_beyond_what_a_reply_may_have_stand_in_the_journal(client: C
 
 
 @pytest.mark.parametrize("works", [True, False])
-async def test_what_became_of_a_requeued_call_is_an_outcome(client: Client, works: bool) -> None:
+async def test_the_outcome_of_a_requeued_call_is_counted(client: Client, works: bool) -> None:
     def saves(arguments: dict[str, Any], context: ToolContext) -> str:
         if not works or len(save.contexts) == 1:
             raise ToolError("down")
@@ -174,8 +174,8 @@ async def test_what_became_of_a_requeued_call_is_an_outcome(client: Client, work
     assert (counts.run, counts.requeued, counts.failed) == (2, 1, 1 if works else 2)
 
 
-async def test_a_delegate_leaves_its_parent_the_tokens_to_read_the_answer(client: Client) -> None:
-    """It spends all that it may; its parent still reads what it found, and answers."""
+async def test_a_delegate_leaves_its_parent_enough_tokens_to_read_the_answer(client: Client) -> None:
+    """The delegate spends all that it may, and its parent still reads the result and answers."""
     much = Usage(input_tokens=4_000, output_tokens=100)
     endless = calls("look", reply_text="half of it").model_copy(update={"usage": much})
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
