@@ -3,6 +3,7 @@
 It keeps nothing of its own. What it shows comes from Temporal, so it can be stopped and started at any time.
 """
 
+from asyncio import to_thread
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.metadata import version
@@ -82,7 +83,7 @@ async def _me(call: Call[NoParameters]) -> dict[str, Any]:
 
 
 async def _openapi(_call: Call[NoParameters]) -> dict[str, Any]:
-    return _document()
+    return await to_thread(_document)  # it takes a moment the first time
 
 
 @cache

@@ -2,9 +2,9 @@
 
 import ast
 import inspect
-from functools import lru_cache
+import sys
+from functools import cache
 from itertools import pairwise
-from textwrap import dedent
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -12,22 +12,27 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 
-@lru_cache(maxsize=512)
+@cache
 def field_texts(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstring of each field, on one line. Fields without one are left out."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
-        if not issubclass(kind, BaseModel) or kind is BaseModel:
+        if kind is BaseModel:
             continue
-        try:
-            [defined] = ast.parse(dedent(inspect.getsource(kind))).body
-        except (OSError, SyntaxError, TypeError, ValueError):  # a model without source, such as one made at run time
-            continue
-        body = defined.body if isinstance(defined, ast.ClassDef) else []
-        for field, text in pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (said := _text_of(text)):
-                found[field.target.id] = said
+        for field, text in pairwise(_class_bodies(kind.__module__).get(kind.__name__, ())):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (line := _text_of(text)):
+                found[field.target.id] = line
     return found
+
+
+@cache
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the bodies of a module's classes. `inspect.getsource` of a class would parse the module for each one."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):  # a module without source, such as a built-in one
+        return {}
+    return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _text_of(statement: ast.stmt) -> str:
