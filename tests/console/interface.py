@@ -1,41 +1,11 @@
-"""Requests of all kinds against the interface, by schemathesis. Only `make console-test` runs it."""
+"""All requests that schemathesis makes up. `make test` sends a few of them."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 from temporalio.client import Client
 
-from orga.client.console.doors import Limits
-from orga.client.server.search_attributes import register_missing
-from orga.testing import answers
-from orga.workflows.types.setup import Setup
-from tests.support.console import a_console
-from tests.support.runs.loop import a_loop
-
-SETTINGS = Path(__file__).with_name("schemathesis.toml")
-ENDLESS = "/events"
-"""The path of a stream, whose answer has no end."""
-SECONDS = 200
-FACTS = Setup(agent="", model="", search_attributes=True)
+from tests.support.interface import check_interface
 
 
 async def test_schemathesis_finds_nothing(client: Client, tmp_path: Path) -> None:
-    await register_missing(client)
-    async with (
-        a_loop(client, [answers("seen")], setup=FACTS) as loop,
-        a_console(client, loop.task_queue, limits=Limits(writes=100_000, starts=100_000)) as console,
-    ):
-        await loop.run({"task": "look"})
-        document, token = f"{console.base}/api/v1/openapi.json", console.console.doors.token
-        command = [
-            *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(SETTINGS), "run"),
-            *(document, "--header", f"Authorization: Bearer {token}"),
-            *("--exclude-path", f"/api/v1{ENDLESS}", "--max-time", str(SECONDS), "--phases", "coverage,fuzzing"),
-            *("--max-examples", "3", "--no-color", "--continue-on-failure", "--generation-deterministic"),
-        ]
-        running = await asyncio.create_subprocess_exec(
-            *command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        output, _ = await running.communicate()
-        assert running.returncode == 0, output.decode()[-20_000:]
+    await check_interface(client, tmp_path, phases="coverage,fuzzing", examples=40)
