@@ -1,4 +1,4 @@
-"""`orga knowledge` over a real store: what it stores, shows and forgets, for whom, and how it ends."""
+"""`orga knowledge` with a real store: what it stores, shows and erases, for whom, and its exit codes."""
 
 import io
 import json
@@ -21,14 +21,14 @@ __all__ = ["own_folder"]
 pytestmark = pytest.mark.usefixtures("own_folder")
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07first\u202e line\nforgotten: 9 facts\r\x9b31m"
-"""Clears a screen, names a window, turns the direction, forges a line of the command."""
+"""Clears a screen, sets a window title, reverses the writing direction and forges a line of the command."""
 
 
 def texts(capsys: Shown, *arguments: str) -> list[str]:
     return [each["text"] for each in search_results(capsys, *arguments)]
 
 
-def test_a_fact_is_found_with_its_score_and_where_it_comes_from(capsys: Shown) -> None:
+def test_a_fact_is_found_with_its_score_and_source(capsys: Shown) -> None:
     stored = command_json(
         capsys, "add", "the api", "is deployed", "on Fridays", "--source", "Ada", "--confidence", "0.9"
     )
@@ -50,14 +50,14 @@ def test_a_fact_is_found_with_its_score_and_where_it_comes_from(capsys: Shown) -
     assert "from Ada, no tenant's, confidence 0.9" in shown
 
 
-def test_the_same_is_not_stored_twice(capsys: Shown) -> None:
+def test_the_same_fact_is_stored_once(capsys: Shown) -> None:
     first = command_json(capsys, "add", "the api", "is deployed", "on Fridays")
     again = command_json(capsys, "add", "the API", "is deployed", "on  Fridays")
     assert (first["change"], again["id"]) == ("added", first["id"])
     assert command_json(capsys, "stats")["counts"]["fact"] == 1
 
 
-def test_a_newer_fact_is_said_to_contradict_the_older(capsys: Shown) -> None:
+def test_a_newer_fact_is_reported_to_contradict_the_older_one(capsys: Shown) -> None:
     older = command_json(capsys, "add", "the api", "is deployed", "on Fridays")
     assert run_command(["knowledge", "add", "the api", "is deployed", "on Mondays"]) == 0
     assert f"contradicts {older['id']}" in capsys.readouterr().err
@@ -74,7 +74,7 @@ def test_a_text_is_read_from_standard_input(capsys: Shown, monkeypatch: pytest.M
     assert "  Ada prefers short answers." in command_output(capsys, "show", stored["id"])
 
 
-def test_only_who_owns_it_finds_it(capsys: Shown) -> None:
+def test_an_item_is_found_by_its_owners_only(capsys: Shown) -> None:
     owners = {
         "ada's": ["--user", "ada"],
         "ada's at acme": ["--user", "ada", "--tenant", "acme"],
@@ -96,7 +96,7 @@ def test_only_who_owns_it_finds_it(capsys: Shown) -> None:
     assert seen == {name: {f"a secret word of {each}" for each in names} for name, names in expected.items()}
 
 
-def test_conventions_are_found_by_their_place(capsys: Shown) -> None:
+def test_conventions_are_found_by_their_directory(capsys: Shown) -> None:
     command_output(capsys, "add", "Handlers hold no SQL.", "--directory", "src/api/")
     command_output(capsys, "add", "Sign your commits.", "--directory", ".", "--confidence", "1")
     command_output(capsys, "add", "No semicolons.", "--directory", "web")
@@ -114,9 +114,9 @@ FORGOTTEN = {
     "by subject in other letters": (["--subject", "The  API"], ["ada's", "acme's", "a word"]),
     "by user": (["--user", "ada"], ["the api is up", "acme's", "a word"]),
     "by tenant": (["--tenant", "acme"], ["the api is up", "ada's", "a word"]),
-    "what belongs to no tenant": (["--tenant", ""], ["acme's"]),
+    "by no tenant": (["--tenant", ""], ["acme's"]),
     "by source": (["--source", "Bob"], ["the api is up", "ada's", "acme's"]),
-    "what fits all that is named": (
+    "only items that match all options": (
         ["--user", "ada", "--tenant", "acme"],
         ["the api is up", "ada's", "acme's", "a word"],
     ),
@@ -124,10 +124,10 @@ FORGOTTEN = {
 
 
 @pytest.mark.parametrize(("options", "left"), FORGOTTEN.values(), ids=FORGOTTEN)
-def test_what_is_named_is_forgotten_and_nothing_else(
+def test_only_items_that_match_the_options_are_erased(
     capsys: Shown, monkeypatch: pytest.MonkeyPatch, options: list[str], left: list[str]
 ) -> None:
-    """And what was shown ahead is what goes."""
+    """The confirmation names exactly what is then erased."""
     command_output(capsys, "add", "the api", "is", "up")
     command_output(capsys, "add", "ada's", "--user", "ada")
     command_output(capsys, "add", "acme's", "--tenant", "acme")
@@ -147,14 +147,14 @@ def test_what_is_named_is_forgotten_and_nothing_else(
     assert search_results == set(left)
 
 
-def test_scripts_forget_without_being_asked(capsys: Shown) -> None:
+def test_scripts_erase_with_yes_without_a_question(capsys: Shown) -> None:
     command_output(capsys, "add", "ada's", "--user", "ada")
     assert command_json(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 1, "kinds": {"memory": 1}}
     assert command_json(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 0, "kinds": {}}
 
 
-def test_a_user_is_forgotten_in_the_tenant_that_is_named(capsys: Shown) -> None:
-    """As everywhere: without a tenant it is the user of none. Another tenant's is somebody else."""
+def test_a_user_is_erased_only_in_the_named_tenant(capsys: Shown) -> None:
+    """Without a tenant, the user belongs to no tenant. The same name in another tenant is another person."""
     tenants = {"": [], "acme": ["--tenant", "acme"], "shop": ["--tenant", "shop"]}
     for name, options in tenants.items():
         command_output(capsys, "add", f"ada's of {name or 'none'}", "--user", "ada", *options)
@@ -175,21 +175,21 @@ def test_a_user_is_forgotten_in_the_tenant_that_is_named(capsys: Shown) -> None:
 
 @pytest.mark.parametrize("option", ["--id", "--subject", "--run", "--user", "--source"])
 @pytest.mark.parametrize("empty", ["", " "])
-def test_an_option_that_is_given_empty_erases_nothing(capsys: Shown, option: str, empty: str) -> None:
-    """A variable of a script that is not set would have all of the tenant erased."""
+def test_an_empty_option_erases_nothing(capsys: Shown, option: str, empty: str) -> None:
+    """An unset variable of a script would otherwise erase everything of the tenant."""
     stored = command_json(capsys, "add", "acme's", "--tenant", "acme")["id"]
     others = ["--id", stored] if option == "--id" else ["--tenant", "acme"]
     assert f"{option}: is empty" in refusal_line(capsys, "forget", "--yes", option, empty, *others)
     assert texts(capsys, "--tenant", "acme") == ["acme's"]
 
 
-def test_by_id_several_go_at_once(capsys: Shown) -> None:
+def test_several_ids_are_erased_at_once(capsys: Shown) -> None:
     ids = [command_json(capsys, "add", text)["id"] for text in ("one", "two", "three")]
     assert command_output(capsys, "forget", "--yes", "--id", ids[0], "--id", ids[2]) == "forgotten: 2 memories\n"
     assert texts(capsys) == ["two"]
 
 
-def test_who_is_asked_sees_first_what_would_go(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_confirmation_lists_what_would_be_erased(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
         command_output(capsys, "add", f"word {number}", "--user", "ada")
     command_output(capsys, "add", "another's", "--user", "bob")
@@ -206,14 +206,14 @@ def test_who_is_asked_sees_first_what_would_go(capsys: Shown, monkeypatch: pytes
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("word "), "and 2 more" in shown.err) == ("", 5, True)
     assert "another's" not in shown.err
-    assert len(texts(capsys, "--user", "ada", "--limit", "9")) == 7, "nothing went without a yes"
+    assert len(texts(capsys, "--user", "ada", "--limit", "9")) == 7, "nothing is erased without a confirmation"
     assert command_output(capsys, "forget", "--user", "ada") == "forgotten: 7 memories\n"
     assert asked == ["Erase 7 memories for ever?"] * 2
     assert command_output(capsys, "forget", "--user", "ada") == "forgotten: nothing\n"
-    assert len(asked) == 2, "nobody is asked about nothing"
+    assert len(asked) == 2, "no question if nothing matches"
 
 
-def test_hostile_texts_do_nothing_to_a_terminal(capsys: Shown) -> None:
+def test_hostile_texts_cannot_control_a_terminal(capsys: Shown) -> None:
     stored = command_json(capsys, "add", HOSTILE, "--user", HOSTILE, "--source", HOSTILE)
     for arguments in (["search", "--user", HOSTILE], ["show", stored["id"]], ["forget", "--yes", "--user", HOSTILE]):
         shown = command_output(capsys, *arguments)
@@ -221,13 +221,15 @@ def test_hostile_texts_do_nothing_to_a_terminal(capsys: Shown) -> None:
         assert [line for line in shown.splitlines() if line.startswith("forgotten: 9")] == []
 
 
-def test_reindex_says_what_it_did(capsys: Shown) -> None:
+def test_reindex_reports_its_result(capsys: Shown) -> None:
     command_output(capsys, "add", "one")
     assert command_output(capsys, "reindex") == "the indexes are up to date\n"
     assert command_json(capsys, "reindex") == {"indexed": 0}
 
 
-def test_a_change_of_embedder_is_told_until_all_is_reindexed(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_embedder_is_reported_until_the_store_is_reindexed(
+    capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command_output(capsys, "add", "one")
     monkeypatch.setenv("ORGA_KNOWLEDGE__EMBEDDER", "wordllama")
     command_output(capsys, "add", "two")
@@ -242,7 +244,7 @@ def test_a_change_of_embedder_is_told_until_all_is_reindexed(capsys: Shown, monk
     assert capsys.readouterr().err == ""
 
 
-def test_what_has_expired_is_counted_and_forgotten(capsys: Shown) -> None:
+def test_expired_items_are_counted_and_can_be_erased(capsys: Shown) -> None:
     line = {"kind": "memory", "text": "an old word", "expires_at": "2020-01-01T00:00:00Z"}
     Path("old.jsonl").write_text(json.dumps(line))
     command_output(capsys, "import", "old.jsonl")
@@ -278,9 +280,15 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
         pytest.param(
             ["add", "x", "--scope", "all"], "--scope 'all': unknown scope. Use one of user, agent,", id="no such scope"
         ),
-        pytest.param(["add", "x", "--scope", "user"], "--scope user: needs an owner. Add --user NAME", id="nobody's"),
         pytest.param(
-            ["add", "x", "--scope", "global", "--tenant", "a"], "does not apply to --scope global", id="an owner of all"
+            ["add", "x", "--scope", "user"],
+            "--scope user: needs an owner. Add --user NAME",
+            id="a user scope without a user",
+        ),
+        pytest.param(
+            ["add", "x", "--scope", "global", "--tenant", "a"],
+            "does not apply to --scope global",
+            id="an owner of a global item",
         ),
         pytest.param(["add", "x", "--user", "a", "--agent", "b"], "Add --scope user", id="two owners"),
         pytest.param(["add", "x", "--expires", "soon"], "not a duration. Write it as 90s", id="no time"),
@@ -299,7 +307,9 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
         pytest.param(["search", "x", "--limit", "0"], "'--limit'", id="no limit"),
         pytest.param(["show", "k0"], "there is no item 'k0'", id="no such item"),
         pytest.param(["forget", "--yes"], "name what to erase: --id, --subject", id="forget everything"),
-        pytest.param(["forget", "--yes", "--all-tenants"], "--all-tenants: needs --user", id="whose in all tenants"),
+        pytest.param(
+            ["forget", "--yes", "--all-tenants"], "--all-tenants: needs --user", id="all tenants without a user"
+        ),
         pytest.param(
             ["forget", "--yes", "--all-tenants", "--user", "a", "--tenant", "b"],
             "cannot be combined with --tenant",
@@ -317,7 +327,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(capsys: Shown, arguments: list[st
     assert why.startswith("orga: ")
 
 
-def test_a_damaged_store_is_told_with_the_way_back(capsys: Shown) -> None:
+def test_a_damaged_store_is_reported_with_the_way_to_restore_it(capsys: Shown) -> None:
     command_output(capsys, "add", "one")
     Path(command_json(capsys, "stats")["place"]).write_bytes(b"no database" * 1_000)
     assert run_command(["knowledge", "search", "one"]) == 6
@@ -326,7 +336,7 @@ def test_a_damaged_store_is_told_with_the_way_back(capsys: Shown) -> None:
     assert "The way back" in shown
 
 
-def test_every_command_teaches_with_an_example(capsys: Shown) -> None:
+def test_the_help_of_every_command_has_an_example(capsys: Shown) -> None:
     assert run_command(["knowledge", "--help"]) == 0
     overview = capsys.readouterr().out
     for name in ("add", "search", "show", "forget", "import", "import-conventions", "export", "stats", "reindex"):

@@ -1,4 +1,4 @@
-"""`orga knowledge` with files: documents and exports that come in and go out, and a project's conventions."""
+"""`orga knowledge` with files: imports and exports of documents and items, and a project's conventions."""
 
 import json
 import sqlite3
@@ -44,7 +44,7 @@ def test_a_document_is_found_by_its_parts(capsys: Shown) -> None:
     assert search_results(capsys, "article") == [], "another tenant finds nothing"
 
 
-def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
+def test_removed_text_of_a_document_is_erased(capsys: Shown) -> None:
     write("prices.md", BOOK)
     first = command_json(capsys, "import", "prices.md")["documents"]
     assert command_json(capsys, "import", ".")["documents"] == {**first, "added": 0, "unchanged": 1}
@@ -57,7 +57,7 @@ def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
     assert "nothing to import" in command_output(capsys, "import", "prices.md")
 
 
-def test_what_a_document_no_longer_says_is_forgotten_also_behind_a_part_that_is_missing(capsys: Shown) -> None:
+def test_removed_text_is_erased_even_after_a_missing_part(capsys: Shown) -> None:
     write("docs/prices.md", BOOK)
     command_output(capsys, "import", "docs")
     parts = {each["text"]: each["id"] for each in search_results(capsys)}
@@ -67,8 +67,8 @@ def test_what_a_document_no_longer_says_is_forgotten_also_behind_a_part_that_is_
     assert [each["text"] for each in search_results(capsys)] == ["Prices\nAll is free."]
 
 
-def test_what_an_import_replaces_or_forgets_is_wiped(capsys: Shown) -> None:
-    """Also where another process has the store open, so that its log of writes stays."""
+def test_replaced_or_erased_items_are_wiped_from_the_file(capsys: Shown) -> None:
+    """This holds even if another process has the store open, so that its write-ahead log stays."""
     write("prices.md", "# Prices\nThe zanzibar costs 3 euros.")
     write("AGENTS.md", "Ask quuxword.")
     command_output(capsys, "import", "prices.md")
@@ -78,21 +78,21 @@ def test_what_an_import_replaces_or_forgets_is_wiped(capsys: Shown) -> None:
     other.execute("SELECT count(*) FROM items").fetchall()
     write("prices.md", "# Prices\nAll is free.")
     command_output(capsys, "import", "prices.md")
-    assert not left_of("zanzibar", store)
+    assert not files_with("zanzibar", store)
     Path("AGENTS.md").unlink()
     command_output(capsys, "import-conventions")
-    assert not left_of("quuxword", store)
+    assert not files_with("quuxword", store)
     other.close()
 
 
-def left_of(word: str, store: Path) -> list[Path]:
+def files_with(word: str, store: Path) -> list[Path]:
     files = [each for each in store.parent.iterdir() if each.name.startswith(store.name)]
     assert len(files) > 1
     return [each for each in files if word.encode() in each.read_bytes()]
 
 
-def test_documents_that_are_gone_are_named_and_forgotten_where_that_is_said(capsys: Shown, tmp_path: Path) -> None:
-    """Those of the folder alone: neither what lies beside it or is another's, nor what is merely left out now."""
+def test_deleted_documents_are_listed_and_erased_only_on_request(capsys: Shown, tmp_path: Path) -> None:
+    """Only documents of the imported folder count: no other folder, no other owner, no skipped file."""
     for path in ("docs/a.md", "docs/old/b.md", "docs/c.cfg", "docs/d.md", "docsy/e.md", "../far/f.md"):
         write(path, f"The text of {path}.")
     command_output(capsys, "import", "docs", "docs/c.cfg", "docsy", "../far")
@@ -121,7 +121,7 @@ def test_documents_that_are_gone_are_named_and_forgotten_where_that_is_said(caps
     ]
 
 
-def test_a_document_outside_of_the_folder_has_its_whole_path(capsys: Shown, tmp_path: Path) -> None:
+def test_a_document_outside_the_folder_is_stored_with_its_whole_path(capsys: Shown, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.md").write_text("Far away.")
     command_output(capsys, "import", "../elsewhere.md", "--untrusted")
     [far] = search_results(capsys)
@@ -130,14 +130,14 @@ def test_a_document_outside_of_the_folder_has_its_whole_path(capsys: Shown, tmp_
     assert "tainted by import" in command_output(capsys, "search")
 
 
-def test_a_document_that_is_not_trusted_any_more_is_marked(capsys: Shown) -> None:
+def test_a_document_that_is_no_longer_trusted_is_tainted(capsys: Shown) -> None:
     write("prices.md", "# Prices\nAll is free.")
     command_output(capsys, "import", "prices.md")
     assert command_output(capsys, "import", "prices.md", "--untrusted") == "documents: 1 changed (1 part)\n"
     assert [each["provenance"]["taint"] for each in search_results(capsys)] == [["import"]]
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_imported(capsys: Shown) -> None:
+def test_an_unreadable_document_is_named_and_the_rest_is_imported(capsys: Shown) -> None:
     write("docs/a.md", "Good.")
     Path("docs/b\x1b[2J.md").write_bytes(b"\0bad")
     Path("docs/c.md").symlink_to("/etc/hostname")
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_imported(capsys: Shown) -> No
     assert "it is no text" in refusal_line(capsys, "import", "docs/b\x1b[2J.md")
 
 
-def test_what_is_exported_comes_back_the_same(capsys: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_export_can_be_imported_unchanged(capsys: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write("AGENTS.md", "# Tests\nRun them.")
     command_output(capsys, "import-conventions")
     command_output(capsys, "add", "the api", "is", "up", "--user", "ada", "--expires", "2d")
@@ -159,7 +159,7 @@ def test_what_is_exported_comes_back_the_same(capsys: Shown, monkeypatch: pytest
     assert stat.S_IMODE((tmp_path / "backup.jsonl").stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
     lines = command_output(capsys, "export")
-    assert not {"\u202e", "\u009b"} & set(lines), "a terminal shows it as it is"
+    assert not {"\u202e", "\u009b"} & set(lines), "no control characters on a terminal"
     assert list(map(json.loads, lines.splitlines())) == list(
         map(json.loads, (tmp_path / "backup.jsonl").read_text().splitlines())
     )
@@ -174,7 +174,7 @@ def test_what_is_exported_comes_back_the_same(capsys: Shown, monkeypatch: pytest
 
 
 def damage(word: bytes, store: Path) -> None:
-    """Overwrite the pages of the file that hold a word."""
+    """Overwrite the pages of the file that contain a word."""
     data = bytearray(store.read_bytes())
     while (at := data.find(word)) >= 0:
         start = at // 4096 * 4096
@@ -182,8 +182,8 @@ def damage(word: bytes, store: Path) -> None:
     store.write_bytes(data)
 
 
-def test_what_a_damaged_store_has_left_takes_the_place_of_no_export(capsys: Shown) -> None:
-    """The file that is there may be the last that has all of it."""
+def test_a_partial_export_of_a_damaged_store_does_not_replace_an_export(capsys: Shown) -> None:
+    """The existing file may be the last complete one."""
     write("prices.md", BOOK * 9)
     command_output(capsys, "import", "prices.md")
     command_output(capsys, "export", "backup.jsonl")
@@ -203,9 +203,7 @@ def test_what_a_damaged_store_has_left_takes_the_place_of_no_export(capsys: Show
     assert Path("another.jsonl").read_text().splitlines() == rest
 
 
-def test_an_export_of_nothing_that_can_be_read_leaves_the_file_as_it_is(
-    capsys: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_leaves_the_file_unchanged(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     command_output(capsys, "add", "one")
     command_output(capsys, "export", "backup.jsonl")
     whole = Path("backup.jsonl").read_bytes()
@@ -219,8 +217,8 @@ def test_an_export_of_nothing_that_can_be_read_leaves_the_file_as_it_is(
     assert {each.name: each.read_bytes() for each in Path().iterdir()} == {"backup.jsonl": whole}
 
 
-def test_an_export_is_for_its_owner_alone_whatever_lies_in_its_folder(capsys: Shown, tmp_path: Path) -> None:
-    """Who may write to the folder could put a file or a link in the way ahead of it."""
+def test_an_export_is_private_even_if_its_folder_contains_planted_files(capsys: Shown, tmp_path: Path) -> None:
+    """Others who can write to the folder could create a file or a link at the path first."""
     command_output(capsys, "add", "one")
     theirs = tmp_path / "theirs"
     theirs.write_text("as it was")
@@ -240,22 +238,22 @@ LINES = {
     "nested without end": ("[" * 100_000, "line 2 cannot be imported: it is no JSON"),
     "no item": ('{"kind": "rumour", "text": "x"}', "line 2 cannot be imported: kind: "),
     "a list": ("[1]", "line 2 cannot be imported: "),
-    "a key that nobody knows": ('{"kind": "memory", "text": "x", "txet": "y"}', "txet"),
-    "nobody's": ('{"kind": "memory", "text": "x", "scope": "user"}', "no user is named"),
+    "an unknown key": ('{"kind": "memory", "text": "x", "txet": "y"}', "txet"),
+    "a user scope without a user": ('{"kind": "memory", "text": "x", "scope": "user"}', "no user is named"),
     "half a character": ('{"kind": "memory", "text": "\\ud800"}', "line 2 cannot be imported: "),
     "another export": ('{"format": "x"}\n', "line 2 cannot be imported: "),
 }
 
 
 @pytest.mark.parametrize(("line", "says"), LINES.values(), ids=LINES)
-def test_a_line_that_is_no_item_is_named(capsys: Shown, line: str, says: str) -> None:
+def test_an_invalid_line_is_reported_with_its_number(capsys: Shown, line: str, says: str) -> None:
     write("lines.jsonl", f'{{"kind": "memory", "text": "good"}}\n{line}\n')
     why = refusal_line(capsys, "import", "lines.jsonl")
     assert why.startswith("orga: lines.jsonl: ")
     assert says in why
 
 
-def test_a_file_of_lines_that_is_no_text_is_told(capsys: Shown) -> None:
+def test_a_file_that_is_not_text_or_too_new_is_refused(capsys: Shown) -> None:
     Path("lines.jsonl").write_bytes(b"\xff\xfe{}")
     assert "it is no UTF-8" in refusal_line(capsys, "import", "lines.jsonl")
     write("lines.jsonl", '{"format": "orga-knowledge", "version": 99}\n')
@@ -266,17 +264,19 @@ def test_a_file_of_lines_that_is_no_text_is_told(capsys: Shown) -> None:
     ("arguments", "says"),
     [
         pytest.param(["import", "gone.md"], "gone.md: there is no such file or folder", id="nothing there"),
-        pytest.param(["import", "x.jsonl", "--user", "ada"], "file name their owners", id="whose lines"),
+        pytest.param(
+            ["import", "x.jsonl", "--user", "ada"], "file name their owners", id="an owner for a file of items"
+        ),
         pytest.param(["export", "gone/x.jsonl"], "gone/x.jsonl cannot be written: No such file", id="no folder"),
         pytest.param(["export", "--kind", "rumour"], "--kind 'rumour': unknown kind", id="no such kind"),
     ],
 )
-def test_a_mistake_is_told(capsys: Shown, arguments: list[str], says: str) -> None:
+def test_a_mistake_is_reported(capsys: Shown, arguments: list[str], says: str) -> None:
     write("x.jsonl", "")
     assert says in refusal_line(capsys, *arguments)
 
 
-def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> None:
+def test_conventions_are_imported_and_reported_by_their_change(capsys: Shown) -> None:
     write("AGENTS.md", "# Tests\nRun them.")
     write("src/api/AGENTS.md", "Handlers hold no SQL.")
     write("web/AGENTS.md", "No semicolons.")
@@ -304,7 +304,7 @@ def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> Non
     ]
 
 
-def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_path: Path) -> None:
+def test_another_project_needs_its_own_directory(capsys: Shown, tmp_path: Path) -> None:
     write("AGENTS.md", "Ours.")
     write("../web/AGENTS.md", "Theirs.")
     command_output(capsys, "import-conventions")
@@ -313,7 +313,7 @@ def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_pat
     assert [each["text"] for each in search_results(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
 
 
-def test_conventions_of_others_are_marked_where_that_is_said(capsys: Shown) -> None:
+def test_imported_conventions_are_tainted_on_request(capsys: Shown) -> None:
     write("../web/AGENTS.md", "Theirs.")
     command_output(capsys, "import-conventions", "../web", "--at", "web")
     [change] = command_json(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
@@ -323,7 +323,7 @@ def test_conventions_of_others_are_marked_where_that_is_said(capsys: Shown) -> N
     assert change["change"] == "unchanged"
 
 
-def test_conventions_of_other_projects_code_are_left_out_though_git_knows_them(capsys: Shown) -> None:
+def test_conventions_in_vendored_code_are_skipped_even_if_git_tracks_them(capsys: Shown) -> None:
     write("AGENTS.md", "Ours.")
     for folder in ("vendor/lib", "web/third_party", "node_modules/x"):
         write(f"{folder}/AGENTS.md", "Theirs.")
@@ -332,7 +332,7 @@ def test_conventions_of_other_projects_code_are_left_out_though_git_knows_them(c
     assert [each["path"] for each in command_json(capsys, "import-conventions")["files"]] == ["AGENTS.md"]
 
 
-def test_lines_are_marked_beside_what_they_say_themselves(capsys: Shown) -> None:
+def test_an_untrusted_import_adds_its_mark_to_the_marks_of_each_item(capsys: Shown) -> None:
     marks: list[list[str]] = [[], ["fetch_url"]]
     items = [{"kind": "memory", "text": f"{n}", "provenance": {"taint": mark}} for n, mark in enumerate(marks)]
     write("lines.jsonl", "\n".join(map(json.dumps, items)))
@@ -341,7 +341,7 @@ def test_lines_are_marked_beside_what_they_say_themselves(capsys: Shown) -> None
     assert taints == {"0": ["import"], "1": ["fetch_url", "import"]}
 
 
-def test_within_a_project_a_command_counts_from_its_root(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_project_root(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     write("orga.toml", "")
     write("AGENTS.md", "Ours.")
     write("src/AGENTS.md", "Of src.")
@@ -356,7 +356,7 @@ def test_within_a_project_a_command_counts_from_its_root(capsys: Shown, monkeypa
     assert (note["provenance"]["source"], note["directory"]) == ("src/notes.md", "src")
 
 
-def test_a_folder_without_conventions_is_told(capsys: Shown) -> None:
+def test_a_folder_without_conventions_is_reported(capsys: Shown) -> None:
     assert run_command(["knowledge", "import-conventions"]) == 0
     assert (
         capsys.readouterr().err == "no file here contains conventions; see: orga knowledge import-conventions --help\n"

@@ -75,7 +75,7 @@ TSCONFIG = """{ // strict, please
 CARGO = '[package]\nname = "x"\nedition = "2024"\n[lints.rust]\nunsafe_code = "forbid"\n'
 
 FILES: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
-    "prose by its headings": (
+    "prose is split by its headings": (
         "CONTRIBUTING.md",
         GUIDE,
         [
@@ -133,7 +133,11 @@ FILES: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ],
     ),
     "a formatter's TOML": ("rustfmt.toml", "max_width = 100\n", [("rustfmt.toml\nmax_width = 100", "rust")]),
-    "as it stands": (".prettierrc", "semi: false # ours\n\n", [(".prettierrc\nsemi: false # ours", "")]),
+    "other files are kept as they are": (
+        ".prettierrc",
+        "semi: false # ours\n\n",
+        [(".prettierrc\nsemi: false # ours", "")],
+    ),
     "with a byte order mark": (".prettierrc", "\ufeffsemi: false", [(".prettierrc\nsemi: false", "")]),
 }
 
@@ -146,21 +150,23 @@ def read(folder: Path, path: str, text: str | bytes, place: ConventionTarget = R
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), FILES.values(), ids=FILES)
-def test_what_a_file_says(tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]) -> None:
+def test_a_file_becomes_these_conventions(
+    tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]
+) -> None:
     assert [(item.text, item.language) for item in read(tmp_path, name, text)] == expected
 
 
-def test_an_item_names_its_file_and_its_directory(tmp_path: Path) -> None:
+def test_an_item_records_its_file_and_its_directory(tmp_path: Path) -> None:
     [item] = read(
         tmp_path, "src/api/ruff.toml", "line-length = 90", ConventionTarget("shop", "", "user", Reader(user="ada"))
     )
     assert (item.kind, item.scope, item.owner.user) == ("convention", "user", "ada")
     assert (item.key, item.directory) == ("convention:shop:src/api/ruff.toml#000", "src/api")
     assert item.provenance.source == "src/api/ruff.toml"
-    assert item.language == "", "further down it does not hold for all files of its language"
+    assert item.language == "", "below the root it does not apply to all files of its language"
 
 
-def test_a_project_may_stand_in_a_directory_of_a_larger_one(tmp_path: Path) -> None:
+def test_a_project_can_be_a_directory_of_a_larger_one(tmp_path: Path) -> None:
     items = read(tmp_path, "ruff.toml", "line-length = 90", ConventionTarget("web", "apps/web", "tenant", Reader()))
     assert [(item.directory, item.language, item.provenance.source) for item in items] == [
         ("apps/web", "", "apps/web/ruff.toml")
@@ -178,20 +184,20 @@ def test_a_project_may_stand_in_a_directory_of_a_larger_one(tmp_path: Path) -> N
         ("a/b/.editorconfig", "a/b"),
     ],
 )
-def test_the_directory_that_a_file_is_about(path: str, expected: str) -> None:
+def test_a_file_applies_to_this_directory(path: str, expected: str) -> None:
     assert find_reader(path) is not None
     assert convention_directory(path) == expected
 
 
 @pytest.mark.parametrize("path", ["docs/agents.md", "README.md", "src/style.py", "setup.py", "AGENTS.md/x"])
-def test_other_files_hold_no_conventions(path: str) -> None:
+def test_other_files_contain_no_conventions(path: str) -> None:
     assert find_reader(path) is None
 
 
 HOSTILE: dict[str, tuple[str, bytes, str]] = {
-    "TOML that is none": ("pyproject.toml", b"[tool", "it is no TOML: "),
+    "invalid TOML": ("pyproject.toml", b"[tool", "it is no TOML: "),
     "TOML nested without end": ("ruff.toml", b"a = " + b"[" * 100_000, "it is no TOML: "),
-    "JSON that is none": ("package.json", b"{", "it is no JSON: "),
+    "invalid JSON": ("package.json", b"{", "it is no JSON: "),
     "JSON that is no object": ("biome.json", b"[1]", "it is no JSON object"),
     "JSON nested without end": ("biome.json", b'{"a":' * 50_000, "it is no JSON: "),
     "a string without end": ("biome.json", b'{"a\\', "it is no JSON: "),
@@ -203,7 +209,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize(("name", "content", "says"), HOSTILE.values(), ids=HOSTILE)
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+def test_an_unreadable_file_is_reported_with_the_reason(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     with pytest.raises(UnreadableFile) as raised:
         read(tmp_path, name, content)
     assert str(raised.value).startswith(says)
@@ -226,7 +232,7 @@ LARGE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("name", "text"), LARGE.values(), ids=LARGE)
-def test_what_a_large_file_says_is_bounded_and_quickly_read(tmp_path: Path, name: str, text: str) -> None:
+def test_the_conventions_of_a_large_file_are_bounded_and_read_quickly(tmp_path: Path, name: str, text: str) -> None:
     began = time.process_time()
     items = read(tmp_path, name, text)
     assert time.process_time() - began < 5
@@ -234,7 +240,7 @@ def test_what_a_large_file_says_is_bounded_and_quickly_read(tmp_path: Path, name
     assert all(len(item.text) <= MAX_CHARS + 1 for item in items)
 
 
-def test_git_says_which_files_there_are(tmp_path: Path) -> None:
+def test_git_determines_the_files(tmp_path: Path) -> None:
     for path in ("AGENTS.md", "src/api/ruff.toml", "build/AGENTS.md", "new/.editorconfig", "gone/AGENTS.md"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("a = 1")
@@ -247,17 +253,17 @@ def test_git_says_which_files_there_are(tmp_path: Path) -> None:
 
 
 CONFIGURATIONS = {
-    "as it lists files": dict.fromkeys(("core.fsmonitor", "core.pager", "alias.ls-files"), "touch {ran}; false"),
+    "while it lists files": dict.fromkeys(("core.fsmonitor", "core.pager", "alias.ls-files"), "touch {ran}; false"),
     "to fetch over ssh": {"remote.origin.url": "ssh://x/y", "core.sshCommand": "touch {ran}; false"},
     "to fetch by a helper": {"remote.origin.url": "ext::touch {ran}", "protocol.ext.allow": "always"},
     "to fetch from a folder": {"remote.origin.url": "{upstream}", "remote.origin.uploadpack": "touch {ran}; false"},
-    "as it was included": {"include.path": "../more", "remote.origin.url": "ssh://x/y"},
+    "by an included configuration": {"include.path": "../more", "remote.origin.url": "ssh://x/y"},
 }
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_git_runs_no_program_that_a_repository_names(tmp_path: Path, configuration: dict[str, str]) -> None:
-    """To list files it fetches what a sparse index lacks, if the repository says that this is possible."""
+def test_git_runs_no_program_that_a_repository_configures(tmp_path: Path, configuration: dict[str, str]) -> None:
+    """To list files, git fetches objects that a sparse index lacks, if the repository configures that."""
     upstream, project, ran = tmp_path / "upstream", tmp_path / "project", tmp_path / "ran"
     for path in ("AGENTS.md", "far/away/AGENTS.md", "near/AGENTS.md"):
         (upstream / path).parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +290,7 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-def test_what_git_ignores_by_its_own_list_is_left_out_in_every_worktree(tmp_path: Path) -> None:
+def test_git_ignore_rules_apply_in_every_worktree(tmp_path: Path) -> None:
     project, other = tmp_path / "project", tmp_path / "other"
     (project / "mine").mkdir(parents=True)
     (project / "mine" / "AGENTS.md").write_text("x")
@@ -300,7 +306,7 @@ def test_what_git_ignores_by_its_own_list_is_left_out_in_every_worktree(tmp_path
     assert convention_files(other) == ["AGENTS.md"]
 
 
-def test_no_git_of_the_folder_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_program_in_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tmp_path, "init", "--quiet")
     (tmp_path / "AGENTS.md").write_text("Be kind.")
     (tmp_path / "git").write_text("#!/bin/sh\ntouch ran\n")
@@ -343,16 +349,16 @@ def test_a_link_is_followed_within_the_project_only(tmp_path: Path) -> None:
             convention_items(project, path, ROOT_PLACE)
 
 
-def test_a_device_or_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "AGENTS.md")
     with pytest.raises(UnreadableFile, match="only regular files"):
         convention_items(tmp_path, "AGENTS.md", ROOT_PLACE)
 
 
-def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_unicode_is_stored_as_unicode(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff\n\x1b[2J"
     os.mkdir(folder)  # noqa: PTH102
     Path(os.fsdecode(folder) + "/AGENTS.md").write_text("Be kind.")
     [path] = convention_files(tmp_path)
     [item] = convention_items(tmp_path, path, ROOT_PLACE)
-    assert item.provenance.source == "\ufffd\n\x1b[2J/AGENTS.md", "what is stored is Unicode"
+    assert item.provenance.source == "\ufffd\n\x1b[2J/AGENTS.md", "the stored source is Unicode"

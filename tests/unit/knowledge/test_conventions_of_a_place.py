@@ -1,4 +1,4 @@
-"""Which conventions hold for a place: the nearest first, each once, and none of another branch."""
+"""The conventions for a path: the nearest first, each once, and none of another branch."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Shelf:
-    """A store's answers to what is looked for by place, and how often it was asked."""
+    """A store with fixed items that records each query."""
 
     def __init__(self, items: Sequence[StoredItem]) -> None:
         self._items = items
@@ -61,14 +61,14 @@ SHELF = (
 )
 
 PLACES = {
-    "a file's own directory first": ("src/api/users.py", "", ["a", "b", "c", "g", "d", "e"]),
+    "the directory of the file comes first": ("src/api/users.py", "", ["a", "b", "c", "g", "d", "e"]),
     "another branch": ("web", "", ["f", "h", "d", "e"]),
-    "the language last, wherever it lies": ("src", "Python", ["a", "b", "c", "d", "e", "h"]),
-    "no other language than that named": ("src", "go", ["a", "b", "c", "d"]),
+    "the language comes last, from any directory": ("src", "Python", ["a", "b", "c", "d", "e", "h"]),
+    "only the given language": ("src", "go", ["a", "b", "c", "d"]),
     "the root": ("", "", ["d", "e"]),
-    "written in another way": ("/src/./api/../", "go", ["a", "b", "c", "d"]),
-    "no way out of the root": ("../../web", "", ["f", "h", "d", "e"]),
-    "a directory nobody has heard of": ("docs", "", ["d", "e"]),
+    "another spelling of the path": ("/src/./api/../", "go", ["a", "b", "c", "d"]),
+    "a path cannot leave the root": ("../../web", "", ["f", "h", "d", "e"]),
+    "an unknown directory": ("docs", "", ["d", "e"]),
 }
 
 
@@ -78,24 +78,26 @@ async def found(directory: str, language: str = "", limit: int = 9) -> list[str]
 
 
 @pytest.mark.parametrize(("directory", "language", "expected"), PLACES.values(), ids=PLACES)
-async def test_what_holds_for_a_place(directory: str, language: str, expected: list[str]) -> None:
+async def test_conventions_are_ordered_from_the_nearest_directory(
+    directory: str, language: str, expected: list[str]
+) -> None:
     assert await found(directory, language) == expected
 
 
-async def test_what_is_said_twice_counts_where_it_is_nearest() -> None:
+async def test_a_repeated_convention_counts_at_its_nearest_directory() -> None:
     results = await conventions_for(cast(KnowledgeStore, Shelf(SHELF)), Reader(), "src/api")
     assert [each.item.directory for each in results if "thin" in each.item.text] == ["src/api", "src"]
 
 
-async def test_the_nearest_are_kept_where_not_all_may_be() -> None:
+async def test_the_limit_keeps_the_nearest_conventions() -> None:
     shelf = Shelf(SHELF)
     results = await conventions_for(cast(KnowledgeStore, shelf), Reader(user="ada"), "src/api", limit=2)
     assert [each.item.text[0] for each in results] == ["a", "b"]
-    assert [query.directory for query in shelf.queries] == ["src/api", "src"], "no more is asked than needed"
+    assert [query.directory for query in shelf.queries] == ["src/api", "src"], "no query beyond the limit"
     assert {query.reader.user for query in shelf.queries} == {"ada"}
 
 
-async def test_the_surest_of_a_directory_come_first() -> None:
+async def test_the_most_confident_conventions_of_a_directory_come_first() -> None:
     shelf = Shelf([a_convention("of a tool"), a_convention("of people", confidence=0.9)])
     results = await conventions_for(cast(KnowledgeStore, shelf), Reader(), "")
     assert [each.item.text for each in results] == ["of people", "of a tool"]
@@ -113,11 +115,15 @@ POLYGLOT = (
 
 MIXED = {
     "a root's language comes after the root": ("app/a.py", "python", ["root", "python"]),
-    "and its other languages not at all": ("a.rs", "rust", ["root", "rust"]),
-    "settings of a folder are of their language": ("native/build.py", "python", ["lints", "native", "root", "python"]),
-    "so for each": ("native/lib.rs", "rust", ["crate", "native", "root", "rust"]),
-    "a language that nothing is set for": ("native/a.go", "go", ["native", "root"]),
-    "of a directory all hold, the root's languages last": (
+    "its other languages are left out": ("a.rs", "rust", ["root", "rust"]),
+    "settings of a folder apply to their language": (
+        "native/build.py",
+        "python",
+        ["lints", "native", "root", "python"],
+    ),
+    "the same for another language": ("native/lib.rs", "rust", ["crate", "native", "root", "rust"]),
+    "a language without settings": ("native/a.go", "go", ["native", "root"]),
+    "a directory gets all, the root's languages last": (
         "native",
         "",
         ["crate", "types", "lints", "native", "root", "rust", "python"],
@@ -126,13 +132,15 @@ MIXED = {
 
 
 @pytest.mark.parametrize(("directory", "language", "expected"), MIXED.values(), ids=MIXED)
-async def test_what_holds_where_several_languages_are(directory: str, language: str, expected: list[str]) -> None:
+async def test_a_folder_with_several_languages_gets_the_conventions_of_each(
+    directory: str, language: str, expected: list[str]
+) -> None:
     store = cast(KnowledgeStore, Shelf(POLYGLOT))
     found = await conventions_for(store, Reader(), directory, language, 9)
     assert [each.item.text.partition(":")[0] for each in found] == expected
 
 
-async def test_the_root_keeps_its_place_where_not_all_may_be() -> None:
+async def test_the_limit_keeps_the_convention_of_the_root() -> None:
     found = await conventions_for(cast(KnowledgeStore, Shelf(POLYGLOT)), Reader(), "app/a.py", "python", limit=1)
     assert [each.item.text for each in found] == ["root: sign your commits"]
 
@@ -141,16 +149,20 @@ async def test_the_root_keeps_its_place_where_not_all_may_be() -> None:
     ("named", "expected"),
     [
         pytest.param(["app/a.py"], ["root", "python"], id="a file of Python"),
-        pytest.param(["app/a.py", "README.md"], ["root", "python"], id="beside a text"),
-        pytest.param(["native/README.md", "app/a.py"], ["lints", "native", "root", "python"], id="beside a folder"),
+        pytest.param(["app/a.py", "README.md"], ["root", "python"], id="a file of Python and a text"),
+        pytest.param(
+            ["native/README.md", "app/a.py"],
+            ["lints", "native", "root", "python"],
+            id="a file of Python and a text in a folder",
+        ),
         pytest.param(["a.py", "b.rs"], ["root", "python", "rust"], id="files of two languages"),
         pytest.param(
             ["native/README.md"], ["crate", "types", "lints", "native", "root", "rust", "python"], id="a text"
         ),
     ],
 )
-async def test_no_rule_of_another_language_is_shown_for_a_file(named: list[str], expected: list[str]) -> None:
-    """Though its words are those that are talked of."""
+async def test_a_file_gets_no_convention_of_another_language(named: list[str], expected: list[str]) -> None:
+    """This holds even if the text of the convention matches the conversation."""
     shelf = Shelf(POLYGLOT)
     places = await named_places(cast(KnowledgeStore, shelf), Reader(), named, 20)
     talked_of = [Recalled(item=item, score=0.9) for item in POLYGLOT]
@@ -158,6 +170,6 @@ async def test_no_rule_of_another_language_is_shown_for_a_file(named: list[str],
     assert sorted(found) == sorted(expected)
 
 
-def test_an_endless_path_is_cut() -> None:
+def test_a_very_long_path_is_cut() -> None:
     above = directories_above("a/" * 10_000)
     assert (len(above), above[-1]) == (MAX_DEPTH + 1, "")

@@ -1,4 +1,4 @@
-"""The corpora are what they say: many cases, each with its own id and the source of its trick."""
+"""The corpora contain many cases, each with its own id and the source of its trick."""
 
 from tests.support.values.corpora import FOLDER, corpus
 

@@ -1,4 +1,4 @@
-"""The small true embeddings: offline, the same each time, and nearer to the meaning than the letters are."""
+"""The small local embeddings work offline, are repeatable, and follow meaning more than letters."""
 
 import socket
 from math import isclose
@@ -9,14 +9,14 @@ from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, 
 from orga.activities.knowledge.vectors import cosine
 
 
-async def test_what_means_the_same_is_near_without_a_letter_in_common() -> None:
+async def test_texts_with_the_same_meaning_are_near_without_common_letters() -> None:
     texts = ["restart the server", "reboot the machine", "a cake with cherries"]
     true, letters = await WordLlamaEmbedder().embed(texts), await HashingEmbedder().embed(texts)
     assert cosine(true[0], true[1]) > 0.3 > 0.15 > cosine(true[0], true[2])
     assert cosine(true[0], true[1]) > cosine(letters[0], letters[1])
 
 
-async def test_vectors_have_length_1_and_are_the_same_beside_any_other() -> None:
+async def test_vectors_have_length_1_and_do_not_depend_on_the_batch() -> None:
     embedder = WordLlamaEmbedder()
     alone = await embedder.embed(["restart the server"])
     beside = await embedder.embed(["x " * 500, "restart the server"])
@@ -25,13 +25,13 @@ async def test_vectors_have_length_1_and_are_the_same_beside_any_other() -> None
     assert isclose(sum(value * value for value in alone[0]), 1)
 
 
-async def test_an_empty_text_is_like_nothing_and_no_text_is_no_vector() -> None:
+async def test_an_empty_text_has_a_zero_vector() -> None:
     embedder = WordLlamaEmbedder()
     assert set((await embedder.embed([""]))[0]) == {0.0}
     assert await embedder.embed([]) == []
 
 
-async def test_nobody_is_asked_over_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_embedding_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise AssertionError("a connection")
 
@@ -39,5 +39,5 @@ async def test_nobody_is_asked_over_the_network(monkeypatch: pytest.MonkeyPatch)
     assert await WordLlamaEmbedder().embed(["a"])
 
 
-def test_its_name_tells_whose_weights_they_are() -> None:
+def test_the_name_contains_the_version_of_the_weights() -> None:
     assert WordLlamaEmbedder().name.startswith("wordllama-0.4")

@@ -1,4 +1,4 @@
-"""Documents are cut where they allow it, and nothing of them is lost."""
+"""Documents are split at headings, paragraphs and sentences, and no text is lost."""
 
 from itertools import pairwise
 
@@ -31,7 +31,7 @@ Use it.
 """
 
 
-def test_a_part_begins_at_a_heading_and_names_those_above() -> None:
+def test_a_chunk_begins_at_a_heading_and_records_the_headings_above() -> None:
     assert [(chunk.headings, chunk.body) for chunk in chunks(GUIDE)] == [
         ((), "Before all headings."),
         (("Guide",), "Intro."),
@@ -40,12 +40,12 @@ def test_a_part_begins_at_a_heading_and_names_those_above() -> None:
     ]
 
 
-def test_a_part_says_where_it_stands() -> None:
+def test_the_text_of_a_chunk_begins_with_its_headings() -> None:
     assert chunks(GUIDE)[3].text == "Guide > Use\nUse it."
     assert chunks("plain")[0].text == "plain"
 
 
-def test_short_paragraphs_stay_together_and_long_ones_are_cut_between_sentences() -> None:
+def test_short_paragraphs_are_joined_and_long_ones_split_between_sentences() -> None:
     sentence = "This sentence has some forty characters."
     text = f"one\n\ntwo\n\n{' '.join([sentence] * 10)}"
     found = chunks(text, limit=200, overlap=0)
@@ -54,7 +54,7 @@ def test_short_paragraphs_stay_together_and_long_ones_are_cut_between_sentences(
     assert all(len(chunk.body) <= 200 for chunk in found)
 
 
-def test_the_last_sentence_is_taken_along() -> None:
+def test_a_chunk_repeats_the_last_sentence_of_the_previous_one() -> None:
     text = " ".join(f"Sentence number {n} says something of its own." for n in range(20))
     found = chunks(text, limit=200, overlap=60)
     for before, after in pairwise(found):
@@ -63,18 +63,18 @@ def test_the_last_sentence_is_taken_along() -> None:
         assert before.body.endswith(first)
 
 
-def test_a_word_without_an_end_is_cut() -> None:
+def test_a_very_long_word_is_split() -> None:
     found = chunks("x" * 1000, limit=100, overlap=0)
     assert [len(chunk.body) for chunk in found] == [100] * 10
 
 
 @pytest.mark.parametrize("text", ["", " \n\n \t", "# only\n## headings"])
-def test_nothing_has_no_parts(text: str) -> None:
+def test_a_text_without_content_has_no_chunks(text: str) -> None:
     assert chunks(text) == []
 
 
 @pytest.mark.parametrize(("limit", "overlap"), [(99, 0), (200, 100), (200, -1)])
-def test_sizes_that_cannot_be_are_refused(limit: int, overlap: int) -> None:
+def test_impossible_sizes_are_refused(limit: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="cannot cut a text"):
         chunks("text", limit=limit, overlap=overlap)
 
@@ -89,7 +89,7 @@ LINES = st.lists(
 
 
 @given(lines=LINES, overlap=st.sampled_from([0, 1, 30, 49]))
-def test_nothing_is_lost_and_no_part_is_too_long(lines: list[str], overlap: int) -> None:
+def test_no_text_is_lost_and_no_chunk_is_too_long(lines: list[str], overlap: int) -> None:
     text = "\n".join(lines)
     found = chunks(text, limit=100, overlap=overlap)
     assert [chunk.number for chunk in found] == list(range(len(found)))

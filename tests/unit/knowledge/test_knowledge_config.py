@@ -1,4 +1,4 @@
-"""`[knowledge]`: which store and embedder a configuration means, and that the address of a database stands nowhere."""
+"""`[knowledge]` selects the store and the embedder. The address of a database is never in the file."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_without_a_section_it_is_a_file_of_ours_for_this_folder_alone(tmp_path: Path, home: Path) -> None:
+def test_the_default_store_is_a_file_for_this_folder_alone(tmp_path: Path, home: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         folder.mkdir()
@@ -34,12 +34,12 @@ def test_without_a_section_it_is_a_file_of_ours_for_this_folder_alone(tmp_path: 
     assert {path.parent for path in paths} == {home / "knowledge"}
 
 
-def test_a_folder_below_the_configuration_has_its_store(tmp_path: Path) -> None:
+def test_a_subfolder_shares_the_store_of_its_configuration(tmp_path: Path) -> None:
     config = a_config(tmp_path, '[knowledge]\nembedder = "hashing"\n')
     assert store_path(config, tmp_path) == store_path(config, tmp_path / "src")
 
 
-def test_a_path_is_relative_to_its_file(tmp_path: Path) -> None:
+def test_a_path_is_relative_to_its_configuration_file(tmp_path: Path) -> None:
     config = a_config(tmp_path, '[knowledge]\npath = "kept/k.db"\n')
     assert store_path(config, Path("/elsewhere")) == tmp_path / "kept" / "k.db"
 
@@ -63,13 +63,13 @@ def test_the_environment_wins(tmp_path: Path) -> None:
         pytest.param('dns = "X"', r"unknown key; did you mean 'dsn'\? allowed: backend, path, dsn, embedder"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_without_the_password(tmp_path: Path, text: str, says: str) -> None:
+def test_a_mistake_is_reported_with_its_line_and_without_the_password(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         a_config(tmp_path, f"[knowledge]\n{text}\n")
     assert "planted" not in str(caught.value)
 
 
-def test_an_address_in_the_variable_of_the_key_is_not_repeated(tmp_path: Path) -> None:
+def test_an_address_in_place_of_a_variable_name_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ORGA_KNOWLEDGE__DSN: knowledge\.dsn: has to name") as caught:
         a_config(tmp_path, "", ORGA_KNOWLEDGE__DSN=DSN)
     assert "planted" not in str(caught.value)
@@ -82,31 +82,33 @@ def test_an_address_in_the_variable_of_the_key_is_not_repeated(tmp_path: Path) -
         pytest.param("openai-compatible:x", {}, "set \\[models\\] base_urls", id="no address"),
     ],
 )
-def test_an_embedder_that_cannot_be_asked_says_what_to_set(name: str, env: dict[str, str], says: str) -> None:
+def test_an_embedder_without_a_key_or_address_names_the_missing_setting(
+    name: str, env: dict[str, str], says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         configured_embedder(name, env, {})
 
 
 @pytest.mark.parametrize("name", ["hashing", "wordllama", "ollama:nomic-embed-text", "openai:text-embedding-3-small"])
-def test_an_embedder_is_made_without_asking_anybody(name: str) -> None:
+def test_an_embedder_is_created_without_a_request(name: str) -> None:
     made = configured_embedder(name, {"OPENAI_API_KEY": "planted-key"}, {})
     assert made.name.startswith(name)
     assert "planted" not in repr(vars(made) if hasattr(made, "__dict__") else made)
 
 
-def test_the_variable_that_holds_the_address_is_a_secret() -> None:
+def test_the_variable_with_the_address_is_a_secret() -> None:
     config = OrgaConfig.model_validate({"knowledge": {"dsn": "WHERE"}}, extra="forbid")
     assert "WHERE" in secret_names(config)
 
 
-def test_a_store_that_a_folder_brings_along_asks_for_trust(tmp_path: Path) -> None:
-    """Its facts would be taken for ours."""
+def test_a_store_inside_the_folder_needs_trust(tmp_path: Path) -> None:
+    """Its facts would otherwise pass for our own."""
     (tmp_path / "orga.toml").write_text('[knowledge]\npath = "k.db"\n')
     with pytest.raises(Untrusted, match="takes the knowledge of agents from a file that others may have written"):
         load_config(folder=tmp_path, env={})
 
 
-def test_a_server_asks_for_trust_and_an_embedder_does_not(tmp_path: Path) -> None:
+def test_a_database_server_needs_trust_and_an_embedder_does_not(tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_text('[knowledge]\nbackend = "postgres"\n')
     with pytest.raises(Untrusted, match="stores what agents learn on a server"):
         load_config(folder=tmp_path, env={})
@@ -114,7 +116,7 @@ def test_a_server_asks_for_trust_and_an_embedder_does_not(tmp_path: Path) -> Non
     assert load_config(folder=tmp_path, env={}).config.knowledge.embedder == "wordllama"
 
 
-def test_agents_may_not_write_the_store(tmp_path: Path) -> None:
+def test_agents_cannot_write_the_store(tmp_path: Path) -> None:
     config = a_config(tmp_path, '[knowledge]\npath = "k.db"\n')
     files = rules_in_use(config, tmp_path, {}).stores
     assert {tmp_path / "k.db", tmp_path / "k.db-wal"} <= set(files)

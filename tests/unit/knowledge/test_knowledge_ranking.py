@@ -1,4 +1,4 @@
-"""The order of what is found, as a pure function over candidates."""
+"""The ranking of results is a pure function of the candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def a_candidate(item: KnowledgeItem, *, vector: Sequence[float] | None = None, *
 
 @dataclass(frozen=True)
 class Said:
-    """A query and a text, and how much of the one the other covers."""
+    """A query and a text, and the bounds of the share of the query that the text covers."""
 
     query: str
     text: str
@@ -40,30 +40,30 @@ COVERED = {
     "none": Said("payment service", "the canteen is open", 0, 0),
     "stop words do not count": Said("what is the canteen", "the canteen", 1, 1),
     "nothing but stop words": Said("who is it", "it is who", 1, 1),
-    "much talk of which enough is there": Said("a1 b2 c3 d4 e5 f6 g7 h8 i9 j10", "a1 b2 c3 d4 e5", 1, 1),
+    "enough words of a long query": Said("a1 b2 c3 d4 e5 f6 g7 h8 i9 j10", "a1 b2 c3 d4 e5", 1, 1),
     "no words": Said("?!", "the canteen", 0, 0),
-    "other letters": Said("büro", "Das BURO", 1, 1),
+    "case and accents do not count": Said("büro", "Das BURO", 1, 1),
 }
 
 
 @pytest.mark.parametrize("said", COVERED.values(), ids=COVERED)
-def test_words_cover(said: Said) -> None:
+def test_the_score_is_the_share_of_covered_query_words(said: Said) -> None:
     [score] = keyword_scores(said.query, [said.text])
     assert said.at_least <= score <= said.at_most
 
 
-def test_a_rare_word_tells_more_than_a_common_one() -> None:
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
     texts_ = [*["the service is up"] * 9, "the gateway is up"]
     scores = keyword_scores("service gateway", texts_)
     assert scores[-1] > scores[0]
 
 
 @pytest.mark.parametrize(("words", "vectors", "both"), [(0, 0, 0), (1, 0, 1), (0, 0.5, 0.5), (0.5, 0.5, 0.75)])
-def test_either_can_carry_an_item(words: float, vectors: float, both: float) -> None:
+def test_words_or_vectors_alone_can_give_an_item_its_score(words: float, vectors: float, both: float) -> None:
     assert merged_score(words, vectors) == both
 
 
-def test_vectors_count_where_words_say_nothing() -> None:
+def test_vectors_find_an_item_without_matching_words() -> None:
     query = hashed_vector("schedulers")
     near = a_candidate(a_text("rescheduling"), vector=hashed_vector("rescheduling"))
     far = a_candidate(a_text("canteen"), vector=hashed_vector("canteen"))
@@ -71,11 +71,11 @@ def test_vectors_count_where_words_say_nothing() -> None:
     assert ranked_items(query_for("schedulers", threshold=0.1), None, [far, near]) == []
 
 
-def test_vectors_of_another_length_say_nothing() -> None:
+def test_vectors_of_different_lengths_have_no_similarity() -> None:
     assert cosine([1.0, 0.0], [1.0]) == 0
 
 
-def test_of_equals_the_surer_then_the_newer_comes_first() -> None:
+def test_equal_scores_are_ordered_by_confidence_then_by_age() -> None:
     facts = [
         a_candidate(a_fact("x", "is", "1", confidence=0.5)),
         a_candidate(a_fact("x", "has", "2", confidence=0.9)),
@@ -84,7 +84,7 @@ def test_of_equals_the_surer_then_the_newer_comes_first() -> None:
     assert [found.item.object for found in ranked_items(query_for("x"), None, facts)] == ["3", "2", "1"]
 
 
-def test_a_contradicted_fact_stands_behind_though_it_fits_better() -> None:
+def test_a_contradicted_fact_comes_after_its_contradiction_even_if_it_fits_better() -> None:
     old, new = a_fact("the database", "is", "MySQL 5 on host a"), a_fact("the database", "is", "PostgreSQL")
     newer = a_candidate(new)
     candidates = [a_candidate(old, contradicted_by=newer.item.id), newer]
@@ -93,12 +93,12 @@ def test_a_contradicted_fact_stands_behind_though_it_fits_better() -> None:
     assert found[0].score >= found[1].score
 
 
-def test_with_its_contradiction_gone_a_fact_counts_in_full() -> None:
+def test_a_fact_counts_in_full_if_its_contradiction_has_expired() -> None:
     [found] = ranked_items(query_for("x"), None, [a_candidate(a_fact("x", "is", "1"), contradicted_by="kexpired")])
     assert found.score == 1
 
 
-def test_each_item_is_there_once() -> None:
+def test_each_item_is_returned_once() -> None:
     assert len(ranked_items(query_for("x"), None, [a_candidate(a_text("x"))] * 3)) == 1
 
 
@@ -110,11 +110,11 @@ def test_each_item_is_there_once() -> None:
         *[("running", "run"), ("thing", "thing"), ("вещи", "вещи")],
     ],
 )
-def test_common_endings_go(word: str, stemmed: str) -> None:
+def test_common_endings_are_removed(word: str, stemmed: str) -> None:
     assert stem(word) == stemmed
 
 
-def test_words_are_cut_as_the_index_cuts_them() -> None:
+def test_words_are_split_as_the_index_splits_them() -> None:
     assert text_words("snake_case, src/api-v2.PY Straße ÉTÉ") == [
         "snake",
         "case",
@@ -132,7 +132,7 @@ TEXTS = st.text(alphabet="abcde ", max_size=40)
 
 
 @given(query=TEXTS, items=st.lists(TEXTS.filter(str.strip), max_size=12), threshold=st.floats(0, 1))
-def test_every_score_lies_between_the_threshold_and_one(query: str, items: list[str], threshold: float) -> None:
+def test_every_score_is_between_the_threshold_and_one(query: str, items: list[str], threshold: float) -> None:
     looked_for = query_for(query, threshold=threshold, limit=7)
     candidates = [a_candidate(a_text(text), vector=hashed_vector(text)) for text in items]
     found = ranked_items(looked_for, hashed_vector(query), candidates)

@@ -1,4 +1,4 @@
-"""The journal reads what each verdict, answer and word is about: nothing is told by its order or its number."""
+"""The journal matches verdicts, answers and decisions by place, never by order or number."""
 
 from typing import Any
 
@@ -42,22 +42,22 @@ def verdicts(**at: Verdict) -> Happening:
         pytest.param(
             [*HELD, said("pay_1"), said("wire_2"), again("look_0"), again("look_0"), again("pay_1")],
             [],
-            id="a verdict that occurs twice",
+            id="two verdicts on one call",
         ),
         pytest.param(
             [*HELD, said("pay_1"), said("wire_2"), again("wire_2", DENY), again("pay_1"), again("look_0")],
             [["look_0", "pay_1"]],
-            id="approved calls that are judged in another order",
+            id="approved calls judged in another order",
         ),
         pytest.param(
             [*PAUSED, signal("resume"), again("look_0"), again("look_0", DENY)],
             [],
-            id="two judgements of one call after a wait",
+            id="two verdicts on one call after a wait",
         ),
         pytest.param(
             [*PAUSED, signal("resume"), again("look_0"), again("look_0", DENY), again("pay_1")],
             [["pay_1"]],
-            id="two judgements of one call after a wait: the last one counts",
+            id="the last of two verdicts after a wait counts",
         ),
         pytest.param(
             [
@@ -65,15 +65,17 @@ def verdicts(**at: Verdict) -> Happening:
                 *[note("ApprovalResolved", approved=True, **LETTER), again("look_0"), gated(ALLOW, at="7.0.q1")],
             ],
             [],
-            id="a person's yes to another call with the same id",
+            id="an approval of another call with the same id",
         ),
         pytest.param(
-            [*TWO, gated(ALLOW, DENY, DENY), begun("1.0")], [["look_0"]], id="a verdict on a call that nobody proposed"
+            [*TWO, gated(ALLOW, DENY, DENY), begun("1.0")], [["look_0"]], id="a verdict without a proposed call"
         ),
-        pytest.param([*TWO, begun("1.0")], [["look_0"]], id="a call that is carried out without any verdict"),
+        pytest.param([*TWO, begun("1.0")], [["look_0"]], id="a call that ran without a verdict"),
     ],
 )
-def test_calls_are_let_through_by_their_places(happenings: list[Happening], expected: list[list[str]]) -> None:
+def test_calls_are_dispatched_by_the_places_of_their_verdicts(
+    happenings: list[Happening], expected: list[list[str]]
+) -> None:
     assert dispatched(happenings) == expected
 
 
@@ -83,21 +85,23 @@ def test_calls_are_let_through_by_their_places(happenings: list[Happening], expe
         pytest.param(
             [*PAUSED, gate_failed("ending")],
             [["look_0 not_run", "pay_1 not_run"]],
-            id="a gate that fails on what an ending brings has denied no call",
+            id="a gate failure at the ending denies no call",
         ),
         pytest.param(
             [*PAUSED, gate_failed("1.1")],
             [["look_0 not_run"]],
-            id="a gate that fails has denied what it was asked about",
+            id="a gate failure denies the judged call",
         ),
         pytest.param(
             [*TWO, gated(DENY, DENY), begun("1.1")],
             [[], ["pay_1 unfinished"]],
-            id="what is carried out behind a no is told all the same",
+            id="a call that ran after a denial is recorded",
         ),
     ],
 )
-def test_what_became_of_calls_is_told_by_their_places(happenings: list[Happening], expected: list[list[str]]) -> None:
+def test_outcomes_are_recorded_by_the_places_of_their_calls(
+    happenings: list[Happening], expected: list[list[str]]
+) -> None:
     entries = journal(happenings, happened("workflow_terminated"))
     assert told(entries, "ObservationsCollected", "outcomes") == expected
 
@@ -107,7 +111,7 @@ def evaluated(entries: list[JournalEntry]) -> list[tuple[list[str], list[str] | 
     return [(data.get("places", []), data.get("calls")) for data in found]
 
 
-def test_each_evaluation_names_its_places() -> None:
+def test_each_evaluation_records_its_places() -> None:
     later = [*asked("pay_1"), said("pay_1"), again("pay_1"), begun("1.0"), again("pay_1"), gated(ALLOW, at="1.0.f0")]
     assert evaluated(journal(TWO, verdicts(_1_1=ASK, _1_0=DENY), later, gate_failed("1.0"), gate_failed("1.*"))) == [
         (["1.0", "1.1"], None),
@@ -119,7 +123,7 @@ def test_each_evaluation_names_its_places() -> None:
     ]
 
 
-def test_verdicts_that_do_not_say_what_they_are_about_are_none() -> None:
+def test_verdicts_without_places_are_recorded_as_a_gate_failure() -> None:
     entries = journal(
         TWO, happened("finished", "gate", key="1.*.gate", value={"verdicts": [{"decision": "allow"}] * 2})
     )
@@ -133,20 +137,20 @@ def test_verdicts_that_do_not_say_what_they_are_about_are_none() -> None:
         pytest.param(("1.0", "1.1"), ("1.0", "1.1"), (ALLOW, DENY), id="in order"),
         pytest.param(("1.1", "1.0"), ("1.0", "1.1"), (DENY, ALLOW), id="in another order"),
         pytest.param(("1.0", "1.2"), ("1.0", "1.1"), None, id="of another place"),
-        pytest.param(("1.0", "1.0"), ("1.0",), None, id="twice of one"),
-        pytest.param(("1.0", "1.1"), ("1.0",), None, id="of more than was asked"),
+        pytest.param(("1.0", "1.0"), ("1.0",), None, id="the same place twice"),
+        pytest.param(("1.0", "1.1"), ("1.0",), None, id="more places than requested"),
         pytest.param(("1.0",), ("1.0",), None, id="more verdicts than places"),
-        pytest.param((), ("1.0", "1.1"), None, id="of nothing"),
-        pytest.param((), ("1.0",), None, id="more than the one thing that was asked about"),
+        pytest.param((), ("1.0", "1.1"), None, id="no places"),
+        pytest.param((), ("1.0",), None, id="two verdicts for one request"),
     ],
 )
-def test_verdicts_are_taken_by_their_places(
+def test_verdicts_are_matched_by_their_places(
     places: tuple[str, ...], asked_for: tuple[str, ...], expected: tuple[Verdict, ...] | None
 ) -> None:
     assert Verdicts(verdicts=(ALLOW, DENY), places=places).for_places(asked_for) == expected
 
 
-def test_a_verdict_on_one_thing_is_on_what_the_id_of_its_activity_says() -> None:
+def test_a_single_verdict_takes_its_place_from_the_activity_id() -> None:
     one = Verdicts(verdicts=(ALLOW,))
     assert (one.for_places(("1.0",)), one.by_place("1.0.gate"), one.by_place("1.*.gate")) == (
         (ALLOW,),
@@ -167,6 +171,6 @@ def test_a_verdict_on_one_thing_is_on_what_the_id_of_its_activity_says() -> None
         pytest.param(("3.0.s0", "3.0.s1"), "3.0.*", False, id="steps of a saga"),
     ],
 )
-def test_the_id_of_a_gate_says_what_it_was_asked_about(places: tuple[str, ...], about: str, is_one: bool) -> None:
+def test_the_id_of_a_gate_activity_contains_its_subject(places: tuple[str, ...], about: str, is_one: bool) -> None:
     assert (gate_subject(gate_id(places)), is_one_place(about)) == (about, is_one)
     assert gate_subject("3.critic.tone.0") == ""

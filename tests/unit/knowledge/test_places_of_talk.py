@@ -1,4 +1,4 @@
-"""Which places talk names, and what of the conventions is shown for them."""
+"""The paths in a conversation, and the conventions that are shown for them."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -41,7 +41,7 @@ NAMED: dict[str, tuple[list[str], list[str]]] = {
     "a file of no language": (["web/README.md"], ["web", "root"]),
     "a directory with conventions": (["src/api"], ["api", "ruby", "src", "root"]),
     "a directory without": (["docs/pictures"], []),
-    "two words that are no path": (["and/or", "TCP/IP", "3.4/5"], []),
+    "two words that are not a path": (["and/or", "TCP/IP", "3.4/5"], []),
     "an address": (["https://example.com/src/api/users.py"], []),
     "a pattern": (["src/api/*.py", "(src/api)|x.py"], []),
     "a sentence's end": (["users", "README.md"], []),
@@ -51,28 +51,28 @@ NAMED: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("terms", "expected"), NAMED.values(), ids=NAMED)
-async def test_what_holds_where_talk_is_of(terms: list[str], expected: list[str]) -> None:
+async def test_conventions_are_shown_for_the_paths_in_the_conversation(terms: list[str], expected: list[str]) -> None:
     assert await shown(terms) == expected
 
 
 ABSOLUTE: dict[str, tuple[str, list[str]]] = {
     "within the root": ("/home/ada/shop/src/api/users.py", ["api", "src", "root", "python", "one"]),
-    "a word of talk, without its first stroke": (
+    "a search term without its leading slash": (
         "home/ada/shop/src/api/users.py",
         ["api", "src", "root", "python", "one"],
     ),
     "elsewhere": ("/home/ada/other/src/api/users.py", ["one", "python"]),
-    "beside it": ("/home/ada/shopping/src/api/users.py", ["one", "python"]),
-    "the same from the root": ("src/api/users.py", ["api", "src", "root", "python", "one"]),
+    "a sibling folder with the same prefix": ("/home/ada/shopping/src/api/users.py", ["one", "python"]),
+    "the same path relative to the root": ("src/api/users.py", ["api", "src", "root", "python", "one"]),
 }
 
 
 @pytest.mark.parametrize(("path", "expected"), ABSOLUTE.values(), ids=ABSOLUTE)
-async def test_an_absolute_path_is_one_from_the_root(path: str, expected: list[str]) -> None:
+async def test_an_absolute_path_is_taken_relative_to_the_root(path: str, expected: list[str]) -> None:
     assert await shown([path], by_words("one", "python", "api"), root="/home/ada/shop") == expected
 
 
-async def test_conventions_take_half_and_what_is_left() -> None:
+async def test_conventions_take_half_of_the_limit_and_any_free_room() -> None:
     facts = by_words("one", "two", "three")
     assert await shown(["src/api/x.go"], facts, limit=4) == ["api", "src", "one", "two"]
     assert await shown(["src/api/x.go"], facts[:1], limit=4) == ["api", "src", "root", "one"]
@@ -80,7 +80,7 @@ async def test_conventions_take_half_and_what_is_left() -> None:
     assert await shown(["src/api/x.go"], limit=1) == ["api"]
 
 
-async def test_what_holds_for_other_places_alone_is_left_out() -> None:
+async def test_conventions_of_other_places_are_left_out() -> None:
     found = by_words("one", "web", "ruby", "api", "python")
     assert await shown(["src/api/x.py"], found) == ["api", "src", "root", "python", "one"]
-    assert await shown(["invoice"], found) == ["one", "ruby", "python"], "no place, none of a folder"
+    assert await shown(["invoice"], found) == ["one", "ruby", "python"], "no path, so no convention of a folder"

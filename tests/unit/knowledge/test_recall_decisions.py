@@ -1,4 +1,4 @@
-"""By which words a run recalls, and how the block of what was found stands in its conversation."""
+"""The search terms of a run's recall, and the block of results in its conversation."""
 
 from typing import Any
 
@@ -97,35 +97,35 @@ def outcome(status: OutcomeStatus, text: str) -> Outcome:
 
 TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     "the newest first": ((user("older talk"), said_by_tool("newer result")), ["newer", "result", "older", "talk"]),
-    "what the model says does not count": ((user("harbour"), assistant("warehouse")), ["harbour"]),
-    "words of three bytes say nothing": ((user("the sea is near"),), ["near"]),
-    "bytes, not letters": ((user("öde Tür"),), ["öde", "Tür"]),
-    "stop words say nothing": ((user("Which of these would EDIFACT need"),), ["EDIFACT"]),
-    "what stands around a word goes": ((user('"invoices", (ledger): **bold**'),), ["invoices", "ledger", "bold"]),
+    "text of the model is ignored": ((user("harbour"), assistant("warehouse")), ["harbour"]),
+    "words of three bytes are ignored": ((user("the sea is near"),), ["near"]),
+    "the length counts bytes, not letters": ((user("öde Tür"),), ["öde", "Tür"]),
+    "stop words are ignored": ((user("Which of these would EDIFACT need"),), ["EDIFACT"]),
+    "punctuation around a word is removed": ((user('"invoices", (ledger): **bold**'),), ["invoices", "ledger", "bold"]),
     "each once": ((user("Ledger ledger LEDGER book"),), ["Ledger", "book"]),
     "ten of one message": ((user(words(0, 30)),), words(0, 10).split()),
     "fifteen are enough": (
         (user("oldest"), user(words(20, 10)), user(words(0, 10))),
         words(0, 10).split() + words(20, 10).split(),
     ),
-    "nothing older than the last five": ((user("forgotten"), *[user("echo")] * 5), ["echo"]),
+    "only the last five messages count": ((user("forgotten"), *[user("echo")] * 5), ["echo"]),
     "no letters": ((user("---- ==== 1234"),), ["1234"]),
-    "what is no word": ((user("x" * 5_000 + " ledger"),), ["ledger"]),
-    "a path is one, however deep": (
+    "a very long word is ignored": ((user("x" * 5_000 + " ledger"),), ["ledger"]),
+    "a deep path is one term": (
         (user("Fix `services/billing/src/main/java/com/acme/Invoice.java:12`!"),),
         ["services/billing/src/main/java/com/acme/Invoice.java:12"],
     ),
-    "an address is none": ((user(f"https://example.com/{'a/' * 30} ledger"),), ["ledger"]),
-    "nor is what only looks like one": ((user(f"{'x' * 50}/{'y' * 50} {'a/' * 200} ledger"),), ["ledger"]),
-    "the block itself does not count": (
+    "a URL is no term": ((user(f"https://example.com/{'a/' * 30} ledger"),), ["ledger"]),
+    "a very long path is no term": ((user(f"{'x' * 50}/{'y' * 50} {'a/' * 200} ledger"),), ["ledger"]),
+    "the block itself is ignored": (
         (user("harbour"), Message.of("user", "warehouse", pinned=True, knowledge=True)),
         ["harbour"],
     ),
-    "nor does what the loop asks for, however often": (
+    "prompts of the loop are ignored": (
         (user("harbour"), *[user("[goal_plan] Reply with JSON"), user("[Reply not usable] steps missing")] * 9),
         ["harbour"],
     ),
-    "nor does what stands for a text that is lost": (
+    "placeholders for lost texts are ignored": (
         (
             user("harbour"),
             user(LEFT_OUT_TEXT),
@@ -134,24 +134,24 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         ),
         ["harbour"],
     ),
-    "of what was looked up its contents": (
+    "contents of resolved references count": (
         (user("Fix harbour.md"), Message.of("user", HYDRATED, pinned=True)),
         ["warehouse", "closed", "lighthouse", "harbour.md"],
     ),
-    "what a knowledge tool brings does not count": (
+    "results of knowledge tools are ignored": (
         (user("harbour"), Message.of_result(RECALLED, "c", "recall_knowledge"), knowledge_message(f"x\n{RECALLED}")),
         ["harbour"],
     ),
-    "nor does a summary": ((user("harbour"), summary_message("warehouse")), ["harbour"]),
-    "of guidance what the operator says": (
+    "a summary is ignored": ((user("harbour"), summary_message("warehouse")), ["harbour"]),
+    "guidance of the operator counts": (
         (user("[Guidance from the operator] ask the warehouse"), user("[Context from the operator]\nharbour closed")),
         ["harbour", "closed", "warehouse"],
     ),
-    "of an answer to a goal's question the answer": (
+    "the answer to a question of a goal counts": (
         (user(person_answer_text("Which lighthouse?", "the northern harbour")),),
         ["northern", "harbour"],
     ),
-    "what the loop says of a call does not count": (
+    "texts of the loop about a call are ignored": (
         (
             user("harbour"),
             outcome("not_run", "[Not run] a person has to approve this: payments").message(),
@@ -165,7 +165,7 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         ),
         ["lighthouse", "unreachable", "harbour"],
     ),
-    "of a delegate's run its answer": (
+    "the answer of a delegate counts": (
         (
             outcome("ok", "")
             .with_own_text(before=framed_text("answer of agent 'helper'", "warehouse closed", 900))
@@ -173,26 +173,26 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         ),
         ["warehouse", "closed"],
     ),
-    "of a call that was sent again what it brought": (
+    "the result of a requeued call counts": (
         (user("[Requeued call] send_letter (3.0), sent again by an operator:\nwarehouse"),),
         ["warehouse"],
     ),
-    "what is ours takes none of the last five places": (
+    "texts of the loop do not fill the last five messages": (
         (user("harbour"), *[outcome("not_run", "[Not run] no more").message()] * 9),
         ["harbour"],
     ),
-    "nobody has said anything": ((), []),
+    "no messages": ((), []),
 }
 
 
 @pytest.mark.parametrize(("messages", "expected"), TERMS.values(), ids=TERMS)
-def test_terms(messages: tuple[Message, ...], expected: list[str]) -> None:
+def test_search_terms_come_from_recent_messages(messages: tuple[Message, ...], expected: list[str]) -> None:
     assert list(search_terms(messages)) == expected
 
 
 @LAW
 @given(st.lists(st.text(max_size=300), max_size=8))
-def test_terms_are_few_and_short_whatever_is_said(texts: list[str]) -> None:
+def test_search_terms_are_few_and_short_for_any_text(texts: list[str]) -> None:
     terms = search_terms(tuple(map(user, texts)))
     assert len(terms) <= MAX_TERMS + MAX_TERMS_PER_MESSAGE - 1
     assert all(term.isprintable() and len(term.encode()) <= 160 for term in terms)
@@ -208,26 +208,26 @@ CALLED: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         (calling({"path": "src/a.py"}, {"path": "src/b.py"}), calling({"path": "src/a.py"})),
         ["src/a.py", "src/b.py"],
     ),
-    "whatever the argument is called": ((calling({"text": "of a file", "within": "src/api"}),), ["src/api"]),
+    "any name of the argument": ((calling({"text": "of a file", "within": "src/api"}),), ["src/api"]),
     "a file of the root": ((calling({"path": "README.md", "name": "Makefile"}),), ["README.md"]),
     "in a command": ((calling({"command": ["pytest", "-x", "tests/a_test.py"]}),), ["tests/a_test.py"]),
-    "an absolute one, as it is": ((calling({"path": "/work/shop/src/a.py"}),), ["/work/shop/src/a.py"]),
-    "what is no path": (
+    "an absolute path is kept": ((calling({"path": "/work/shop/src/a.py"}),), ["/work/shop/src/a.py"]),
+    "values that are not paths": (
         (calling({"path": ".", "url": "https://example.com/a.py", "text": "see src/a.py", "limit": 3, "to": None}),),
         [],
     ),
-    "nor what has no end": ((calling({"path": "a/" * 500, "content": "x" * 100_000 + ".py"}),), []),
-    "what the talk says": ((user("src/a.py"), said_by_tool("src/b.py")), []),
-    "no more than some": (
+    "values that are too long": ((calling({"path": "a/" * 500, "content": "x" * 100_000 + ".py"}),), []),
+    "paths in messages are ignored": ((user("src/a.py"), said_by_tool("src/b.py")), []),
+    "a limited number": (
         (calling(*({"path": f"src/{n}.py"} for n in range(9))),),
         [f"src/{8 - n}.py" for n in range(MAX_CALL_PATHS)],
     ),
-    "none from long ago": ((calling({"path": "src/a.py"}), *[user("echo")] * MAX_RECENT_CALLS), []),
+    "old calls are ignored": ((calling({"path": "src/a.py"}), *[user("echo")] * MAX_RECENT_CALLS), []),
 }
 
 
 @pytest.mark.parametrize(("messages", "expected"), CALLED.values(), ids=CALLED)
-def test_paths_of_calls(messages: tuple[Message, ...], expected: list[str]) -> None:
+def test_paths_come_from_recent_calls(messages: tuple[Message, ...], expected: list[str]) -> None:
     assert list(recent_call_paths(messages)) == expected
 
 
@@ -239,7 +239,7 @@ def a_knowing(*messages: Message, config: LoopConfig = ON, **fields: Any) -> Age
     return state
 
 
-def test_the_same_words_are_not_looked_for_again() -> None:
+def test_the_same_terms_are_not_searched_again() -> None:
     state = a_knowing(user("warehouse at the harbour"))
     request = due_recall(state)
     assert request is not None
@@ -247,12 +247,12 @@ def test_the_same_words_are_not_looked_for_again() -> None:
     known = with_recalled_context(state, found, recall_id(1))
     assert due_recall(known) is None
     again = known.with_dialogue(conversation=with_message(known.conversation, said_by_tool("harbour WAREHOUSE")))
-    assert due_recall(again) is None, "in another order they find the same"
+    assert due_recall(again) is None, "another order finds the same"
     other = known.with_dialogue(conversation=with_message(known.conversation, said_by_tool("a crane")))
     assert due_recall(other) is not None
 
 
-def test_another_place_is_looked_up_though_the_words_are_the_same() -> None:
+def test_a_new_path_is_looked_up_even_if_the_terms_are_the_same() -> None:
     state = a_knowing(user("warehouse at the harbour"), calling({"path": "src/api/users.py"}))
     request = due_recall(state)
     assert request is not None
@@ -278,26 +278,26 @@ def talked_on(state: AgentState, text: str) -> AgentState:
     return state.with_dialogue(conversation=with_message(state.conversation, said_by_tool(text)))
 
 
-def test_a_recall_that_fails_leaves_the_block_and_is_made_once_more() -> None:
-    """Else one moment without the store would leave the run without knowledge, as long as it talks of the same."""
+def test_a_failed_recall_keeps_the_block_and_is_repeated_once() -> None:
+    """Otherwise a short outage of the store would leave the run without knowledge until its topic changes."""
     knows = recalled(a_knowing(user("warehouse")), text="the block", content="c", items=({"id": "1"},))
     failed = recalled(talked_on(knows, "harbour"))
     assert failed.conversation.messages[-2].text == "the block"
     assert (failed.recollection.content, failed.recollection.items) == ("c", 1)
     assert failed.recollection.error == "Unreachable"
     again = recalled(failed, text="", content="")
-    assert not any(message.knowledge for message in again.conversation.messages), "nothing fits any more"
+    assert not any(message.knowledge for message in again.conversation.messages), "an empty result removes the block"
     assert again.recollection.error == ""
 
 
-def test_a_store_that_stays_down_is_asked_again_where_other_things_are_talked_of() -> None:
+def test_a_store_that_stays_down_is_asked_again_only_with_new_terms() -> None:
     down = recalled(recalled(a_knowing(user("warehouse"))))
     assert due_recall(down) is None
-    assert due_recall(recalled(talked_on(down, "harbour"))) is None, "it is known to be down"
+    assert due_recall(recalled(talked_on(down, "harbour"))) is None, "the store is known to be down"
 
 
 @pytest.mark.parametrize("knowledge", [None, RunKnowledge(enabled=False)])
-def test_who_has_no_knowledge_looks_for_nothing(knowledge: RunKnowledge | None) -> None:
+def test_a_run_without_knowledge_recalls_and_learns_nothing(knowledge: RunKnowledge | None) -> None:
     state = a_knowing(user("warehouse at the harbour"), config=LoopConfig(knowledge=knowledge))
     assert due_recall(state) is None
     assert learning_call(a_knowing(config=LoopConfig(knowledge=knowledge)), "green") is None
@@ -313,7 +313,7 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("trusted", "name"), USERS.values(), ids=USERS)
-def test_on_whose_behalf(trusted: dict[str, Any], name: str) -> None:
+def test_the_reader_is_the_trusted_user(trusted: dict[str, Any], name: str) -> None:
     given = AgentInput(task="t", trusted_context=trusted, tenant="acme")
     state = a_knowing(taint=("fetch_url",)).with_task(input=given)
     assert knowledge_reader(state) == Reader(tenant="acme", user=name, agent=state.setup.agent if state.setup else "")
@@ -323,15 +323,15 @@ def test_on_whose_behalf(trusted: dict[str, Any], name: str) -> None:
 @pytest.mark.parametrize(
     "users", [("a" * 900, "a" * 901), (42, 43), ({"id": 1}, {"id": 2}), (["a" * 300, 1], ["a" * 300, 2])]
 )
-def test_two_users_are_never_one(users: tuple[object, object]) -> None:
-    """Nor is one of them nobody, whose facts would be those of all."""
+def test_two_users_never_share_a_name(users: tuple[object, object]) -> None:
+    """No user gets the empty name either, because its facts belong to all."""
     given = [AgentInput(task="t", trusted_context={"user": user}) for user in users]
     names = [knowledge_reader(a_knowing().with_task(input=each)).user for each in given]
     assert len({*names, ""}) == 3
     assert max(map(len, names)) <= 200
 
 
-def test_taint_that_is_recalled_is_bounded() -> None:
+def test_recalled_taint_is_bounded() -> None:
     state = a_knowing(taint=("store_knowledge",))
     many = with_recalled_taint(state, tuple(f"tool {n}" + "x" * 300 for n in range(90)))
     assert many.taint[0] == "store_knowledge"
@@ -343,15 +343,15 @@ def test_taint_that_is_recalled_is_bounded() -> None:
 LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
     "one text as it is": ((assistant(" The door is green. "),), "The door is green."),
     "several, the oldest first": ((assistant("one"), user("and?"), assistant("two")), "one\n\n---\n\ntwo"),
-    "blank ones are none": ((assistant("  \n"), user("well?")), ""),
-    "what was done to find it": ((assistant("I look."),), "I look."),
-    "what was done to find nothing": ((assistant("I look."), assistant("I could not find it.")), ""),
-    "what people and tools say is not learnt": ((user("one"), said_by_tool("two")), ""),
+    "a blank text is ignored": ((assistant("  \n"), user("well?")), ""),
+    "a single text before an answer": ((assistant("I look."),), "I look."),
+    "nothing if the last text is no answer": ((assistant("I look."), assistant("I could not find it.")), ""),
+    "texts of people and tools are ignored": ((user("one"), said_by_tool("two")), ""),
 }
 
 
 @pytest.mark.parametrize(("messages", "expected"), LEARNT.values(), ids=LEARNT)
-def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
+def test_the_learnings_of_a_run_are_its_own_texts(messages: tuple[Message, ...], expected: str) -> None:
     assert learnings_text(a_knowing(*messages)) == expected
 
 
@@ -424,25 +424,25 @@ ANSWERS = (
 
 
 @pytest.mark.parametrize("text", NO_ANSWERS)
-def test_what_answers_nothing_is_not_learnt(text: str) -> None:
+def test_a_reply_without_an_answer_is_not_learnt(text: str) -> None:
     assert is_no_answer(text)
     assert learnings_text(a_knowing(user("when?"), assistant(text))) == ""
     assert learning_call(a_knowing(), text) is None
 
 
 @pytest.mark.parametrize("text", ANSWERS)
-def test_what_answers_is_learnt(text: str) -> None:
+def test_an_answer_is_learnt(text: str) -> None:
     assert not is_no_answer(text)
     assert learnings_text(a_knowing(assistant("I could not find it."), assistant(text))) == text
 
 
 @LAW
 @given(st.text(max_size=3_000))
-def test_any_text_can_be_judged(text: str) -> None:
+def test_any_text_can_be_classified(text: str) -> None:
     assert is_no_answer(text) in {True, False}
 
 
-def test_what_a_turn_has_taught_begins_with_its_message() -> None:
+def test_the_learnings_of_a_turn_start_at_its_message() -> None:
     state = a_knowing(user("first"), assistant("one"), user("second"), assistant("two"))
     assert learnings_text(state, since=3) == "two"
     assert (learning_key(state), learning_key(state, 2)) == (f"learnings/{state.origin}", f"learnings/{state.origin}/2")
@@ -455,13 +455,13 @@ def learnt_text(state: AgentState, text: str) -> str:
 
 
 @pytest.mark.parametrize("character", ["a", "é", "漢", "😀"])
-def test_what_was_learnt_is_cut_between_characters(character: str) -> None:
+def test_learnings_are_cut_between_characters(character: str) -> None:
     text = learnt_text(a_knowing(), character * 3_000)
     assert text.endswith(f"{character}...")
     assert MAX_LEARNINGS_BYTES - 4 <= len(text.encode()) <= MAX_LEARNINGS_BYTES
 
 
-def test_who_may_not_store_learns_nothing() -> None:
+def test_learning_needs_permission_to_store() -> None:
     assert learnt_text(a_knowing(), "green") == "green"
     assert learning_call(a_knowing(), " \n") is None
     assert learning_call(a_knowing().with_task(setup=a_setup().model_copy(update={"config": ON})), "green") is None
@@ -478,7 +478,7 @@ FINDS = st.sampled_from(["", "same", "the warehouse", "x" * 900, "an invoice"])
 @LAW
 @given(st.lists(st.tuples(st.lists(FINDS, max_size=2), st.booleans()), min_size=1, max_size=9))
 def test_every_context_is_rebuilt_with_its_block(steps: list[tuple[list[str], bool]]) -> None:
-    """Some calls come to nothing and are made again; some runs continue as new; there is one block at most."""
+    """Some recalls are repeated, some runs continue as new, and there is at most one block."""
     state, setup = a_knowing(user("go")), a_knowing().setup
     assert setup is not None
     fold = ContextFold()

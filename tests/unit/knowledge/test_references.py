@@ -1,4 +1,4 @@
-"""The references that are found in a task."""
+"""The references in a task."""
 
 import time
 
@@ -40,7 +40,7 @@ def found(task: str, config: PreHydration = TICKETS) -> list[tuple[str, str]]:
         pytest.param("https:// http://. xhttps://a.io ftp://a.io", [], id="no URL"),
     ],
 )
-def test_urls(task: str, expected: list[str]) -> None:
+def test_urls_are_found(task: str, expected: list[str]) -> None:
     assert found(task) == [("url", value) for value in expected]
 
 
@@ -57,7 +57,7 @@ def test_urls(task: str, expected: list[str]) -> None:
         pytest.param("/help and/or //x.y ./src/ /a.d/b ... ./ .. word./x", [], id="no file"),
     ],
 )
-def test_files(task: str, expected: list[str]) -> None:
+def test_files_are_found(task: str, expected: list[str]) -> None:
     assert found(task) == [("file", value) for value in expected]
 
 
@@ -78,26 +78,26 @@ def test_files(task: str, expected: list[str]) -> None:
         pytest.param("https://a.io/OPS-1", [("url", "https://a.io/OPS-1")], id="no custom one inside a URL"),
     ],
 )
-def test_numbers_and_custom_kinds(task: str, expected: list[tuple[str, str]]) -> None:
+def test_issues_pull_requests_and_custom_types_are_found(task: str, expected: list[tuple[str, str]]) -> None:
     assert found(task) == expected
 
 
-def test_the_order_is_that_of_the_kinds_then_that_of_the_task() -> None:
+def test_references_are_ordered_by_type_then_by_position() -> None:
     task = "OPS-9 PR #3 #2 ./b ./a https://b.io https://a.io"
     assert [value for _, value in found(task)] == ["https://b.io", "https://a.io", "./b", "./a", "#2", "PR #3", "OPS-9"]
 
 
-def test_a_value_counts_once_whatever_its_kind() -> None:
+def test_a_value_counts_once_regardless_of_its_type() -> None:
     twice = PreHydration(custom_patterns=(CustomPattern(ref_type="bug", pattern=r"#\d+"),))
     assert found("#1 #1 https://a.io #1, https://a.io", twice) == [("url", "https://a.io"), ("issue", "#1")]
 
 
-def test_the_cap_keeps_the_first() -> None:
+def test_the_limit_keeps_the_first_references() -> None:
     capped = TICKETS.model_copy(update={"max_references": 2})
     assert found("OPS-1 #1 ./x", capped) == [("file", "./x"), ("issue", "#1")]
 
 
-def test_a_match_of_2000_characters_is_a_reference_and_a_longer_one_is_data() -> None:
+def test_a_match_of_2000_characters_is_a_reference_and_a_longer_one_is_not() -> None:
     url = "https://a.io/".ljust(2_000, "x")
     assert found(url) == [("url", url)]
     assert found(url + "x") == []
@@ -110,11 +110,11 @@ def test_a_match_of_2000_characters_is_a_reference_and_a_longer_one_is_data() ->
         pytest.param(r"(?=x)", "no look-around", id="look-around"),
         pytest.param(r"(a)\1", "no back-references", id="back-reference"),
         pytest.param(r"(?:\pL\pN?){40}", "too large", id="a program that is too large"),
-        pytest.param("\ud800", "valid string", id="half a character"),
+        pytest.param("\ud800", "valid string", id="a lone surrogate"),
         pytest.param("", "at least 1", id="nothing"),
     ],
 )
-def test_a_bad_pattern_is_refused_at_validation(pattern: str, why: str) -> None:
+def test_an_invalid_pattern_is_refused_at_validation(pattern: str, why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         CustomPattern(ref_type="x", pattern=pattern)
 
@@ -124,13 +124,13 @@ def test_a_bad_pattern_is_refused_at_validation(pattern: str, why: str) -> None:
     [
         pytest.param(r"(a+)+$", "a" * 199_000 + "!", id="nested quantifiers"),
         pytest.param(r"\w*\w*\w*\w*!", "a" * 199_000, id="many quantifiers"),
-        pytest.param(r"a.*z|a", "a" * 199_000, id="matches that each look at all the rest"),
+        pytest.param(r"a.*z|a", "a" * 199_000, id="matches that each scan the rest"),
         pytest.param(r"(?:a|b)*a(?:a|b){500}c", "ab" * 99_500, id="more states than fit"),
         pytest.param(r"[ab]{1,400}[ab]{0,400}c", "ab" * 99_500, id="a large program"),
     ],
 )
-def test_no_pattern_holds_up_a_workflow_task(pattern: str, task: str) -> None:
-    """The server's deadlock detector allows 2 s; processor time, since the machine is shared."""
+def test_no_pattern_blocks_a_workflow_task(pattern: str, task: str) -> None:
+    """The deadlock detector allows 2 s. The test measures processor time because the machine is shared."""
     hostile = tuple(CustomPattern(ref_type="x", pattern=pattern) for _ in range(20))
     start = time.process_time()
     find_references(task, PreHydration(custom_patterns=hostile, max_references=100))
@@ -138,7 +138,7 @@ def test_no_pattern_holds_up_a_workflow_task(pattern: str, task: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["a/", "-.", "#1", "PR ", "PR\n#", "http://a)", "http://[:", "./a.", "((", "a/b#"])
-def test_no_task_holds_up_a_workflow_task(piece: str) -> None:
+def test_no_task_blocks_a_workflow_task(piece: str) -> None:
     start = time.process_time()
     find_references(piece * (200_000 // len(piece)), PreHydration(max_references=100))
     assert time.process_time() - start < 1.5
@@ -146,7 +146,7 @@ def test_no_task_holds_up_a_workflow_task(piece: str) -> None:
 
 @LAW
 @given(st.lists(st.sampled_from(PIECES + GLUE), max_size=30).map("".join), st.integers(1, 5))
-def test_laws_of_extraction(task: str, most: int) -> None:
+def test_references_are_unique_ordered_bounded_and_part_of_the_task(task: str, most: int) -> None:
     config = TICKETS.model_copy(update={"max_references": most})
     references = find_references(task, config)
     values = [reference.value for reference in references]
@@ -165,5 +165,5 @@ def test_laws_of_extraction(task: str, most: int) -> None:
 
 @LAW
 @given(st.text(max_size=200))
-def test_any_text_is_read(task: str) -> None:
+def test_any_text_is_accepted(task: str) -> None:
     find_references(task, TICKETS)
