@@ -1,4 +1,4 @@
-"""The cache: bounded in bytes, the least recently used go first."""
+"""The cache is bounded in bytes and drops the least recently used values first."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def kept(cache: ByteCache[str], keys: str) -> str:
     return "".join(key for key in keys if cache.get(key) is not None)
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_the_least_recently_used_values_are_dropped_first() -> None:
     cache = cache_of(30, a=10, b=10, c=10)
     cache.get("a")
     cache.put("d", "D", 15)
@@ -26,23 +26,23 @@ def test_the_least_recently_used_go_first() -> None:
     assert cache.size == 25
 
 
-def test_exactly_full_is_not_too_full() -> None:
+def test_an_exactly_full_cache_keeps_all_values() -> None:
     assert kept(cache_of(30, a=10, b=20), "ab") == "ab"
 
 
-def test_a_value_larger_than_the_whole_cache_is_not_kept_and_drives_nothing_out() -> None:
+def test_a_value_larger_than_the_cache_is_not_kept_and_evicts_nothing() -> None:
     cache = cache_of(30, a=10)
     cache.put("b", "B", 31)
     assert kept(cache, "ab") == "a"
 
 
-def test_a_value_that_has_grown_too_large_is_forgotten() -> None:
+def test_a_value_that_has_grown_too_large_is_dropped() -> None:
     cache = cache_of(30, a=10)
     cache.put("a", "new", 31)
     assert (cache.get("a"), cache.size) == (None, 0)
 
 
-def test_what_is_forgotten_takes_no_room() -> None:
+def test_a_dropped_value_takes_no_room() -> None:
     cache = cache_of(30, a=10)
     cache.drop("a")
     cache.drop("never there")
@@ -51,7 +51,7 @@ def test_what_is_forgotten_takes_no_room() -> None:
 
 @LAW
 @given(st.lists(st.tuples(st.sampled_from(["get", "put", "drop"]), st.sampled_from("abcde"), st.integers(0, 60))))
-def test_the_size_is_the_sum_of_what_is_kept_and_never_above_the_limit(steps: list[tuple[str, str, int]]) -> None:
+def test_the_size_is_the_sum_of_all_values_and_within_the_limit(steps: list[tuple[str, str, int]]) -> None:
     cache: ByteCache[int] = ByteCache(50)
     for kind, key, size in steps:
         if kind == "put":

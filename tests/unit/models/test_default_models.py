@@ -33,24 +33,24 @@ def names_in(alias: Any) -> set[str]:
     return {alias} if isinstance(alias, str) else {name for each in found for name in names_in(each)}
 
 
-def test_anthropic_lists_its_default_and_announces_no_end_of_it() -> None:
+def test_anthropic_lists_its_default_model_and_has_not_deprecated_it() -> None:
     assert MODELS["anthropic"] in names_in(Model)
     assert MODELS["anthropic"] not in DEPRECATED_MODELS
 
 
-def test_openai_lists_its_default() -> None:
+def test_openai_lists_its_default_model() -> None:
     assert MODELS["openai"] in names_in(ChatModel)
 
 
-def test_the_router_is_asked_for_a_model_that_its_maker_still_sells() -> None:
-    """Routers write versions with a dot."""
+def test_the_default_model_of_the_router_is_still_offered_by_its_maker() -> None:
+    """The router writes versions with a dot."""
     maker, _, model = MODELS["openrouter"].partition("/")
     assert maker == "anthropic"
     assert model.replace(".", "-") in names_in(Model) - set(DEPRECATED_MODELS)
 
 
 @pytest.mark.parametrize(("provider", "model"), MODELS.items())
-def test_a_default_has_a_price(provider: str, model: str) -> None:
+def test_each_default_model_has_a_price(provider: str, model: str) -> None:
     used = Usage(input_tokens=1_000, output_tokens=1_000)
     assert calc_price(used, model, provider_id=provider, genai_request_timestamp=datetime.now(UTC)).total_price > 0
 
@@ -72,17 +72,17 @@ TOOLS = (
         },
     ),
 )
-"""Schemas that MCP servers offer. Each provider refuses them in some way if they are sent unchanged."""
+"""Schemas of MCP servers. Each provider refuses them in some way if they are sent unchanged."""
 
 
 @pytest.mark.parametrize(
     ("provider", "server"),
     [("openai", strict.openai), ("anthropic", strict.anthropic), ("openrouter", strict.openrouter)],
 )
-async def test_the_default_model_of_a_key_runs_with_tools(
+async def test_the_default_model_for_each_key_runs_with_tools(
     provider: str, server: Callable[[str, dict[str, Any]], http.Response]
 ) -> None:
-    """Three turns against a server that refuses what the provider refuses; what it refused once is not sent again."""
+    """Three turns with a server that refuses what the provider refuses. A refused request is not repeated."""
     env = {PROVIDERS[provider].key: "a-key-of-some-length"}
     scripted = strict.Strict(server)
     registry = ModelRegistry(env, transport=http.MockTransport(scripted))
@@ -118,7 +118,7 @@ async def test_the_default_model_of_a_key_runs_with_tools(
 )
 @pytest.mark.parametrize("status", [400, 404])
 async def test_a_refusal_that_points_to_responses_is_followed_and_remembered(refusal: str, status: int) -> None:
-    """For the endpoint: another model of it is not refused first."""
+    """The endpoint remembers it, so another model there is not refused first."""
 
     def server(request: http.Request) -> http.Response:
         model = json.loads(request.content)["model"]
@@ -152,7 +152,7 @@ async def test_a_refusal_that_points_to_responses_is_followed_and_remembered(ref
         http.Response(400, json={"error": {"message": "This model is only supported in v1/chat/completions."}}),
     ],
 )
-async def test_a_server_at_openai_s_address_that_has_no_responses_is_asked_by_chat(answer: http.Response) -> None:
+async def test_openai_falls_back_to_chat_completions_if_responses_is_missing(answer: http.Response) -> None:
     def server(request: http.Request) -> http.Response:
         asked.append(request.url.path)
         return answer if asked[-1].endswith("/responses") else stream_response(chunk("stop", content="hi"))
@@ -177,7 +177,7 @@ async def test_a_server_at_openai_s_address_that_has_no_responses_is_asked_by_ch
         pytest.param(502, "/v1/responses: upstream failed, try chat/completions", 1, id="a failure"),
     ],
 )
-async def test_what_points_nowhere_else_fails(status: int, text: str, requests: int) -> None:
+async def test_a_refusal_without_another_address_fails(status: int, text: str, requests: int) -> None:
     network = Network([http.Response(status, json={"error": {"message": text}})])
     env = {"OPENAI_API_KEY": "a-key-of-some-length"}
     registry = ModelRegistry(env, transport=http.MockTransport(network))

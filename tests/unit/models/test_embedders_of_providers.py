@@ -1,4 +1,4 @@
-"""Vectors from a provider: what is sent, what is taken for an answer, and that no key stands in an error."""
+"""Embeddings of a provider: the request, the accepted responses, and errors without the key."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def vectors(*values: list[float]) -> httpx.Response:
     return httpx.Response(200, json={"object": "list", "data": data})
 
 
-async def test_a_request_names_model_and_texts_and_vectors_have_length_1() -> None:
+async def test_the_request_has_model_and_texts_and_vectors_have_length_1() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -46,13 +46,13 @@ async def test_a_request_names_model_and_texts_and_vectors_have_length_1() -> No
     assert json.loads(seen[0].content) == {"model": "small", "input": ["one", " "]}
 
 
-async def test_vectors_belong_to_their_texts_whatever_order_they_come_in() -> None:
+async def test_vectors_are_matched_to_their_texts_by_index() -> None:
     data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
     embedder = an_embedder(lambda _: httpx.Response(200, json={"data": data}))
     assert await embedder.embed(["a", "b"]) == [[1.0, 0.0], [0.0, 1.0]]
 
 
-async def test_many_texts_go_in_several_requests_and_come_back_in_order() -> None:
+async def test_many_texts_are_sent_in_several_requests_and_returned_in_order() -> None:
     sizes: list[int] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -66,13 +66,13 @@ async def test_many_texts_go_in_several_requests_and_come_back_in_order() -> Non
     assert all(isclose(sqrt(sum(value * value for value in vector)), 1) for vector in found)
 
 
-def test_long_texts_are_cut_and_fill_a_request_sooner() -> None:
+def test_long_texts_are_cut_and_fill_a_batch_sooner() -> None:
     sent = list(request_batches(["x" * 50_000] * 7))
     assert [len(batch) for batch in sent] == [5, 2]
     assert {len(text) for batch in sent for text in batch} == {provider.MAX_TEXT_CHARS}
 
 
-async def test_nothing_is_asked_for_no_text() -> None:
+async def test_no_request_is_made_without_texts() -> None:
     assert await an_embedder(lambda _: httpx.Response(500)).embed([]) == []
 
 
@@ -86,7 +86,9 @@ async def test_nothing_is_asked_for_no_text() -> None:
         (302, "InvalidRequest", False),
     ],
 )
-async def test_a_refusal_says_who_and_what_to_do_and_holds_no_key(status: int, kind: str, retryable: bool) -> None:
+async def test_a_refusal_names_the_provider_and_the_remedy_without_the_key(
+    status: int, kind: str, retryable: bool
+) -> None:
     embedder = an_embedder(lambda _: httpx.Response(status, json={"error": {"message": f"no: {KEY}"}}))
     with pytest.raises(KnowledgeError, match=rf"openai answered {status}: no.*choose another \[knowledge\]") as caught:
         await embedder.embed(["a"])
@@ -103,20 +105,20 @@ async def test_a_refusal_says_who_and_what_to_do_and_holds_no_key(status: int, k
         pytest.param(b'{"data": [{"index": 0, "embedding": "AAAA"}]}', id="base64"),
         pytest.param(b'{"data": [{"index": 0, "embedding": [1, NaN]}]}', id="not a number"),
         pytest.param(b'{"data": [{"index": 0, "embedding": [1e999]}]}', id="too large a number"),
-        pytest.param(b'{"data": [{"index": 0, "embedding": [true]}]}', id="a truth"),
+        pytest.param(b'{"data": [{"index": 0, "embedding": [true]}]}', id="a boolean"),
         pytest.param(b'{"data": [{"index": 0, "embedding": []}]}', id="an empty vector"),
-        pytest.param(b'{"data": [{"index": 7, "embedding": [1]}]}', id="of another text"),
-        pytest.param(b'{"data": [{"index": [], "embedding": [1]}]}', id="an index that is none"),
+        pytest.param(b'{"data": [{"index": 7, "embedding": [1]}]}', id="an unknown index"),
+        pytest.param(b'{"data": [{"index": [], "embedding": [1]}]}', id="an invalid index"),
         pytest.param(b'{"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1]}]}', id="too many"),
     ],
 )
-async def test_an_answer_that_is_none_is_told(body: bytes) -> None:
+async def test_an_invalid_response_is_reported_as_broken(body: bytes) -> None:
     with pytest.raises(KnowledgeError, match="openai sent a broken reply") as caught:
         await an_embedder(lambda _: httpx.Response(200, content=body)).embed(["a"])
     assert caught.value.retryable
 
 
-async def test_vectors_keep_their_length() -> None:
+async def test_vectors_of_a_new_length_are_refused() -> None:
     answers = iter([vectors([1.0, 0.0]), vectors([1.0])])
     embedder = an_embedder(lambda _: next(answers))
     await embedder.embed(["a"])
@@ -124,13 +126,13 @@ async def test_vectors_keep_their_length() -> None:
         await embedder.embed(["b"])
 
 
-async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_that_is_too_long_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "MAX_ANSWER_BYTES", 1_000)
     with pytest.raises(KnowledgeError, match="more than 1,000 bytes"):
         await an_embedder(lambda _: httpx.Response(200, content=b" " * 5_000)).embed(["a"])
 
 
-async def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "REQUEST_S", 0.2)
 
     async def answer(_: httpx.Request) -> httpx.Response:
@@ -143,13 +145,13 @@ async def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (caught.value.kind, caught.value.retryable) == ("Timeout", True)
 
 
-async def test_a_server_that_is_not_there_is_told_with_the_remedy() -> None:
+async def test_an_unreachable_server_is_reported_with_the_remedy() -> None:
     embedder = configured_embedder("openai-compatible:m", {}, {"openai-compatible": "http://127.0.0.1:9/v1"})
     with pytest.raises(KnowledgeError, match=r"openai-compatible can't be reached.*try again"):
         await embedder.embed(["a"])
 
 
-async def test_a_real_server_is_asked_like_ollama() -> None:
+async def test_a_real_server_gets_the_request_in_the_form_of_ollama() -> None:
     from http.server import BaseHTTPRequestHandler
 
     asked: list[tuple[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Failover within a model call: who gives way, who is asked next, what is told of it, and what no other may read."""
+"""Failover within a model call: which errors cause it, which model is next, and what is recorded."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,7 +34,7 @@ SECRETS = KnownSecrets.from_values(["sk-0123456789abcdef"])
 
 
 class NamedModels:
-    """A provider for each name; one that is not there is not configured."""
+    """A provider for each name. Any other name is not configured."""
 
     def __init__(self, **steps: Step) -> None:
         self.providers = {name: ScriptedModel([step], repeats=True) for name, step in steps.items()}
@@ -48,7 +48,7 @@ class NamedModels:
 
     @property
     def asked(self) -> dict[str, int]:
-        """How often each was asked."""
+        """Return the number of requests for each provider."""
         return {name: len(each.seen) for name, each in self.providers.items()}
 
 
@@ -72,7 +72,7 @@ async def failure_of(models: Any, *names: str, **info: Any) -> ApplicationError:
 @pytest.mark.parametrize(
     "reason", [pytest.param(UNPAID, id="out of quota"), pytest.param(AWAY, id="its circuit is open")]
 )
-async def test_the_next_of_the_tier_is_asked(reason: ModelError) -> None:
+async def test_the_next_model_of_the_tier_is_asked(reason: ModelError) -> None:
     models = NamedModels(a=reason, b=answers("from b", cost_usd=0.5))
     reply = await reply_of(models, "a:one", "b:two")
     assert (reply.text, reply.model, reply.cost_usd) == ("from b", "b:two", 0.5)
@@ -80,12 +80,12 @@ async def test_the_next_of_the_tier_is_asked(reason: ModelError) -> None:
     assert reply.failed_over[0].why.startswith(f"{reason.kind}: ")
 
 
-async def test_the_name_that_the_provider_gives_stands_behind_it() -> None:
+async def test_the_reply_records_the_provider_and_the_name_that_it_returns() -> None:
     reply = await reply_of(NamedModels(a=UNPAID, b=answers(model="two-2026-11-01")), "a:one", "b:two")
     assert reply.model == "b:two-2026-11-01"
 
 
-async def test_each_that_gave_way_is_told_and_no_secret() -> None:
+async def test_each_failover_is_recorded_without_secrets() -> None:
     reply = await reply_of(NamedModels(a=UNPAID, c=answers()), "a:one", "b:no-key", "c:three")
     assert [(each.before, each.after) for each in reply.failed_over] == [("a:one", "b:no-key"), ("b:no-key", "c:three")]
     assert "ModelNotConfigured: b has no key" in reply.failed_over[1].why
@@ -93,14 +93,14 @@ async def test_each_that_gave_way_is_told_and_no_secret() -> None:
 
 
 @pytest.mark.parametrize("error", [DOWN, BUSY], ids=["a server error", "a rate limit"])
-async def test_what_may_pass_is_tried_again_with_the_same_model(error: ModelError) -> None:
+async def test_a_temporary_error_is_retried_with_the_same_model(error: ModelError) -> None:
     models = NamedModels(a=error, b=answers())
     failure = await failure_of(models, "a:one", "b:two")
     assert (failure.type, failure.non_retryable, models.asked["b"]) == (error.kind, False, 0)
     assert failure.message == str(error)
 
 
-async def test_a_reply_without_failover_says_nothing_of_it() -> None:
+async def test_a_reply_without_failover_records_none() -> None:
     reply = await reply_of(NamedModels(a=answers(), b=answers()), "a:one", "b:two")
     assert "failed_over" not in reply.model_dump(exclude_unset=True)
     assert reply.model is None
@@ -109,8 +109,8 @@ async def test_a_reply_without_failover_says_nothing_of_it() -> None:
 @pytest.mark.parametrize(
     ("last", "kind", "final", "delay_s"),
     [
-        pytest.param(UNPAID, "OutOfQuota", False, 20, id="the first one's circuit may close"),
-        pytest.param(DOWN, "ServerError", False, None, id="the last may pass at any time"),
+        pytest.param(UNPAID, "OutOfQuota", False, 20, id="the circuit of the first may close"),
+        pytest.param(DOWN, "ServerError", False, None, id="the last error may be temporary"),
         pytest.param(BUSY, "RateLimited", False, 7, id="the shortest wait counts"),
         pytest.param(
             ModelError("ModelNotFound", "no such model", retryable=False), "ModelNotFound", False, 20, id="404"
@@ -124,7 +124,7 @@ async def test_a_reply_without_failover_says_nothing_of_it() -> None:
         ),
     ],
 )
-async def test_where_all_fail_the_last_error_names_each(
+async def test_if_all_models_fail_the_last_error_names_each(
     last: ModelError, kind: str, final: bool, delay_s: float | None
 ) -> None:
     failure = await failure_of(NamedModels(a=AWAY, b=last), "a:one", "b:two")
@@ -134,13 +134,13 @@ async def test_where_all_fail_the_last_error_names_each(
     assert "sk-0123456789abcdef" not in failure.message
 
 
-async def test_a_tier_that_is_out_of_quota_is_not_asked_again() -> None:
+async def test_a_tier_without_quota_is_not_asked_again() -> None:
     failure = await failure_of(NamedModels(a=UNPAID, b=UNPAID), "a:one", "b:two")
     assert (failure.type, failure.non_retryable) == ("OutOfQuota", True)
 
 
-async def test_a_circuit_that_failures_opened_hands_over(shared: WorkerBreakers, clock: Clock) -> None:
-    """Three attempts open it; the fourth is the next model's, whose circuit is another."""
+async def test_an_open_circuit_causes_failover(shared: WorkerBreakers, clock: Clock) -> None:
+    """Three failed attempts open the circuit. The fourth attempt goes to the next model, which has its own circuit."""
     named = NamedModels(a=DOWN, b=answers("from b"))
     models = GuardedModels(named, shared, OPTIONS)
     for _ in range(3):
@@ -154,13 +154,13 @@ def thinking(author: str = "") -> ThinkingPart:
     return part.with_author(author) if author else part
 
 
-async def test_what_a_model_thinks_bears_its_name_where_others_may_be_asked() -> None:
+async def test_thinking_records_its_model_if_the_tier_has_several() -> None:
     reply = await reply_of(NamedModels(a=UNPAID, b=answers(blocks=(thinking(),))), "a:one", "b:two")
     assert [block.author for block in reply.blocks] == ["b:two"]
 
 
-async def test_no_model_is_sent_what_another_thought() -> None:
-    """Its signature is the other's, and would be refused."""
+async def test_no_model_is_sent_the_thinking_of_another() -> None:
+    """The other model's signature would be refused."""
     past = tuple(Message.of("assistant", "said", blocks=(thinking(who),)) for who in ("a:one", "b:two", ""))
     models = NamedModels(a=UNPAID, b=answers())
     await reply_of(models, "a:one", "b:two", messages=past)
@@ -169,7 +169,7 @@ async def test_no_model_is_sent_what_another_thought() -> None:
     assert authors == {"a": ["a:one", ""], "b": ["b:two", ""]}
 
 
-def test_the_journal_tells_it_before_the_reply() -> None:
+def test_the_journal_records_the_failover_before_the_reply() -> None:
     gave_way = FailedOver(before="a:one", after="b:two", why="OutOfQuota: no credit")
     reply = answers("done", model="b:two", failed_over=(gave_way,)).model_dump(mode="json", exclude_unset=True)
     fold = JournalFold()

@@ -1,4 +1,4 @@
-"""A question that the server lost is asked again; the first answer counts, and nothing is left behind."""
+"""A query that the server lost is sent again. The first answer counts, and no task is left over."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ async def turned_away_late(within: timedelta) -> str:
 
 
 def in_turn(*asks: Ask) -> tuple[Ask, list[timedelta]]:
-    """Return a question that goes to each of them in turn, and how long each was given."""
+    """Return a query that goes to each function in turn, and the list of time limits that each got."""
     given: list[timedelta] = []
 
     async def ask(within: timedelta) -> str:
@@ -42,33 +42,33 @@ def in_turn(*asks: Ask) -> tuple[Ask, list[timedelta]]:
     return ask, given
 
 
-async def test_who_answers_is_asked_once() -> None:
+async def test_a_query_that_is_answered_is_sent_once() -> None:
     ask, given = in_turn(answered)
     assert (await first_answer(ask, WITHIN), given) == ("answer", [WITHIN])
 
 
-async def test_a_lost_question_is_asked_again_within_what_is_left() -> None:
+async def test_a_lost_query_is_sent_again_within_the_remaining_time() -> None:
     ask, given = in_turn(lost, answered)
     before = asyncio.all_tasks()
     assert await first_answer(ask, WITHIN, timedelta(seconds=0.05)) == "answer"
     assert given == [WITHIN, WITHIN - timedelta(seconds=0.05)]
     await asyncio.sleep(0)
-    assert asyncio.all_tasks() <= before, "the other is cancelled"
+    assert asyncio.all_tasks() <= before, "the other task is cancelled"
 
 
-async def test_the_one_that_fails_leaves_it_to_the_other() -> None:
+async def test_if_one_query_fails_the_other_can_still_answer() -> None:
     ask, _ = in_turn(turned_away_late, answered)
     assert await first_answer(ask, WITHIN, AFTER) == "answer"
 
 
-async def test_what_is_refused_at_once_is_not_asked_again() -> None:
+async def test_a_query_that_is_refused_at_once_is_not_sent_again() -> None:
     ask, given = in_turn(turned_away)
     with pytest.raises(ValueError, match="no"):
         await first_answer(ask, WITHIN)
     assert given == [WITHIN]
 
 
-async def test_where_none_answers_the_first_reason_is_told() -> None:
+async def test_if_all_queries_fail_the_first_error_is_raised() -> None:
     ask, _ = in_turn(turned_away_late, turned_away)
     with pytest.raises(ValueError, match="late"):
         await first_answer(ask, WITHIN, AFTER)

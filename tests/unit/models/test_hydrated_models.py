@@ -42,8 +42,8 @@ def conversation(task: str) -> tuple[Message, ...]:
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "openai", "openrouter", "ollama"])
-async def test_every_provider_is_sent_the_block_as_the_users_words(kind: str) -> None:
-    """Never as system text, which would raise what a page says to an instruction."""
+async def test_every_provider_gets_the_block_as_a_user_message(kind: str) -> None:
+    """As system text, a page could pass for an instruction."""
     answer = (
         stream_response(*message_events(text_block("hi")))
         if kind == "anthropic"
@@ -66,7 +66,7 @@ async def test_every_provider_is_sent_the_block_as_the_users_words(kind: str) ->
         pytest.param("How many drones does the hive have?", "hive.md:2", id="a file"),
     ],
 )
-def test_the_offline_reader_answers_from_it(task: str, source: str) -> None:
+def test_the_offline_reader_answers_from_the_block(task: str, source: str) -> None:
     request = ModelRequest(model="extractive", messages=conversation(task))
     reply = asyncio.run(ExtractiveProvider().complete(request, lambda text: None))
     assert f"`{source}`" in reply.text

@@ -1,4 +1,4 @@
-"""Which failures are retried, when, and that no secret stands in their text."""
+"""Failures of model calls: which are retried, after which delay, and that their text contains no secret."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,7 @@ async def failure(kind: str, answer: http.Response | Exception) -> ModelError:
         (302, "InvalidRequest", False),
     ],
 )
-async def test_statuses(kind: str, status: int, expected: str, retryable: bool) -> None:
+async def test_each_status_has_its_kind_and_retry_rule(kind: str, status: int, expected: str, retryable: bool) -> None:
     error = await failure(kind, http.Response(status, json={"error": {"message": "because"}}))
     assert (error.kind, error.retryable) == (expected, retryable)
     assert str(error) == f"{kind} answered {status}: because"
@@ -82,12 +82,12 @@ async def test_statuses(kind: str, status: int, expected: str, retryable: bool) 
         pytest.param(
             400,
             {"error": {"message": "Provider returned error", "metadata": {"raw": "prompt is too long: 9 > 8"}}},
-            id="behind OpenRouter",
+            id="through OpenRouter",
         ),
         pytest.param(413, {"error": {"message": "Please reduce the length of the messages or completion."}}, id="Groq"),
     ],
 )
-async def test_a_context_overflow_is_told_apart(status: int, body: Any) -> None:
+async def test_a_context_overflow_is_recognised(status: int, body: Any) -> None:
     error = await failure("openai", http.Response(status, json=body))
     assert (error.kind, error.retryable) == ("ContextOverflow", False)
 
@@ -174,7 +174,7 @@ async def test_a_context_overflow_is_told_apart(status: int, body: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-async def test_a_refusal_by_a_content_filter_is_told_apart(kind: str, status: int, body: Any) -> None:
+async def test_a_refusal_by_a_content_filter_is_recognised(kind: str, status: int, body: Any) -> None:
     error = await failure(kind, http.Response(status, json=body))
     assert (error.kind, error.retryable) == ("ContentRefused", False)
 
@@ -190,12 +190,12 @@ async def test_a_refusal_by_a_content_filter_is_told_apart(kind: str, status: in
     ],
 )
 @pytest.mark.parametrize("status", [400, 403])
-async def test_another_refusal_is_none_of_a_content_filter(status: int, message: str) -> None:
+async def test_any_other_refusal_is_not_a_content_filter(status: int, message: str) -> None:
     error = await failure("openai", http.Response(status, json={"error": {"message": message}}))
     assert error.kind in {"InvalidRequest", "PermissionDenied"}
 
 
-async def test_a_limit_on_output_tokens_is_no_overflow() -> None:
+async def test_a_limit_on_output_tokens_is_not_a_context_overflow() -> None:
     words = "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the"
     error = await failure("anthropic", http.Response(400, json={"error": {"message": f"{words} `context_window`"}}))
     assert error.kind == "InvalidRequest"
@@ -212,13 +212,13 @@ async def test_a_limit_on_output_tokens_is_no_overflow() -> None:
         (402, {"message": "Insufficient credits", "code": 402}),
     ],
 )
-async def test_an_empty_account_is_not_asked_again(status: int, body: dict[str, Any]) -> None:
-    """OpenAI answers 429, Anthropic 400, routers 403: no wait can cure it, another model may."""
+async def test_an_empty_account_is_not_retried(status: int, body: dict[str, Any]) -> None:
+    """OpenAI answers 429, Anthropic 400, routers 403. Waiting does not help, but another model may."""
     error = await failure("openai", http.Response(status, json={"error": body}))
     assert (error.kind, error.retryable) == ("OutOfQuota", False)
 
 
-async def test_a_rate_limit_is_no_empty_account() -> None:
+async def test_a_rate_limit_is_not_an_empty_account() -> None:
     body = {"error": {"message": "Rate limit reached for requests", "code": "rate_limit_exceeded"}}
     error = await failure("openai", http.Response(429, json=body, headers={"retry-after": "3"}))
     assert (error.kind, error.retryable, error.retry_after_s) == ("RateLimited", True, 3.0)
@@ -232,13 +232,15 @@ async def test_a_rate_limit_is_no_empty_account() -> None:
         pytest.param(429, {"x-ratelimit-reset-tokens": "6m0s"}, True, 360.0, id="a limit's reset"),
         pytest.param(503, {"retry-after": "9"}, True, 9.0, id="overload"),
         pytest.param(429, {}, True, None, id="not stated"),
-        pytest.param(429, {"x-should-retry": "false", "retry-after": "3"}, False, None, id="told not to"),
-        pytest.param(400, {"x-should-retry": "true"}, True, None, id="told to"),
+        pytest.param(
+            429, {"x-should-retry": "false", "retry-after": "3"}, False, None, id="retry forbidden by a header"
+        ),
+        pytest.param(400, {"x-should-retry": "true"}, True, None, id="retry requested by a header"),
         pytest.param(400, {"retry-after": "3"}, False, None, id="no wait without retry"),
         pytest.param(429, {"ratelimit": '"default";r=0;t=30'}, True, 30.0, id="an IETF header"),
     ],
 )
-async def test_the_wait_reaches_the_error(
+async def test_the_stated_wait_is_kept_in_the_error(
     status: int, headers: dict[str, str], retryable: bool, wait: float | None
 ) -> None:
     error = await failure("openai", http.Response(status, headers=headers, text="no"))
@@ -255,26 +257,26 @@ async def test_the_wait_reaches_the_error(
         pytest.param("Too many requests. Please wait 30 seconds.", 30.0, id="plain text"),
     ],
 )
-async def test_the_wait_of_a_body_reaches_the_error(body: Any, wait: float) -> None:
+async def test_the_wait_stated_in_a_body_is_kept_in_the_error(body: Any, wait: float) -> None:
     answer = http.Response(429, text=body) if isinstance(body, str) else http.Response(429, json=body)
     error = await failure("openai", answer)
     assert (error.kind, error.retry_after_s) == ("RateLimited", wait)
 
 
-async def test_one_request_above_a_limit_per_minute_is_too_large_not_too_early() -> None:
-    """No wait helps it: the loop sends less."""
+async def test_a_request_above_a_limit_per_minute_is_a_context_overflow() -> None:
+    """Waiting does not help. The loop has to send less."""
     words = "Request too large for gpt-4o on tokens per min (TPM): Limit 3000, Requested 45000. Please try again in 9s."
     error = await failure("openai", http.Response(429, json={"error": {"message": words}}))
     assert (error.kind, error.retryable) == ("ContextOverflow", False)
 
 
-async def test_a_date_is_measured_against_the_clock() -> None:
+async def test_a_retry_date_is_converted_to_a_delay() -> None:
     moment = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
     error = await failure("openai", http.Response(429, headers={"retry-after": moment}))
     assert error.retry_after_s == pytest.approx(90, abs=5)
 
 
-async def test_openrouter_hands_on_the_headers_of_the_provider_behind_it() -> None:
+async def test_openrouter_forwards_the_headers_of_the_provider() -> None:
     reset = str(int((datetime.now(UTC).timestamp() + 30) * 1000))
     body = {"error": {"code": 429, "message": "Rate limit", "metadata": {"headers": {"X-RateLimit-Reset": reset}}}}
     error = await failure("openrouter", http.Response(429, json=body))
@@ -284,15 +286,17 @@ async def test_openrouter_hands_on_the_headers_of_the_provider_behind_it() -> No
 @pytest.mark.parametrize(
     ("error", "retryable", "wait"),
     [
-        pytest.param({"code": 429, "metadata": {"headers": {"Retry-After": "7"}}}, True, 7.0, id="behind a router"),
-        pytest.param({"code": 503, "headers": {"retry-after": 9}}, True, 9.0, id="of its own"),
+        pytest.param(
+            {"code": 429, "metadata": {"headers": {"Retry-After": "7"}}}, True, 7.0, id="forwarded by a router"
+        ),
+        pytest.param({"code": 503, "headers": {"retry-after": 9}}, True, 9.0, id="in its own headers"),
         pytest.param({"code": 429, "headers": {"x-ratelimit-reset-tokens": "6m0s"}}, True, 360.0, id="a limit's reset"),
         pytest.param({"code": 429}, True, None, id="not stated"),
         pytest.param({"code": 400, "headers": {"retry-after": "3"}}, False, None, id="no wait without retry"),
     ],
 )
 @pytest.mark.parametrize("in_choice", [False, True])
-async def test_the_wait_of_an_error_under_status_200(
+async def test_the_wait_of_an_error_with_status_200_is_kept(
     error: dict[str, Any], retryable: bool, wait: float | None, in_choice: bool
 ) -> None:
     body = {"choices": [{"index": 0, "error": error}]} if in_choice else {"error": error}
@@ -310,12 +314,12 @@ async def test_the_wait_of_an_error_under_status_200(
         (httpx.UnsupportedProtocol("ftp"), "InvalidRequest", False),
     ],
 )
-async def test_connections_that_fail(raised: Exception, kind: str, retryable: bool) -> None:
+async def test_each_connection_failure_has_its_kind(raised: Exception, kind: str, retryable: bool) -> None:
     error = await failure("openai", raised)
     assert (error.kind, error.retryable) == (kind, retryable)
 
 
-async def test_a_connection_lost_within_the_reply_is_a_bad_stream() -> None:
+async def test_a_connection_lost_during_the_reply_is_a_bad_stream() -> None:
     async def content() -> AsyncIterator[bytes]:
         yield b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
         raise httpx.ReadError("reset")
@@ -325,7 +329,7 @@ async def test_a_connection_lost_within_the_reply_is_a_bad_stream() -> None:
     assert (error.kind, error.retryable) == ("BadStream", True)
 
 
-async def test_no_key_reaches_the_text_of_an_error() -> None:
+async def test_an_error_never_contains_the_key() -> None:
     message = f"Incorrect API key provided: {KEY}. Authorization: Bearer {KEY} " + "x" * 1000
     error = await failure("openai", http.Response(401, json={"error": {"message": message}}))
     assert KEY not in str(error)
@@ -344,8 +348,8 @@ async def test_no_key_reaches_the_text_of_an_error() -> None:
         pytest.param("sent Bearer abc.def", "sent [redacted]", id="a header's value"),
         pytest.param("two\n  lines", "two lines", id="one line"),
         pytest.param("a" * 400, "a" * 299 + "…", id="cut"),
-        pytest.param("the task of the bearer", "the task of the bearer", id="plain words stay"),
+        pytest.param("the task of the bearer", "the task of the bearer", id="plain words are kept"),
     ],
 )
-def test_redacted(text: str, expected: str) -> None:
+def test_secrets_are_redacted_from_an_error(text: str, expected: str) -> None:
     assert redacted_text(text, "hunter2!") == expected

@@ -1,4 +1,4 @@
-"""Names of models become providers, or an error that says what to do."""
+"""Model names are resolved to providers, or to an error that shows the remedy."""
 
 import pytest
 
@@ -28,7 +28,7 @@ from tests.support.model.providers import (
         pytest.param(
             {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_MODEL": "claude-opus-5-5", "CHAT_MODEL": "gpt-5"},
             "anthropic:claude-opus-5-5",
-            id="another provider's model is not taken",
+            id="a model of another provider is ignored",
         ),
         pytest.param(
             {"OPENROUTER_API_KEY": "k", "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENROUTER_MODEL": "x/y"},
@@ -40,7 +40,7 @@ from tests.support.model.providers import (
         ),
     ],
 )
-def test_default_model(env: dict[str, str], expected: str) -> None:
+def test_the_default_model_follows_the_configured_key(env: dict[str, str], expected: str) -> None:
     assert default_model(env) == expected
 
 
@@ -75,7 +75,9 @@ def greeting(name: str) -> http.Response:
         ("openai-compatible:m", {"OPENAI_COMPATIBLE_BASE_URL": "http://c"}, {}, "http://c/chat/completions"),
     ],
 )
-async def test_where_a_model_is_asked(name: str, env: dict[str, str], base_urls: dict[str, str], url: str) -> None:
+async def test_each_model_is_requested_at_its_address(
+    name: str, env: dict[str, str], base_urls: dict[str, str], url: str
+) -> None:
     keys = dict.fromkeys(("OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY"), "key")
     network = Network([greeting(name)])
     registry = ModelRegistry(keys | env, base_urls, http.MockTransport(network))
@@ -113,7 +115,9 @@ async def test_where_a_model_is_asked(name: str, env: dict[str, str], base_urls:
         ),
     ],
 )
-async def test_how_we_identify_ourselves(name: str, env: dict[str, str], headers: dict[str, str | None]) -> None:
+async def test_requests_carry_the_right_identification_headers(
+    name: str, env: dict[str, str], headers: dict[str, str | None]
+) -> None:
     network = Network([greeting(name)])
     registry = ModelRegistry(env, {}, http.MockTransport(network))
     provider, model = registry.resolve(name)
@@ -135,11 +139,11 @@ async def test_how_we_identify_ourselves(name: str, env: dict[str, str], headers
         pytest.param("openai-compatible:m", {}, "OPENAI_COMPATIBLE_BASE_URL", id="no address"),
         pytest.param("openai:m", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "localhost:1"}, "OPENAI_BASE_URL",
                      id="an address without scheme"),
-        pytest.param("ollama:m", {"OLLAMA_HOST": "gpu:port"}, "OLLAMA_HOST", id="a port that is none"),
+        pytest.param("ollama:m", {"OLLAMA_HOST": "gpu:port"}, "OLLAMA_HOST", id="an invalid port"),
         pytest.param("offline:gpt", {}, "offline:extractive", id="an unknown offline model"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_says_why_and_what_to_do(name: str, env: dict[str, str], words: str) -> None:
+def test_an_unusable_model_is_reported_with_the_remedy(name: str, env: dict[str, str], words: str) -> None:
     with pytest.raises(ModelNotConfigured) as caught:
         ModelRegistry(env).resolve(name)
     text = str(caught.value)
@@ -148,13 +152,13 @@ def test_what_cannot_be_used_says_why_and_what_to_do(name: str, env: dict[str, s
     assert not any(key in text for key in env.values() if key.startswith("sk-"))
 
 
-async def test_one_provider_serves_all_its_models() -> None:
+async def test_one_provider_object_serves_all_its_models() -> None:
     registry = ModelRegistry({"OPENAI_API_KEY": "k"})
     assert registry.resolve("openai:a")[0] is registry.resolve("openai:b")[0]
     await registry.close()
 
 
-def test_the_embedded_reader_needs_nothing() -> None:
+def test_the_offline_reader_needs_no_configuration() -> None:
     provider, model = ModelRegistry({}).resolve("offline:extractive")
     assert (type(provider).__name__, model) == ("ExtractiveProvider", "extractive")
 
@@ -170,7 +174,7 @@ def test_the_embedded_reader_needs_nothing() -> None:
         ("nonsense", False),
     ],
 )
-def test_a_loopback_server_is_never_asked_through_a_proxy(
+def test_a_loopback_server_is_never_reached_through_a_proxy(
     url: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert http.is_loopback(url) == expected
@@ -179,7 +183,7 @@ def test_a_loopback_server_is_never_asked_through_a_proxy(
     assert bool([mount for mount in client._mounts.values() if mount is not None]) == (not expected)
 
 
-def test_a_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_proxy_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "gopher://me:secret@proxy")
     with pytest.raises(ModelNotConfigured, match="proxy") as caught:
         ModelRegistry({"OPENAI_API_KEY": "k"}).resolve("openai:m")

@@ -103,7 +103,7 @@ OVERFLOWS = {
 
 
 @pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)
-def test_every_known_wording_is_understood(text: str) -> None:
+def test_every_known_wording_is_recognised(text: str) -> None:
     assert is_overflow(text)
     assert is_overflow(text.upper())
     assert is_overflow(f"Error from the upstream provider: {{{text!r}}}")
@@ -118,7 +118,7 @@ def test_every_known_wording_is_understood(text: str) -> None:
         "exceed_context_size_error",
     ],
 )
-def test_a_code_says_it_where_the_words_do_not(code: str) -> None:
+def test_an_error_code_is_enough_without_known_words(code: str) -> None:
     assert is_overflow("Bad request", code)
 
 
@@ -140,7 +140,7 @@ def test_a_code_says_it_where_the_words_do_not(code: str) -> None:
         "The server had an error while processing your request",
     ],
 )
-def test_what_is_none(text: str) -> None:
+def test_other_refusals_are_not_an_overflow(text: str) -> None:
     assert not is_overflow(text)
 
 
@@ -176,11 +176,11 @@ def test_what_is_none(text: str) -> None:
         ("Groq", None, None),
     ],
 )
-def test_the_numbers_that_are_stated(source: str, window: int | None, used: int | None) -> None:
+def test_the_stated_token_counts_are_read(source: str, window: int | None, used: int | None) -> None:
     assert stated_tokens(OVERFLOWS[source], output_limit=16_384) == StatedTokens(window, used)
 
 
-def test_a_lower_bound_is_no_count() -> None:
+def test_a_lower_bound_is_not_an_exact_count() -> None:
     assert stated_tokens(OVERFLOWS["vLLM, newer"], output_limit=4_096) == StatedTokens(8_192, 4_097, is_exact=False)
 
 
@@ -188,7 +188,7 @@ WINDOW, BYTES_PER_TOKEN = 8_192, 4
 
 
 def windowed(words: str, kind: str = "openai") -> tuple[Callable[[http.Request], http.Response], list[int]]:
-    """Return a server with a window of 8k, which counts the output limit together with what it is sent."""
+    """Return a server with a window of 8k that counts the output limit together with the input."""
 
     def server(request: http.Request) -> http.Response:
         body = request.read().decode()
@@ -248,7 +248,7 @@ STATED = {
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "anthropic"])
 @pytest.mark.parametrize("words", STATED.values(), ids=STATED)
-async def test_the_output_limit_is_lowered_to_what_is_left_and_that_is_remembered(words: str, kind: str) -> None:
+async def test_the_output_limit_is_lowered_to_the_free_room_and_remembered(words: str, kind: str) -> None:
     server, limits = windowed(words, kind)
     model = provider(kind, server)
     refused: list[int] = []
@@ -259,14 +259,14 @@ async def test_the_output_limit_is_lowered_to_what_is_left_and_that_is_remembere
     await model.close()
     assert limits[0] == 16_384
     assert 1 <= refused[0] <= 2
-    assert refused[1:] == [refused[0]] * 2, "nothing is refused again"
+    assert refused[1:] == [refused[0]] * 2, "no further refusal"
     assert 0.6 * (WINDOW - 3_600) < limits[-1] < limits[-2] <= WINDOW - 3_000
 
 
 @pytest.mark.parametrize(
     "words", [OVERFLOWS[name] for name in ("Groq", "MiniMax", "Zhipu", "OpenAI Responses", "Ollama")]
 )
-async def test_without_numbers_a_smaller_limit_is_tried(words: str) -> None:
+async def test_without_token_counts_a_smaller_limit_is_tried(words: str) -> None:
     server, limits = windowed(words)
     model = provider("openai-compatible", server)
     for _ in range(2):
@@ -277,8 +277,8 @@ async def test_without_numbers_a_smaller_limit_is_tried(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", [*STATED.values(), *(OVERFLOWS[name] for name in ("Groq", "MiniMax", "Anthropic"))])
-async def test_a_conversation_that_is_too_long_is_reported_as_that_and_teaches_nothing(words: str) -> None:
-    """The loop shortens it then; the next one gets its whole output limit."""
+async def test_a_conversation_that_is_too_long_is_reported_and_does_not_change_the_limit(words: str) -> None:
+    """The loop then shortens the conversation. The next request gets its whole output limit."""
     server, limits = windowed(words)
     model = provider("openai-compatible", server)
     with pytest.raises(ModelError) as caught:
@@ -321,7 +321,7 @@ async def test_a_small_output_limit_is_not_lowered_further() -> None:
         pytest.param("`max_completion_tokens` must be <= 32000 for this tier, up to 1000 now", 1_000, id="the lowest"),
     ],
 )
-async def test_a_ceiling_of_the_model_is_no_overflow(refusal: str, limit: int) -> None:
+async def test_a_ceiling_of_the_model_is_not_an_overflow(refusal: str, limit: int) -> None:
     network = Network(
         [http.Response(400, json={"error": {"message": refusal}}), stream_response(chunk("stop", content="hi"))]
     )

@@ -1,4 +1,4 @@
-"""Costs come from the price list that is installed, or are not known; tokens that nobody counts are estimated."""
+"""Costs come from the installed price list, or are unknown. Missing token counts are estimated."""
 
 from typing import Any
 
@@ -29,16 +29,16 @@ USAGE = Usage(input_tokens=1_000_000, output_tokens=100_000)
         pytest.param("anthropic", "claude-sonnet-4-20250514", 4.5, id="Anthropic"),
         pytest.param("openrouter", "anthropic/claude-sonnet-4", 4.5, id="OpenRouter"),
         pytest.param("openrouter", "nobody/nothing", None, id="an unknown model"),
-        pytest.param("ollama", "gpt-4o", None, id="a known name somewhere else"),
-        pytest.param("openai-compatible", "gpt-4o", None, id="a known name on another's server"),
+        pytest.param("ollama", "gpt-4o", None, id="a known name on a local server"),
+        pytest.param("openai-compatible", "gpt-4o", None, id="a known name on another server"),
         pytest.param("openai", "", None, id="no model"),
     ],
 )
-def test_cost(provider: str, model: str, expected: float | None) -> None:
+def test_the_cost_comes_from_the_price_list(provider: str, model: str, expected: float | None) -> None:
     assert cost_usd(provider, model, USAGE) == pytest.approx(expected)
 
 
-def test_reading_a_cache_is_cheaper_and_writing_one_dearer() -> None:
+def test_a_cache_read_is_cheaper_and_a_cache_write_costs_more() -> None:
     def cost(cached: int, written: int) -> float:
         usage = Usage(input_tokens=10_000, cached_input_tokens=cached)
         return cost_usd("anthropic", "claude-sonnet-4-20250514", usage, cache_write_tokens=written) or 0.0
@@ -46,7 +46,7 @@ def test_reading_a_cache_is_cheaper_and_writing_one_dearer() -> None:
     assert cost(9_000, 0) < cost(0, 0) < cost(0, 9_000)
 
 
-def test_counts_that_contradict_themselves_have_no_price() -> None:
+def test_contradictory_counts_have_no_price() -> None:
     assert cost_usd("openai", "gpt-4o", Usage(input_tokens=1, cached_input_tokens=50)) is None
 
 
@@ -69,11 +69,13 @@ STOP: dict[str, Any] = chunk("stop", content=SAID)
         pytest.param([STOP | {"x_groq": {"id": "r", "usage": COUNTED}}], (20, 5, 0), id="Groq's own place"),
         pytest.param([{"choices": [STOP["choices"][0] | {"usage": COUNTED}]}], (20, 5, 0), id="in the choice"),
         pytest.param([*counted(**COUNTED), STOP | {"usage": None}], (20, 5, 0), id="null at the end"),
-        pytest.param(counted(**COUNTED, total_tokens=90), (20, 70, 0), id="thinking in the total alone"),
+        pytest.param(counted(**COUNTED, total_tokens=90), (20, 70, 0), id="thinking counted only in the total"),
         pytest.param(counted(**COUNTED, prompt_cache_hit_tokens=8), (20, 5, 8), id="DeepSeek's cache"),
     ],
 )
-async def test_usage_is_read_wherever_it_stands(frames: list[dict[str, object]], usage: tuple[int, int, int]) -> None:
+async def test_usage_is_read_from_every_known_field(
+    frames: list[dict[str, object]], usage: tuple[int, int, int]
+) -> None:
     reply, _, _ = await complete_request("openai-compatible", stream_response(*frames, "[DONE]"))
     used = reply.usage
     assert (used.input_tokens, used.output_tokens, used.cached_input_tokens) == usage
@@ -93,38 +95,38 @@ async def test_usage_is_read_wherever_it_stands(frames: list[dict[str, object]],
         ),
     ],
 )
-async def test_without_usage_an_estimate_is_counted_and_marked(kind: str, frames: list[dict[str, object]]) -> None:
+async def test_missing_usage_is_estimated_and_marked(kind: str, frames: list[dict[str, object]]) -> None:
     reply, _, _ = await complete_request(kind, stream_response(*frames, size=500), request=LONG)
     used = reply.usage
     assert used.estimated
     assert 1_750 < used.input_tokens < 2_500
     assert 300 < used.output_tokens < 500
-    assert (reply.cost_usd is None) == (kind == "anthropic"), "the model is one of OpenAI's"
+    assert (reply.cost_usd is None) == (kind == "anthropic"), "the model is from OpenAI"
 
 
-async def test_a_side_that_was_counted_is_not_estimated() -> None:
+async def test_a_reported_count_is_not_estimated() -> None:
     reply, _, _ = await complete_request("openai", stream_response(*counted(prompt_tokens=20), "[DONE]"), request=LONG)
     assert reply.usage.input_tokens == 20
     assert reply.usage.output_tokens > 300
     assert reply.usage.estimated
 
 
-async def test_calls_count_as_output() -> None:
+async def test_tool_calls_count_as_output() -> None:
     events = message_events(call_block("c", "write", f'{{"text": "{SAID}"}}'), stop="tool_use")
     frames = [event | ({"usage": {"input_tokens": 7}} if event["type"] == "message_delta" else {}) for event in events]
     reply, _, _ = await complete_request("anthropic", stream_response(*frames, size=500))
     assert reply.usage.output_tokens > 300
 
 
-async def test_a_bill_that_did_not_come_is_assumed() -> None:
-    """A limit in dollars is allowed for all models of a router, since it bills each reply."""
+async def test_a_missing_bill_is_estimated() -> None:
+    """A cost limit is allowed for every model of a router, because a router bills each reply."""
     request = a_request(model="nobody/nothing", messages=LONG.messages)
     reply, _, _ = await complete_request("openrouter", stream_response(chunk("stop", content=SAID)), request=request)
     assert reply.cost_usd is not None
     assert 0.02 < reply.cost_usd < 0.1
 
 
-def test_totals_say_how_many_calls_were_estimated_only_where_any_were() -> None:
+def test_totals_show_the_number_of_estimated_calls_only_if_there_are_any() -> None:
     sure, guessed = Usage(input_tokens=5), Usage(input_tokens=5, estimated=True)
     totals = UsageTotals().plus(sure, None)
     assert "estimated_calls" not in totals.model_dump()

@@ -1,4 +1,4 @@
-"""The circuit of a provider, which the runs of a worker share: what opens it, and when a model call comes back."""
+"""The circuit of a provider, shared by the runs of a worker: what opens it, and when a model call is retried."""
 
 from datetime import timedelta
 from typing import Any
@@ -50,7 +50,7 @@ def guarded_models(shared: WorkerBreakers, *steps: Any, options: CircuitOptions 
         ],
     ],
 )
-async def test_what_speaks_against_a_provider(shared: WorkerBreakers, kind: str, expected: str) -> None:
+async def test_only_failures_of_the_provider_open_its_circuit(shared: WorkerBreakers, kind: str, expected: str) -> None:
     models = guarded_models(shared, failing(kind))
     for _ in range(3):
         with pytest.raises(ModelError, match="acme failed"):
@@ -58,7 +58,7 @@ async def test_what_speaks_against_a_provider(shared: WorkerBreakers, kind: str,
     assert shared.circuit("provider:acme").state == expected
 
 
-async def test_the_models_of_a_provider_share_its_circuit_and_others_have_theirs(shared: WorkerBreakers) -> None:
+async def test_models_of_one_provider_share_a_circuit(shared: WorkerBreakers) -> None:
     models = guarded_models(shared, *[failing("ServerError")] * 3, answers("fine"))
     for name in ("acme:small", "acme:large", " acme:large"):
         with pytest.raises(ModelError, match="acme failed"):
@@ -71,7 +71,7 @@ async def test_the_models_of_a_provider_share_its_circuit_and_others_have_theirs
     assert await asked(models, "other:large") == "fine"
 
 
-async def test_a_circuit_that_is_disabled_is_none(shared: WorkerBreakers) -> None:
+async def test_a_disabled_circuit_never_opens(shared: WorkerBreakers) -> None:
     models = guarded_models(
         shared, *[failing("ServerError")] * 9, answers("fine"), options=CircuitOptions(enabled=False)
     )
@@ -84,12 +84,14 @@ async def test_a_circuit_that_is_disabled_is_none(shared: WorkerBreakers) -> Non
 @pytest.mark.parametrize(
     ("left_s", "seconds", "expected_s", "is_final"),
     [
-        pytest.param(1_000, 18, 42, False, id="the next attempt comes when the circuit may be tried"),
-        pytest.param(40, 0, 40 - SLACK_S - 1 - LAST_TRY_S, False, id="brought forward to the end of the run's clock"),
-        pytest.param(LAST_TRY_S + SLACK_S + 1, 0, 0, True, id="final when no time is left"),
+        pytest.param(1_000, 18, 42, False, id="the next attempt comes when the circuit is half open"),
+        pytest.param(
+            40, 0, 40 - SLACK_S - 1 - LAST_TRY_S, False, id="the next attempt comes before the end of the run's time"
+        ),
+        pytest.param(LAST_TRY_S + SLACK_S + 1, 0, 0, True, id="final if no time is left"),
     ],
 )
-async def test_when_a_model_call_comes_back(
+async def test_a_call_stopped_by_the_circuit_is_retried_when_the_circuit_allows_it(
     shared: WorkerBreakers, clock: Clock, left_s: float, seconds: float, expected_s: float, is_final: bool
 ) -> None:
     conversations = Conversations(NoHistory())

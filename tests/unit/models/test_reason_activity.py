@@ -1,4 +1,4 @@
-"""The reason activity: the right conversation goes to the model, failures become Temporal's words."""
+"""The reason activity sends the right conversation to the model and turns failures into Temporal errors."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -63,14 +63,16 @@ async def test_the_model_gets_the_setup_and_the_messages() -> None:
 @pytest.mark.parametrize(
     ("setup", "allowance", "expected"),
     [
-        pytest.param(a_setup(), 7, {"max_output_tokens": 7}, id="the allowance, when it is smaller"),
+        pytest.param(a_setup(), 7, {"max_output_tokens": 7}, id="the allowance if it is smaller"),
         pytest.param(a_setup(instructions=""), None, {"system": ()}, id="no instructions"),
         pytest.param(a_setup(config=LoopConfig(temperature=0)), None, {"temperature": 0.0}, id="temperature 0 is sent"),
         pytest.param(a_setup(config=LoopConfig(temperature=None)), None, {"temperature": None}, id="no temperature"),
         pytest.param(a_setup(tools=()), None, {"tools": ()}, id="no tools"),
     ],
 )
-async def test_the_options_of_the_model_call(setup: Any, allowance: int | None, expected: dict[str, Any]) -> None:
+async def test_the_setup_determines_the_options_of_the_model_call(
+    setup: Any, allowance: int | None, expected: dict[str, Any]
+) -> None:
     reasoning = Reasoning(answers())
     reasoning.conversations.keep_setup(setup)
     request = a_request((TASK,), setup).model_copy(update={"max_output_tokens": allowance})
@@ -95,15 +97,15 @@ async def test_a_model_error_keeps_its_kind_and_whether_it_is_final(error: Model
 @pytest.mark.parametrize(
     ("wish_s", "left_s", "delay_s", "final"),
     [
-        pytest.param(7.0, 60.0, 7.0, False, id="the provider's wish is kept"),
-        pytest.param(7.0, None, 7.0, False, id="however long it is, without a limit"),
-        pytest.param(90.0, 60.0, 60.0 - LAST_TRY_S, False, id="a wait past the end becomes one last try"),
-        pytest.param(5.0, 1.0, 0.0, True, id="no time for that is final"),
-        pytest.param(0.5, 1.0, 0.5, False, id="unless the wish fits"),
+        pytest.param(7.0, 60.0, 7.0, False, id="the wait of the provider is kept"),
+        pytest.param(7.0, None, 7.0, False, id="any wait is kept without a time limit"),
+        pytest.param(90.0, 60.0, 60.0 - LAST_TRY_S, False, id="a wait past the end becomes one last attempt"),
+        pytest.param(5.0, 1.0, 0.0, True, id="final if there is no time for it"),
+        pytest.param(0.5, 1.0, 0.5, False, id="a short wait still fits"),
         pytest.param(5.0, -1.0, 0.0, True, id="the end has passed"),
     ],
 )
-async def test_a_wish_to_wait_is_capped_by_the_time_that_is_left_on_the_runs_clock(
+async def test_a_requested_wait_is_capped_by_the_remaining_time_of_the_run(
     wish_s: float, left_s: float | None, delay_s: float, final: bool
 ) -> None:
     error = ModelError("RateLimited", "429", retryable=True, retry_after_s=wish_s)
@@ -113,8 +115,8 @@ async def test_a_wish_to_wait_is_capped_by_the_time_that_is_left_on_the_runs_clo
     assert failure.non_retryable is final
 
 
-async def test_what_is_left_does_not_depend_on_the_clock_of_this_machine() -> None:
-    """The server may count by another clock; its own times are what its limit is measured by."""
+async def test_the_remaining_time_does_not_depend_on_the_clock_of_this_machine() -> None:
+    """The server may use another clock. Its limit is measured by its own times."""
     there = datetime(2040, 1, 1, tzinfo=UTC)
     times: dict[str, Any] = {"scheduled_time": there, "started_time": there + timedelta(seconds=100)}
     error = ModelError("RateLimited", "429", retryable=True, retry_after_s=3_600)
@@ -140,7 +142,7 @@ class NoModels:
     """A worker without a key."""
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
-        """Say what is missing."""
+        """Raise the missing setting."""
         raise ValueError(f"{name} needs a key")
 
 
@@ -152,13 +154,13 @@ async def test_a_model_that_is_not_configured_is_final() -> None:
     assert (caught.value.type, caught.value.non_retryable) == ("ModelNotConfigured", True)
 
 
-async def test_a_defect_of_a_provider_is_not_mistaken_for_a_missing_key() -> None:
-    """Such an error is retried, as any that nobody foresaw."""
+async def test_a_defect_of_a_provider_is_not_reported_as_a_missing_key() -> None:
+    """Such an error is retried like any unexpected one."""
     with pytest.raises(ValueError, match="Expecting value"):
         await Reasoning(ValueError("Expecting value")).reply()
 
 
-async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
+async def test_the_reply_is_normalised_and_the_next_call_uses_it() -> None:
     repeated = Reply.of(calls=(a_call(), a_call()), finish="tool_calls")
     reasoning = Reasoning(repeated, answers())
     reply = await reasoning.reply()
@@ -170,13 +172,13 @@ async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
     assert reasoning.provider.seen[1].messages == (TASK, reply.message(), user("go on"))
 
 
-async def test_ids_are_unique_in_the_whole_conversation() -> None:
+async def test_call_ids_are_unique_in_the_whole_conversation() -> None:
     earlier = Message.of("assistant", calls=(a_call(),))
     reply = await Reasoning(Reply.of(calls=(a_call(),))).reply(a_request((TASK, earlier), SETUP))
     assert reply.calls[0].call_id == "c1_2"
 
 
-async def test_a_retry_asks_with_the_same_messages() -> None:
+async def test_a_retry_sends_the_same_messages() -> None:
     reasoning = Reasoning(ModelError("Overloaded", "529", retryable=True), answers())
     await reasoning.failure()
     await reasoning.reply(attempt=2)
@@ -184,7 +186,7 @@ async def test_a_retry_asks_with_the_same_messages() -> None:
 
 
 class Streams:
-    """A provider that streams pieces, then waits until it is told to end."""
+    """A provider that streams pieces and then waits until the test lets it end."""
 
     def __init__(self, *pieces: str, thinking: Sequence[str] = ()) -> None:
         self.pieces, self.thinking = pieces, thinking
@@ -206,15 +208,15 @@ class Streams:
     [
         pytest.param(("Hel", "lo"), ("Hello", 5), id="all of a short text"),
         pytest.param(("x" * 50_000, "y"), ("x" * (TAIL_BYTES - 1) + "y", 50_001), id="the end of a long text"),
-        pytest.param(("ä" * 5_000, "y"), ("ä" * (TAIL_BYTES // 2 - 1) + "y", 5_001), id="no half of a character"),
-        pytest.param(("a\ud83d",), ("a\ufffd", 2), id="half a character"),
+        pytest.param(("ä" * 5_000, "y"), ("ä" * (TAIL_BYTES // 2 - 1) + "y", 5_001), id="no cut within a character"),
+        pytest.param(("a\ud83d",), ("a\ufffd", 2), id="a lone surrogate"),
         pytest.param(("\ud83d", "\ude00"), ("😀", 2), id="a character in two pieces"),
     ],
 )
-async def test_partial_text_and_thinking_travel_apart_in_the_heartbeats(
+async def test_partial_text_and_thinking_are_separate_in_the_heartbeats(
     pieces: tuple[str, ...], expected: tuple[str, int]
 ) -> None:
-    """Details that could not be written would cancel the activity."""
+    """Details that cannot be serialised would cancel the activity."""
     written, thought = await first_beat(*pieces), await first_beat(thinking=pieces)
     assert (written["text"], written["text_length"]) == (thought["thinking"], thought["thinking_length"]) == expected
     nothing = ("", 0)
@@ -224,24 +226,26 @@ async def test_partial_text_and_thinking_travel_apart_in_the_heartbeats(
 SECRET = "sk-live-0123456789abcdefghij"
 KNOWN = KnownSecrets.from_values([SECRET])
 WINDOW = "x" * (TAIL_BYTES - 4)
-"""So much behind a secret that four of its characters would be shown."""
+"""The length after which only four characters of a secret would be shown."""
 
 
 @pytest.mark.parametrize(
     ("pieces", "shown"),
     [
         pytest.param(("key: ", SECRET[:-1]), "key: ", id="all but its last letter"),
-        pytest.param(("key: ", SECRET[:8]), "key: ", id="a beginning"),
+        pytest.param(("key: ", SECRET[:8]), "key: ", id="its beginning"),
         pytest.param(("key: ", SECRET[:9], SECRET[9:], "."), "key: [redacted].", id="whole"),
         pytest.param((SECRET, WINDOW), "ted]" + WINDOW, id="cut at the start"),
-        pytest.param(("y" * 50_000, SECRET, WINDOW), "ted]" + WINDOW, id="cut at the start, far on"),
+        pytest.param(("y" * 50_000, SECRET, WINDOW), "ted]" + WINDOW, id="cut at the start, after a long text"),
         pytest.param(tuple(SECRET + WINDOW), "ted]" + WINDOW, id="letter by letter"),
         pytest.param((SECRET * 1_000, "."), "[redacted]" * 1_000 + ".", id="nothing but secrets"),
-        pytest.param((*("z" * 1_000 for _ in range(9)), SECRET[:-1]), "z" * TAIL_BYTES, id="a beginning, far on"),
+        pytest.param(
+            (*("z" * 1_000 for _ in range(9)), SECRET[:-1]), "z" * TAIL_BYTES, id="its beginning, after a long text"
+        ),
     ],
 )
-async def test_partial_text_shows_no_part_of_a_secret(pieces: tuple[str, ...], shown: str) -> None:
-    """People watch it, and the server keeps it while the call lasts."""
+async def test_partial_text_never_shows_part_of_a_secret(pieces: tuple[str, ...], shown: str) -> None:
+    """People watch the partial text, and the server keeps it while the call lasts."""
     assert (await first_beat(*pieces, secrets=KNOWN))["text"] == shown[-TAIL_BYTES:]
     assert (await first_beat(thinking=pieces, secrets=KNOWN))["thinking"] == shown[-TAIL_BYTES:]
 
@@ -275,7 +279,7 @@ async def test_a_cancellation_reaches_the_provider() -> None:
     assert reasoning.provider.cancelled.is_set()
 
 
-async def test_a_miss_is_answered_by_the_history_of_this_very_run() -> None:
+async def test_a_missing_conversation_is_rebuilt_from_the_history_of_the_run() -> None:
     asked: list[Any] = []
 
     class History:

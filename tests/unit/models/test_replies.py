@@ -1,4 +1,4 @@
-"""Each reply is exactly one kind, and the model is told why a useless one is useless."""
+"""Each reply has exactly one kind. The model gets feedback about an unusable reply."""
 
 from typing import get_args
 
@@ -19,9 +19,9 @@ CALLS = (a_call(),)
     [
         pytest.param(Reply.of("done"), "answer", id="text is an answer"),
         pytest.param(Reply.of(calls=CALLS, finish="tool_calls"), "calls", id="calls are calls"),
-        pytest.param(Reply.of("I will look", calls=CALLS, finish="tool_calls"), "calls", id="text beside calls"),
-        pytest.param(Reply.of(calls=CALLS, finish="stop"), "calls", id="calls although the provider says stop"),
-        pytest.param(Reply.of("done", finish="tool_calls"), "answer", id="no calls although the provider says so"),
+        pytest.param(Reply.of("I will look", calls=CALLS, finish="tool_calls"), "calls", id="text next to calls"),
+        pytest.param(Reply.of(calls=CALLS, finish="stop"), "calls", id="calls despite finish reason stop"),
+        pytest.param(Reply.of("done", finish="tool_calls"), "answer", id="no calls despite finish reason tool_calls"),
         pytest.param(Reply.of("don", finish="length"), "cut_answer", id="a cut answer"),
         pytest.param(Reply.of(calls=CALLS, finish="length"), "cut_calls", id="cut calls, whose arguments may be cut"),
         pytest.param(Reply(), "blank", id="nothing at all"),
@@ -34,13 +34,13 @@ CALLS = (a_call(),)
         pytest.param(Reply(finish="content_filter"), "content_filter", id="a filter wins over blank"),
     ],
 )
-def test_the_kind_of_a_reply(reply: Reply, kind: ReplyKind) -> None:
+def test_a_reply_has_this_kind(reply: Reply, kind: ReplyKind) -> None:
     assert classify_reply(reply).kind == kind
 
 
 @LAW
 @given(any_replies)
-def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: Reply) -> None:
+def test_every_reply_has_exactly_one_kind_and_is_usable_or_gets_feedback(reply: Reply) -> None:
     found = classify_reply(reply)
     assert found.kind in get_args(ReplyKind)
     assert found.reply is reply
@@ -53,7 +53,7 @@ def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: R
 
 @pytest.mark.parametrize("finish", [pytest.param(f, id=f"finish {f}") for f in get_args(FinishReason)])
 def test_a_blank_reply_is_never_usable(finish: FinishReason) -> None:
-    """An empty success would end a run that did nothing."""
+    """An empty success would end a run that has done nothing."""
     assert not classify_reply(Reply.of(" ", finish=finish)).is_usable
 
 

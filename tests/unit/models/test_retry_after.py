@@ -1,4 +1,4 @@
-"""Every form in which providers say how long to wait, and the nonsense that they say too."""
+"""Every form in which providers state a wait, valid or not."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,9 @@ NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
         pytest.param({"retry-after": "0.25"}, 0.25, id="fractions of a second"),
         pytest.param({"retry-after": "0"}, 0.0, id="at once"),
         pytest.param({"retry-after-ms": "1500", "retry-after": "2"}, 1.5, id="milliseconds are more exact"),
-        pytest.param({"retry-after-ms": "soon", "retry-after": "2"}, 2.0, id="nonsense gives way to the next form"),
+        pytest.param(
+            {"retry-after-ms": "soon", "retry-after": "2"}, 2.0, id="an invalid value is skipped for the next form"
+        ),
         pytest.param({"retry-after": "Sun, 01 Feb 2026 00:00:20 GMT"}, 30.0, id="a date"),
         pytest.param({"retry-after": "Sun, 01 Feb 2026 02:00:20 +0200"}, 30.0, id="a date of another zone"),
         pytest.param({"retry-after": "Sun, 01 Feb 2026 00:00:20"}, 30.0, id="a date without zone is UTC"),
@@ -27,7 +29,7 @@ NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
         pytest.param({"retry-after": "inf"}, None, id="for ever"),
         pytest.param({"retry-after": "99999999"}, None, id="years"),
         pytest.param({"retry-after": "tomorrow"}, None, id="a word"),
-        pytest.param({"retry-after": "Mon, 01 Jan 2024 00:00:00 +" + "9" * 20}, None, id="a zone that there is not"),
+        pytest.param({"retry-after": "Mon, 01 Jan 2024 00:00:00 +" + "9" * 20}, None, id="an invalid zone"),
         pytest.param({"retry-after": ""}, None, id="empty"),
         pytest.param({"x-ratelimit-reset-requests": "6m0s"}, 360.0, id="a duration"),
         pytest.param({"x-ratelimit-reset-tokens": "120ms"}, 0.12, id="a duration in milliseconds"),
@@ -46,7 +48,7 @@ NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
             1.0,
             id="the limit that is exhausted",
         ),
-        pytest.param({"retry-after": "2", "x-ratelimit-reset-tokens": "9s"}, 2.0, id="the direct wish wins"),
+        pytest.param({"retry-after": "2", "x-ratelimit-reset-tokens": "9s"}, 2.0, id="the direct wait wins"),
         pytest.param(
             {"anthropic-ratelimit-input-tokens-reset": "2026-02-01T00:00:00Z"}, 10.0, id="a limit's reset as RFC 3339"
         ),
@@ -77,12 +79,12 @@ NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
         ),
     ],
 )
-def test_the_wait_that_is_stated(headers: dict[str, str], expected: float | None) -> None:
+def test_the_stated_wait_is_read_from_the_headers(headers: dict[str, str], expected: float | None) -> None:
     assert retry_after_s(headers, NOW, rate_limited=True) == pytest.approx(expected)
 
 
-def test_limits_count_only_when_one_was_hit() -> None:
-    """Providers send them with every answer, a 500 too."""
+def test_resets_of_limits_count_only_after_a_rate_limit() -> None:
+    """Providers send these headers with every response, even with a 500."""
     assert retry_after_s({"x-ratelimit-reset-tokens": "9s"}, NOW, rate_limited=False) is None
     assert retry_after_s({"retry-after": "2"}, NOW, rate_limited=False) == 2.0
 
@@ -105,14 +107,14 @@ def test_limits_count_only_when_one_was_hit() -> None:
         pytest.param("Try again in 2 minutes and 30 seconds.", 150.0, id="two units in words"),
         pytest.param("Retry-After: 3 s", 3.0, id="a header in the text"),
         pytest.param("请在 30 秒后重试", 30.0, id="Chinese"),
-        pytest.param("timed out after 60 seconds, please try again", None, id="what it took is no wait"),
+        pytest.param("timed out after 60 seconds, please try again", None, id="an elapsed time is no wait"),
         pytest.param("at most 3 requests per 60 s; try again", None, id="a rate is no wait"),
         pytest.param("try again in 3 parsecs", None, id="no unit of time"),
         pytest.param("try again in 99999999 hours", None, id="years"),
         pytest.param("please try again later", None, id="no number"),
     ],
 )
-def test_a_wait_that_a_sentence_states(sentence: str, expected: float | None) -> None:
+def test_the_wait_stated_in_a_sentence_is_read(sentence: str, expected: float | None) -> None:
     assert stated_wait(None, sentence) == pytest.approx(expected)
 
 
@@ -132,11 +134,11 @@ RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay":
         pytest.param({"retry_after": [0] * 1_000_000}, None, id="a long list"),
     ],
 )
-def test_a_wait_that_a_body_states(body: object, expected: float | None) -> None:
+def test_the_wait_stated_in_a_body_is_read(body: object, expected: float | None) -> None:
     assert stated_wait(body, "Please try again later") == pytest.approx(expected)
 
 
-def test_a_header_wins_over_the_body_which_wins_over_the_reset_of_a_limit() -> None:
+def test_a_header_wins_over_the_body_and_the_body_over_a_reset() -> None:
     headers = {"x-ratelimit-reset-tokens": "9s"}
     assert retry_after_s(headers, NOW, rate_limited=True, in_body=4.0) == 4.0
     assert retry_after_s(headers | {"retry-after": "2"}, NOW, rate_limited=True, in_body=4.0) == 2.0

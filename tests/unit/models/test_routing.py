@@ -1,4 +1,4 @@
-"""Deployment versions, as commands tell of them: who takes new runs, who polls, and what to do about it."""
+"""Deployment versions in command output: which version gets new runs, which ones poll, and the remedy."""
 
 import pytest
 from temporalio.common import WorkerDeploymentVersion as Version
@@ -17,7 +17,7 @@ MAKE_NEW_CURRENT = (
 )
 
 
-def test_the_command_that_makes_a_version_current() -> None:
+def test_the_command_makes_a_version_current() -> None:
     assert make_current_command(NEW, SERVER) == MAKE_NEW_CURRENT
 
 
@@ -25,16 +25,27 @@ def test_the_command_that_makes_a_version_current() -> None:
     ("current", "polled", "mark", "detail", "remedy"),
     [
         pytest.param(OLD, {OLD}, "ok", "new runs go to shop.1", "", id="one version"),
-        pytest.param(NEW, {OLD, NEW}, "ok", "go to shop.2; workers of shop.1 poll, too", "", id="an older one, too"),
-        pytest.param(OLD, {OLD, NEW}, "ok", "go to shop.1; workers of shop.2 poll, too", "", id="one that waits"),
-        pytest.param(OLD, {NEW}, "wrong", "go to version shop.1, of which no worker polls", "build-id 2", id="gone"),
+        pytest.param(
+            NEW, {OLD, NEW}, "ok", "go to shop.2; workers of shop.1 poll, too", "", id="an older version also polls"
+        ),
+        pytest.param(
+            OLD, {OLD, NEW}, "ok", "go to shop.1; workers of shop.2 poll, too", "", id="a newer version polls"
+        ),
+        pytest.param(
+            OLD,
+            {NEW},
+            "wrong",
+            "go to version shop.1, of which no worker polls",
+            "build-id 2",
+            id="only another version polls",
+        ),
         pytest.param(OLD, NONE, "wrong", "of which no worker polls", "start such a worker", id="nobody polls"),
         pytest.param(OLD, {None}, "wrong", "of which no worker polls", "start such a worker", id="none with a version"),
         pytest.param(None, {NEW}, "wrong", "no worker takes new runs", MAKE_NEW_CURRENT, id="none is current"),
         pytest.param(None, {None, NEW}, "warning", "go to workers without", MAKE_NEW_CURRENT, id="before the first"),
     ],
 )
-def test_the_doctor_tells_who_takes_new_runs(
+def test_the_doctor_reports_which_version_takes_new_runs(
     current: Version | None, polled: set[Version | None], mark: str, detail: str, remedy: str
 ) -> None:
     [found] = version_checks(Routing(current, frozenset(polled)), "orga", SERVER)
@@ -44,22 +55,22 @@ def test_the_doctor_tells_who_takes_new_runs(
 
 
 @pytest.mark.parametrize("polled", [NONE, {None}])
-def test_where_nothing_has_a_version_nothing_is_told(polled: set[Version | None]) -> None:
+def test_without_versions_nothing_is_reported(polled: set[Version | None]) -> None:
     assert version_checks(Routing(None, frozenset(polled)), "orga", SERVER) == []
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "a:b", "-a", "_a", "ü", "a b", "a\n", "x" * 65])
-def test_what_cannot_be_a_deployment_is_refused(text: str) -> None:
+def test_an_invalid_deployment_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="1 to 64 letters, digits"):
         deployment_name(text)
 
 
 @pytest.mark.parametrize("text", ["shop", "a", "Shop_2-b", "x" * 64])
-def test_what_can_be_one_is_taken(text: str) -> None:
+def test_a_valid_deployment_name_is_accepted(text: str) -> None:
     assert deployment_name(text) == text
 
 
-def test_a_worker_that_is_started_is_told_of_whose_versions_it_is() -> None:
+def test_a_started_worker_gets_the_deployment_of_its_version() -> None:
     order = WorkerOrder(None, None, "orga")
     assert order.arguments() == ["--task-queue", "orga"]
     assert WorkerOrder(None, None, "orga", deployment="shop").arguments()[-2:] == ["--deployment", "shop"]

@@ -1,4 +1,4 @@
-"""Tiers of models: what they may hold, which models a run asks by them, and what `local` binds."""
+"""Tiers of models: their content, the models that a run asks, and the limit to the `local` tier."""
 
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,8 @@ BOUND = Ceiling(tier="local")
     ("config", "named", "expected"),
     [
         pytest.param({"model": "tier:heavy"}, None, HEAVY, id="an agent's tier"),
-        pytest.param({"model": "tier:heavy"}, "tier:light", ("openai:nano",), id="the starter's wins"),
-        pytest.param({"default": "tier:heavy"}, None, HEAVY, id="the default model is one"),
+        pytest.param({"model": "tier:heavy"}, "tier:light", ("openai:nano",), id="the tier named at the start wins"),
+        pytest.param({"default": "tier:heavy"}, None, HEAVY, id="the default model is a tier"),
         pytest.param({}, " tier: heavy ", HEAVY, id="spaces around it"),
         pytest.param({"model": "openai:gpt-6"}, None, ("openai:gpt-6",), id="no tier"),
         pytest.param({"tiers": ModelTiers()}, "tier:heavy", ("openai:gpt-6",), id="no tier is configured"),
@@ -72,12 +72,12 @@ async def test_a_run_asks_the_models_of_its_tier_in_order(
     assert (setup.model, setup.models_for()) == (expected[0], expected)
 
 
-async def test_a_run_without_tiers_writes_nothing_of_them() -> None:
+async def test_a_run_without_tiers_records_none() -> None:
     setup = await prepared(agents(model="openai:gpt-6"))
     assert "tiers" not in setup.model_dump(exclude_unset=True)
 
 
-async def test_a_tier_where_none_is_configured_says_that_it_is_the_default_model() -> None:
+async def test_a_tier_without_configuration_is_recorded_as_the_default_model() -> None:
     setup = await prepared(agents(ModelTiers()), model="tier:light")
     assert setup.tiers == {RUN_TIER: Tier(name="light", models=("openai:gpt-6",), is_default=True)}
 
@@ -88,22 +88,22 @@ async def test_a_tier_where_none_is_configured_says_that_it_is_the_default_model
         pytest.param(
             "tier:hevy",
             r"model: there is no tier 'hevy'; did you mean 'heavy'\? there are: heavy, light, local, medium",
-            id="none",
+            id="an unknown tier",
         ),
         pytest.param(
             "tier:medium",
             r"model: tier medium has no models; give it some, \[models.tiers\] medium = \[...\], or name one of local,",
-            id="one without models",
+            id="a tier without models",
         ),
     ],
 )
-async def test_a_tier_that_cannot_be_had(model: str, says: str) -> None:
+async def test_an_unusable_tier_is_refused(model: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         await prepared(agents(model=model))
 
 
-async def test_each_model_of_a_tier_has_to_be_one_that_can_be_asked() -> None:
-    """A fallback without a key would fall back to nothing."""
+async def test_each_model_of_a_tier_must_be_usable() -> None:
+    """A fallback without a key would have nothing to fall back to."""
     with pytest.raises(InvalidInput, match="model: openrouter has no key"):
         await prepared(agents(ModelTiers(heavy=("openai:gpt-6", "openrouter:a/b"))), model="tier:heavy")
 
@@ -111,7 +111,7 @@ async def test_each_model_of_a_tier_has_to_be_one_that_can_be_asked() -> None:
 GOALS = GoalTiers(plan="heavy", evaluate="light")
 
 
-async def test_turns_of_a_goal_have_tiers_of_their_own() -> None:
+async def test_goal_prompts_can_have_their_own_tiers() -> None:
     setup = await prepared(agents(goals=GOALS), is_goal=True)
     assert (setup.models_for("goal_plan"), setup.models_for("goal_evaluate")) == (HEAVY, ("openai:nano",))
     assert (setup.model, setup.models_for("goal_decide")) == ("openai:gpt-6", ("openai:gpt-6",))
@@ -120,19 +120,19 @@ async def test_turns_of_a_goal_have_tiers_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("is_goal", "request_"),
     [
-        pytest.param(False, {}, id="an agent's run has no such turns"),
-        pytest.param(True, {"model": "openai:gpt-6"}, id="a goal that names a model asks it in all turns"),
-        pytest.param(True, {"model": "tier:local"}, id="local binds all turns"),
-        pytest.param(True, {"ceiling": BOUND}, id="so it does under a run that is bound"),
+        pytest.param(False, {}, id="the run of an agent has no goal prompts"),
+        pytest.param(True, {"model": "openai:gpt-6"}, id="a goal with a named model uses it for all prompts"),
+        pytest.param(True, {"model": "tier:local"}, id="the local tier applies to all prompts"),
+        pytest.param(True, {"ceiling": BOUND}, id="the local tier is inherited from the parent run"),
     ],
 )
-async def test_when_turns_have_none(is_goal: bool, request_: dict[str, Any]) -> None:
+async def test_goal_prompts_have_no_tiers_in_these_cases(is_goal: bool, request_: dict[str, Any]) -> None:
     setup = await prepared(agents(goals=GOALS), is_goal=is_goal, **request_)
     assert setup.tiers.keys() <= {RUN_TIER}
 
 
 @pytest.mark.parametrize(("kind", "has_turns"), [(GOAL_WORKFLOW, True), (AGENT_WORKFLOW, False)])
-async def test_the_activity_knows_whose_setup_it_prepares(kind: str, has_turns: bool) -> None:
+async def test_only_a_goal_is_prepared_with_tiers_for_its_prompts(kind: str, has_turns: bool) -> None:
     prepare = PrepareActivities(agents(goals=GOALS), _Keeps()).prepare  # pyright: ignore[reportArgumentType]
     setup = await Beats(workflow_type=kind).run(prepare, PrepareRequest(agent="a"))
     assert ("goal_plan" in setup.tiers) is has_turns
@@ -140,10 +140,10 @@ async def test_the_activity_knows_whose_setup_it_prepares(kind: str, has_turns: 
 
 class _Keeps:
     def keep_setup(self, setup: Setup) -> None:
-        """Take it."""
+        """Ignore the setup."""
 
 
-async def test_a_critic_may_have_a_tier() -> None:
+async def test_a_critic_can_have_a_tier() -> None:
     setup = await prepared(agents(critics=(JUDGE.with_model("tier:heavy"),)))
     assert (setup.critics[0].model, setup.models_for("critic:judge")) == (HEAVY[0], HEAVY)
 
@@ -151,17 +151,17 @@ async def test_a_critic_may_have_a_tier() -> None:
 @pytest.mark.parametrize(
     ("agent", "model"),
     [
-        pytest.param({}, "ollama:qwen", id="without a model of its own it takes the local tier"),
+        pytest.param({}, "ollama:qwen", id="the local tier without its own model"),
         pytest.param({"model": "tier:local"}, "ollama:qwen", id="the tier"),
         pytest.param({"model": "ollama:llama"}, "ollama:llama", id="a model of the tier"),
         pytest.param(
             {"tiers": ModelTiers(local=("ollama:llama",), light=("ollama:llama",)), "model": "tier:light"},
             "ollama:llama",
-            id="another tier, all of whose models are local",
+            id="another tier with only local models",
         ),
     ],
 )
-async def test_what_a_bound_delegate_may_ask(agent: dict[str, Any], model: str) -> None:
+async def test_a_delegate_bound_to_the_local_tier_can_ask_these_models(agent: dict[str, Any], model: str) -> None:
     assert (await prepared(agents(**agent), ceiling=BOUND)).model == model
 
 
@@ -184,7 +184,9 @@ async def test_what_a_bound_delegate_may_ask(agent: dict[str, Any], model: str) 
         ),
     ],
 )
-async def test_local_binds_all_that_happens_under_it(agent: dict[str, Any], ceiling: Ceiling, says: str) -> None:
+async def test_the_local_tier_binds_the_models_of_delegates_and_critics(
+    agent: dict[str, Any], ceiling: Ceiling, says: str
+) -> None:
     with pytest.raises(InvalidInput, match=says):
         await prepared(agents(**agent), ceiling=ceiling)
 
@@ -200,13 +202,13 @@ MAY_BE_NAMED = delivery_setup(default=False, memory="memory", ops="webhook").del
     [
         pytest.param(False, "openai:small", (), KNOWING, "config.knowledge: the embedder openai:small", id="a run"),
         pytest.param(True, "openai:small", REMEMBERS, NO_CONFIG, "goals.deliveries.memory: the embedder", id="a goal"),
-        pytest.param(False, "openai:small", REMEMBERS, NO_CONFIG, "", id="nothing is recalled or stored"),
-        pytest.param(True, "openai:small", MAY_BE_NAMED, NO_CONFIG, "", id="nothing is by default"),
+        pytest.param(False, "openai:small", REMEMBERS, NO_CONFIG, "", id="no knowledge in use"),
+        pytest.param(True, "openai:small", MAY_BE_NAMED, NO_CONFIG, "", id="no memory by default"),
         pytest.param(True, "ollama:nomic", REMEMBERS, KNOWING, "", id="a provider of the tier"),
         pytest.param(True, "hashing", REMEMBERS, KNOWING, "", id="in the worker's process"),
     ],
 )
-async def test_an_embedder_out_of_the_house_gets_nothing_of_a_run_that_is_bound(
+async def test_a_remote_embedder_is_not_used_by_a_run_bound_to_the_local_tier(
     is_goal: bool, embedder: str, channels: tuple[Channel, ...], config: LoopConfig, says: str
 ) -> None:
     facts = a_setup().with_deliveries(channels)
@@ -232,13 +234,13 @@ LOCAL = {RUN_TIER: Tier(name="local", models=("ollama:qwen",))}
 @pytest.mark.parametrize(
     ("tiers", "above", "bound"),
     [
-        pytest.param(LOCAL, Ceiling(), True, id="the run is of the local tier"),
-        pytest.param({}, BOUND, True, id="the one above it was"),
-        pytest.param({RUN_TIER: Tier(name="heavy", models=HEAVY)}, Ceiling(), False, id="of another tier"),
-        pytest.param({}, Ceiling(), False, id="of none"),
+        pytest.param(LOCAL, Ceiling(), True, id="the run uses the local tier"),
+        pytest.param({}, BOUND, True, id="the parent run is bound"),
+        pytest.param({RUN_TIER: Tier(name="heavy", models=HEAVY)}, Ceiling(), False, id="another tier"),
+        pytest.param({}, Ceiling(), False, id="no tier"),
     ],
 )
-def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: bool) -> None:
+def test_delegates_inherit_the_limit_to_the_local_tier(tiers: dict[str, Tier], above: Ceiling, bound: bool) -> None:
     run_input = AgentInput(task="t", lineage=Lineage(parent="p", chain=("p",), ceiling=above))
     state = a_state(setup=a_setup(tiers=tiers), input=run_input)
     assert is_bound_to_local_models(state) is bound
@@ -263,25 +265,25 @@ def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: boo
             '[models]\ndefault = "tier:heavy"\n',
             1,
             "default = 'tier:heavy' names a tier without models; give it some: [models.tiers] heavy",
-            id="a default that is nothing",
+            id="an empty default tier",
         ),
         pytest.param(
             '[models.tiers]\nlight = ["openai:a"]\n\n[goals.tiers]\nplan = "heavy"\n',
             4,
             "goals: tiers.plan = 'heavy' names a tier without models; give it some: [models.tiers] heavy = [...], or "
             "name one of light",
-            id="a turn's tier that has none",
+            id="an empty tier of a prompt",
         ),
         pytest.param('[goals.tiers]\nplan = "strong"\n', 2, "goals.tiers.plan: 'strong' should be", id="no tier"),
         pytest.param('[goals.tiers]\nthink = "heavy"\n', 2, "goals.tiers.think: unknown key", id="no such turn"),
     ],
 )
-def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
+def test_a_mistake_is_reported_with_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
     assert says in config_error_at(tmp_path, toml, line)
 
 
-def test_tiers_ask_for_no_trust(tmp_path: Path) -> None:
-    """An agent's model asks for none either: keys go where the user's own environment says."""
+def test_tiers_need_no_trust(tmp_path: Path) -> None:
+    """An agent's model needs none either, because keys are sent only to addresses from the user's environment."""
     file = {"models": {"tiers": {"heavy": ["openai:a"]}}, "goals": {"tiers": {"plan": "heavy"}}}
     assert risks(file, tmp_path) == []
 
@@ -295,7 +297,7 @@ def test_the_doctor_checks_each_model_of_each_tier(tmp_path: Path) -> None:
     ]
 
 
-def test_the_providers_are_those_that_the_registry_knows() -> None:
+def test_the_registry_knows_all_providers() -> None:
     assert {each.name for each in PROVIDERS.values() if not each.is_remote} == {"local", "offline"}
     keys = {provider.key: "k" for provider in PROVIDERS.values() if provider.key}
     for provider in (each for each in PROVIDERS.values() if each.is_remote):
@@ -309,12 +311,12 @@ def test_the_providers_are_those_that_the_registry_knows() -> None:
         pytest.param(
             {"run": Tier(name="heavy", models=HEAVY)},
             "tier       run: heavy, anthropic:claude-opus-5, then openai:gpt-6",
-            id="the run's",
+            id="the tier of the run",
         ),
         pytest.param(
             {"goal_plan": Tier(name="light", models=("openai:nano",))},
             "tier       plan: light, openai:nano",
-            id="a turn's",
+            id="the tier of a prompt",
         ),
         pytest.param(
             {"run": Tier(name="light", models=("openai:gpt-6",), is_default=True)},
@@ -323,7 +325,7 @@ def test_the_providers_are_those_that_the_registry_knows() -> None:
         ),
     ],
 )
-def test_status_says_which_tiers_are_in_effect(tiers: dict[str, Tier], line: str) -> None:
+def test_status_shows_the_tiers_in_effect(tiers: dict[str, Tier], line: str) -> None:
     shown = agent_status(a_state(setup=a_setup(tiers=tiers)), at(0))
     assert shown.tiers == tiers
     assert line in status_lines("run", shown)

@@ -1,4 +1,4 @@
-"""The action protocol and the window of the small local model."""
+"""The action protocol and the context window of the small local model."""
 
 from typing import Any
 
@@ -49,7 +49,9 @@ def test_the_schema_follows_the_tool_choice(
         pytest.param({}, None, [], id="no schema"),
     ],
 )
-def test_arguments_that_the_model_may_fill(parameters: dict[str, Any], main: str | None, expected: list[str]) -> None:
+def test_only_simple_required_and_main_arguments_are_offered(
+    parameters: dict[str, Any], main: str | None, expected: list[str]
+) -> None:
     spec = ToolSpec(name="t", parameters=parameters, main_argument=main)
 
     assert list(arguments_schema(spec).get("properties", {})) == expected
@@ -65,11 +67,11 @@ def test_arguments_that_the_model_may_fill(parameters: dict[str, Any], main: str
         pytest.param("[1]", "", id="not an object"),
     ],
 )
-def test_text_is_visible_before_the_action_is_complete(raw: str, text: str) -> None:
+def test_text_is_shown_before_the_action_is_complete(raw: str, text: str) -> None:
     assert partial_answer_text(raw) == text
 
 
-def test_a_call_that_the_output_limit_cut_is_malformed() -> None:
+def test_a_call_cut_by_the_output_limit_is_malformed() -> None:
     raw = '{"action": "call_tool", "tool": "get_time", "arguments": {"city": "Par'
 
     call = parsed_call(raw, "c1", complete=False)
@@ -78,7 +80,7 @@ def test_a_call_that_the_output_limit_cut_is_malformed() -> None:
     assert (call.name, call.arguments, call.malformed) == ("get_time", {}, raw)
 
 
-def test_the_oldest_tool_result_is_cut_first_and_says_so() -> None:
+def test_the_oldest_tool_result_is_cut_first_with_a_mark() -> None:
     lines = (
         ChatLine("system", "rules"),
         ChatLine("user", "task"),
@@ -93,7 +95,7 @@ def test_the_oldest_tool_result_is_cut_first_and_says_so() -> None:
     assert (fitted[0], fitted[1], fitted[3]) == (lines[0], lines[1], lines[3])
 
 
-def test_the_task_is_cut_only_when_nothing_else_is_left() -> None:
+def test_the_task_is_kept_while_a_tool_result_can_be_cut() -> None:
     lines = (ChatLine("user", "t" * 4000), ChatLine("user", "r" * 4000, is_tool_result=True))
 
     fitted = fitted_lines(lines, budget=1000)
@@ -122,7 +124,7 @@ def test_a_very_long_conversation_keeps_its_task_and_its_end() -> None:
         '{"action": "call_tool", "tool": "get_time", "arguments": {"city": "Paris"}, "arguments": {}}',
     ],
 )
-def test_a_call_with_a_key_twice_is_malformed(raw: str) -> None:
+def test_a_call_with_a_duplicate_key_is_malformed(raw: str) -> None:
     call = parsed_call(raw, "c1", complete=True)
 
     assert call is not None

@@ -1,4 +1,4 @@
-"""A conversation beyond the small model's window is cut by the engine's own count of tokens."""
+"""A conversation that exceeds the small model's window is cut by the engine's own token count."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -20,7 +20,7 @@ LONG = ModelRequest(
 
 
 class Engine:
-    """Counts `chars_per_token` and refuses what is above its window, as the real one does."""
+    """Counts `chars_per_token` and refuses requests above its window, as the real engine does."""
 
     def __init__(self, chars_per_token: float) -> None:
         self._chars_per_token = chars_per_token
@@ -55,7 +55,7 @@ async def test_a_refused_text_is_cut_until_it_fits(
     assert (reply.text, len(fake.sizes)) == (f"Numbers.{ANSWER_MARK}", requests)
 
 
-async def test_a_text_that_cannot_be_cut_enough_is_a_context_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_that_cannot_fit_is_a_context_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "generate", Engine(0.01).generate)
 
     with pytest.raises(ModelError) as caught:
@@ -64,7 +64,7 @@ async def test_a_text_that_cannot_be_cut_enough_is_a_context_overflow(monkeypatc
     assert (caught.value.kind, caught.value.retryable) == ("ContextOverflow", False)
 
 
-async def test_another_refusal_of_the_engine_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_any_other_refusal_of_the_engine_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(body: dict[str, Any]) -> AsyncGenerator[engine.CompletionChunk, None]:
         yield {"error": {"code": 503, "type": "unavailable_error", "message": "Loading model"}}
 

@@ -1,4 +1,4 @@
-"""When the small local model has got nowhere, and what becomes of it then."""
+"""The small local model is stopped when it makes no progress."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -40,8 +40,8 @@ def conversation(*turns: tuple[str, str]) -> list[Message]:
     ("turns", "expected"),
     [
         pytest.param([], False, id="nothing called"),
-        pytest.param([("a.md", "one"), ("b.md", "two"), ("c.md", "three")], False, id="each turn brings something"),
-        pytest.param([("a.md", "one"), ("a.md", "one")], False, id="once again is no loop"),
+        pytest.param([("a.md", "one"), ("b.md", "two"), ("c.md", "three")], False, id="each turn has a new result"),
+        pytest.param([("a.md", "one"), ("a.md", "one")], False, id="one repetition is no loop"),
         pytest.param([("a.md", "one"), ("a.md", "one"), ("a.md", "one")], True, id="the same call"),
         pytest.param([("a.md", "one"), (" ./A.md ", "one"), ("a.MD", "one")], True, id="spaces and case"),
         pytest.param([("a.md", "one"), ("b.md", "two"), ("a.md", "one"), ("b.md", "two")], True, id="to and fro"),
@@ -51,16 +51,16 @@ def conversation(*turns: tuple[str, str]) -> list[Message]:
         pytest.param(
             [("a", "1"), ("a", "1"), ("b", "2"), ("b", "2"), ("c", "3"), ("c", "3")],
             True,
-            id="every second one in vain",
+            id="every second call is a repetition",
         ),
-        pytest.param([(f"{n}.md", f"text {n}") for n in range(MAX_CALLS)], True, id="no end of new ones"),
+        pytest.param([(f"{n}.md", f"text {n}") for n in range(MAX_CALLS)], True, id="too many different calls"),
     ],
 )
-def test_a_model_that_gets_nowhere(turns: list[tuple[str, str]], expected: bool) -> None:
+def test_a_model_that_makes_no_progress_is_stuck(turns: list[tuple[str, str]], expected: bool) -> None:
     assert is_stuck(conversation(*turns)) is expected
 
 
-def test_feedback_on_a_reply_is_no_new_task_and_guidance_is_one() -> None:
+def test_guidance_starts_a_new_task_and_feedback_does_not() -> None:
     looped = conversation(("a.md", "one"), ("a.md", "one"), ("a.md", "one"))
     feedback = Message.of("user", "[Reply not usable] Your reply was empty.")
     before, after = looped[:3], looped[3:]
@@ -69,13 +69,13 @@ def test_feedback_on_a_reply_is_no_new_task_and_guidance_is_one() -> None:
     assert not is_stuck([*looped, Message.of("user", "[Guidance from the operator] Read b.md.")])
 
 
-def test_no_id_comes_twice_where_older_messages_were_dropped() -> None:
+def test_call_ids_stay_unique_after_older_messages_were_dropped() -> None:
     assert next_call_id([TASK]) == "local-1"
     assert next_call_id([TASK, *turn(7, "a.md", "one")]) == "local-8"
 
 
 class Engine:
-    """Repeats one call wherever it may call, and speaks where it may not."""
+    """Repeats one call if calls are allowed, and answers in text if not."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -86,8 +86,8 @@ class Engine:
         yield {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
 
 
-async def test_a_looping_model_has_to_answer_and_its_answer_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of its turns takes half a minute: fourteen of them were five minutes of nothing."""
+async def test_a_looping_model_must_answer_and_its_answer_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its turns takes half a minute, so fourteen useless turns would take several minutes."""
     parrot, messages, pieces = Engine(), [TASK], list[str]()
     monkeypatch.setattr(engine, "generate", parrot.generate)
 
@@ -105,7 +105,7 @@ async def test_a_looping_model_has_to_answer_and_its_answer_is_marked(monkeypatc
     assert "no tools any more" in parrot.bodies[-1]["messages"][0]["content"]
 
 
-async def test_it_does_not_read_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_model_does_not_read_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     speaker = Engine()
     monkeypatch.setattr(engine, "generate", speaker.generate)
     said = Message.of("assistant", f"It cost much.{ANSWER_MARK}")
@@ -125,7 +125,7 @@ async def test_it_does_not_read_its_own_mark(monkeypatch: pytest.MonkeyPatch) ->
         pytest.param({"tool_choice": "none"}, id="a summary"),
     ],
 )
-async def test_what_is_no_answer_in_words_has_no_mark(
+async def test_a_reply_that_is_not_a_text_answer_has_no_mark(
     monkeypatch: pytest.MonkeyPatch, request_of: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(engine, "generate", Engine().generate)

@@ -1,4 +1,4 @@
-"""Anthropic messages: what is sent, and how its events read."""
+"""Anthropic messages: the request that is sent, and how its events are read."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ async def sent(**fields: Any) -> dict[str, Any]:
     return network.body()
 
 
-async def test_the_request_is_one_that_anthropic_types_know() -> None:
+async def test_the_request_is_valid_for_the_types_of_anthropic() -> None:
     body = await sent(
         system=("You help.", "", "You cite."),
         messages=CONVERSATION,
@@ -75,7 +75,7 @@ async def test_the_request_is_one_that_anthropic_types_know() -> None:
     assert body["stop_sequences"] == ["END"]
 
 
-async def test_thinking_leads_its_turn_and_results_lead_theirs() -> None:
+async def test_thinking_comes_first_in_its_turn_and_results_in_theirs() -> None:
     body = await sent(messages=CONVERSATION)
     assert body["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "find a and b"}]},
@@ -102,13 +102,13 @@ async def test_thinking_leads_its_turn_and_results_lead_theirs() -> None:
 @pytest.mark.parametrize(
     ("fields", "breakpoints"),
     [
-        pytest.param({"system": ("a", "b")}, ["system", "messages"], id="system closes tools and system"),
-        pytest.param({"tools": (SEARCH,)}, ["tools", "messages"], id="without system the last tool does"),
+        pytest.param({"system": ("a", "b")}, ["system", "messages"], id="one breakpoint after the system text"),
+        pytest.param({"tools": (SEARCH,)}, ["tools", "messages"], id="after the last tool without a system text"),
         pytest.param({}, ["messages"], id="the conversation alone"),
         pytest.param({"system": ("a",), "tools": (SEARCH,)}, ["system", "messages"], id="never both"),
     ],
 )
-async def test_cache_breakpoints(fields: dict[str, Any], breakpoints: list[str]) -> None:
+async def test_cache_breakpoints_are_placed_at_stable_prefixes(fields: dict[str, Any], breakpoints: list[str]) -> None:
     body = await sent(**fields)
     assert [part for part in ("tools", "system", "messages") if "cache_control" in json.dumps(body.get(part))] == (
         breakpoints
@@ -123,7 +123,7 @@ async def test_cache_breakpoints(fields: dict[str, Any], breakpoints: list[str])
         pytest.param(
             [Message.of("assistant", "hi")],
             ["user", "assistant", "user"],
-            id="begun and ended by the assistant",
+            id="starts and ends with the assistant",
         ),
         pytest.param([Message.of("user", "a"), Message.of("user", "b")], ["user"], id="two of a role"),
         pytest.param(
@@ -133,7 +133,7 @@ async def test_cache_breakpoints(fields: dict[str, Any], breakpoints: list[str])
                 Message.of("user", "b"),
             ],
             ["user"],
-            id="an assistant turn of thoughts alone",
+            id="an assistant turn with only thinking",
         ),
     ],
 )
@@ -144,13 +144,13 @@ async def test_turns_alternate_and_begin_with_the_user(messages: list[Message], 
     assert all(message["content"] for message in body["messages"])
 
 
-async def test_a_conversation_with_calls_names_its_tools_though_none_is_offered() -> None:
+async def test_a_conversation_with_calls_declares_their_tools_even_if_none_is_offered() -> None:
     body = await sent(messages=CONVERSATION)
     assert [tool["name"] for tool in body["tools"]] == ["search"]
     assert body["tool_choice"] == {"type": "none"}
 
 
-async def test_text_calls_thinking_and_usage() -> None:
+async def test_text_calls_thinking_and_usage_are_read() -> None:
     thinking: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "h"},
@@ -193,25 +193,25 @@ async def test_text_calls_thinking_and_usage() -> None:
         ("refusal", "refusal"),
     ],
 )
-async def test_stop_reasons(stop: str, finish: str) -> None:
+async def test_each_stop_reason_becomes_a_finish_reason(stop: str, finish: str) -> None:
     reply, _, _ = await complete_request("anthropic", stream_response(*message_events(text_block("hi"), stop=stop)))
     assert reply.finish == finish
 
 
-async def test_calls_of_a_refused_turn_stay_refused() -> None:
+async def test_a_refused_turn_with_calls_is_a_refusal() -> None:
     reply, _, _ = await complete_request(
         "anthropic", stream_response(*message_events(call_block("t", "now"), stop="refusal"))
     )
     assert reply.finish == "refusal"
 
 
-async def test_text_around_a_call_stays_apart() -> None:
+async def test_texts_around_a_call_are_kept_apart() -> None:
     events = message_events(text_block("before"), call_block("t", "now"), text_block("after"), stop="tool_use")
     reply, text, _ = await complete_request("anthropic", stream_response(*events))
     assert reply.text == text == "before\n\nafter"
 
 
-async def test_a_server_that_does_not_stream() -> None:
+async def test_a_response_without_streaming_is_read() -> None:
     content = [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "t", "name": "search", "input": {"q": "a"}}]
     whole: dict[str, Any] = {
         "type": "message",
@@ -238,7 +238,7 @@ async def test_a_server_that_does_not_stream() -> None:
         ("unheard_of_error", "ServerError", True),
     ],
 )
-async def test_error_events(kind_of_error: str, kind: str, retryable: bool) -> None:
+async def test_each_error_event_has_its_kind_and_retry_rule(kind_of_error: str, kind: str, retryable: bool) -> None:
     error = {"type": "error", "error": {"type": kind_of_error, "message": "sorry"}}
     with pytest.raises(ModelError, match=r"^anthropic broke off its reply: sorry$") as caught:
         await complete_request("anthropic", stream_response(*list(message_events(text_block("a")))[:4], error))
@@ -246,7 +246,7 @@ async def test_error_events(kind_of_error: str, kind: str, retryable: bool) -> N
 
 
 @pytest.mark.parametrize("kept", range(8))
-async def test_a_stream_cut_anywhere_before_its_end_is_retried(kept: int) -> None:
+async def test_a_stream_cut_before_its_end_is_retryable(kept: int) -> None:
     events = list(message_events(text_block("a", "b")))
     assert len(events) == 8
     if events[kept - 1]["type"] == "message_delta":
@@ -256,7 +256,7 @@ async def test_a_stream_cut_anywhere_before_its_end_is_retried(kept: int) -> Non
     assert (caught.value.kind, caught.value.retryable) == ("BadStream", True)
 
 
-async def test_keep_alives_are_passed_over() -> None:
+async def test_keep_alives_are_ignored() -> None:
     odd: dict[str, Any] = {"type": ["message"], "content_block": {"type": {}}}
     frames = [odd, *message_events(text_block("hi"), text_block(), call_block("c", "now", "{}"), stop="tool_use")]
     reply, text, _ = await complete_request("anthropic", stream_response(*with_keep_alives(frames)))
@@ -264,14 +264,14 @@ async def test_keep_alives_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("pieces", [("{}", '{"q"', ': "a"}'), ('{"q": "a"}', '{"q": "a"}'), ("{}", "", '{"q": "a"}')])
-async def test_a_placeholder_before_the_arguments_is_none_of_them(pieces: tuple[str, ...]) -> None:
+async def test_a_placeholder_before_the_arguments_is_ignored(pieces: tuple[str, ...]) -> None:
     events = message_events(call_block("t", "search", *pieces), stop="tool_use")
     reply, _, _ = await complete_request("anthropic", stream_response(*events))
     assert reply.calls == (ToolCall(call_id="t", name="search", arguments={"q": "a"}),)
 
 
 @pytest.mark.parametrize("kind", [{"type": "message"}, {}])
-async def test_a_whole_message_without_a_content_type(kind: dict[str, str]) -> None:
+async def test_a_whole_message_without_a_content_type_is_read(kind: dict[str, str]) -> None:
     whole = {**kind, "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
     reply, _, _ = await complete_request("anthropic", http.Response(200, content=json.dumps(whole).encode()))
     assert (reply.text, reply.finish) == ("hi", "stop")

@@ -1,4 +1,4 @@
-"""Text cut to bytes of JSON, where a quote takes two and a control character six."""
+"""Text is cut by its size in JSON, in which a quote takes two bytes and a control character six."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Fields that servers of OpenAI's protocol need back: read from a reply, sent with the next request."""
+"""Fields that OpenAI-compatible servers need back are read from a reply and sent with the next request."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ async def read(*frames: dict[str, Any], kind: str = "openai") -> Reply:
 
 
 async def sent_back(reply: Reply, *answers: http.Response, kind: str = "openai") -> list[dict[str, Any]]:
-    """Return what the assistant's message is, in each request that brings the reply back."""
+    """Return the assistant's message of each request that sends the reply back."""
     results = [Message.of_result("found", call.call_id, call.name) for call in reply.calls]
     messages = (Message.of("user", "find it"), reply.message(), *results)
     request = a_request(model="some-model", messages=messages)
@@ -34,14 +34,14 @@ async def sent_back(reply: Reply, *answers: http.Response, kind: str = "openai")
     return [json.loads(each.content)["messages"][1] for each in network.requests]
 
 
-async def test_a_thought_before_calls_goes_back_whole() -> None:
+async def test_thinking_before_calls_is_sent_back_whole() -> None:
     reply = await read(chunk(reasoning_content="I "), chunk(reasoning_content="look."), chunk(tool_calls=[a_call(0)]))
     assert [type(part) for part in reply.parts] == [ThinkingPart, ToolCall]
     [wire] = await sent_back(reply)
     assert wire["reasoning_content"] == "I look."
 
 
-async def test_a_thought_before_an_answer_is_not_kept() -> None:
+async def test_thinking_before_an_answer_is_not_kept() -> None:
     reply = (
         await complete_request(
             "openai", stream_response(chunk(reasoning_content="hm"), chunk("stop", content="4"), DONE)
@@ -50,13 +50,13 @@ async def test_a_thought_before_an_answer_is_not_kept() -> None:
     assert (reply.text, reply.blocks) == ("4", ())
 
 
-async def test_a_thought_that_is_too_long_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thinking_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_fields, "MAX_CHARS", 5)
     reply = await read(chunk(reasoning_content="I "), chunk(reasoning_content="look."), chunk(tool_calls=[a_call(0)]))
     assert reply.blocks == ()
 
 
-async def test_each_call_gets_its_own_signature_back() -> None:
+async def test_each_call_is_sent_back_with_its_own_signature() -> None:
     other = {"google": {"thought_signature": "b3Ro"}}
     calls = [a_call(0, extra_content=SIGNED), a_call(1), a_call(2, extra_content=other)]
     reply = await read(chunk(tool_calls=calls))
@@ -65,13 +65,13 @@ async def test_each_call_gets_its_own_signature_back() -> None:
     assert [call.get("extra_content") for call in wire["tool_calls"]] == [SIGNED, None, other]
 
 
-async def test_a_signature_that_comes_behind_its_call_stands_before_it() -> None:
+async def test_a_signature_that_arrives_after_its_call_is_placed_before_it() -> None:
     late = {"index": 0, "extra_content": SIGNED, "function": {}}
     reply = await read(chunk(tool_calls=[a_call(0)]), chunk(tool_calls=[a_call(1)]), chunk(tool_calls=[late]))
     assert [type(part) for part in reply.parts] == [OpaquePart, ToolCall, ToolCall]
 
 
-async def test_a_server_that_refuses_the_fields_is_asked_without_them() -> None:
+async def test_a_server_that_refuses_the_fields_gets_a_request_without_them() -> None:
     reply = await read(chunk(reasoning_content="hm"), chunk(tool_calls=[a_call(0, extra_content=SIGNED)]))
     refusal = http.Response(400, json={"error": {"message": "unknown field: reasoning_content"}})
     first, second = await sent_back(reply, refusal, stream_response(chunk("stop", content="ok"), DONE))
@@ -80,7 +80,7 @@ async def test_a_server_that_refuses_the_fields_is_asked_without_them() -> None:
     assert "extra_content" not in second["tool_calls"][0]
 
 
-async def test_openrouter_has_a_form_of_its_own() -> None:
+async def test_openrouter_uses_its_own_form() -> None:
     reply = await read(chunk(reasoning_content="hm"), chunk(tool_calls=[a_call(0)]), kind="openrouter")
     assert reply.blocks == ()
 

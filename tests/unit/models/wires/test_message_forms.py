@@ -1,4 +1,4 @@
-"""Conversations in the forms of OpenAI and Anthropic, held against the types of their own SDKs."""
+"""Conversations in the forms of OpenAI and Anthropic, checked against the types of their SDKs."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ TALK = [
 ]
 
 
-def test_openai_takes_it() -> None:
+def test_openai_accepts_the_messages() -> None:
     found = openai_messages(TALK)
     TypeAdapter(list[ChatCompletionMessageParam]).validate_python(found)
     assert [each["role"] for each in found] == [message.role for message in TALK]
@@ -39,7 +39,7 @@ def test_openai_takes_it() -> None:
     assert found[6]["content"] is None
 
 
-def test_anthropic_takes_it() -> None:
+def test_anthropic_accepts_the_messages() -> None:
     found = anthropic_messages(TALK)
     TypeAdapter(list[MessageParam]).validate_python(found["messages"])
     assert found["system"] == "Be brief."

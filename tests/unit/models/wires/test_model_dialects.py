@@ -1,4 +1,4 @@
-"""A model's refusals teach what it takes; the refusals are the providers' own words."""
+"""The client learns from a model's refusals what the model accepts. The refusals are quoted from the providers."""
 
 from typing import Any
 
@@ -120,7 +120,7 @@ def answer(kind: str) -> http.Response:
             {"tools": (ToolSpec(name="now"),), "tool_choice": "any"},
             None,
             ("tool_choice", {"type": "auto"}),
-            id="a Claude that can't be made to call",
+            id="a Claude without forced calls",
         ),
     ],
 )
@@ -138,7 +138,7 @@ async def test_a_refusal_is_learned_once(
         assert network.body(index)[there[0]] == there[1]
 
 
-async def test_several_lessons_in_one_call() -> None:
+async def test_several_refusals_in_one_call_are_learned() -> None:
     _, _, network = await complete_request(
         "openai",
         refused("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
@@ -157,46 +157,46 @@ async def test_several_lessons_in_one_call() -> None:
         "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
     ],
 )
-async def test_thinking_that_compaction_made_stale_is_never_sent_again_and_newer_thinking_is(refusal: str) -> None:
-    """One request a turn from then on; only what was refused stays away."""
+async def test_stale_thinking_is_never_sent_again_and_newer_thinking_is(refusal: str) -> None:
+    """From then on there is one request for each turn. Only the refused thinking is left out."""
     network = Network([refused(refusal), *[answer("anthropic") for _ in range(3)]])
     model = provider("anthropic", network)
     await model.complete(a_request(**THOUGHTFUL), lambda text: None)
-    await model.complete(a_request(messages=went_on("newer")), lambda text: None)
-    await model.complete(a_request(messages=went_on("newer", "newest")), lambda text: None)
+    await model.complete(a_request(messages=longer_conversation("newer")), lambda text: None)
+    await model.complete(a_request(messages=longer_conversation("newer", "newest")), lambda text: None)
     await model.close()
     assert [signatures(network.body(index)) for index in range(4)] == [["sig"], [], ["newer"], ["newer", "newest"]]
     assert len(network.requests) == 4
 
 
-async def test_a_conversation_that_is_compacted_again_loses_only_what_was_before() -> None:
+async def test_a_second_compaction_drops_only_the_thinking_before_it() -> None:
     stale = "Invalid `signature` in `thinking` block"
     taken = [answer("anthropic") for _ in range(4)]
     network = Network([refused(stale), *taken[:2], refused(stale), *taken[2:]])
     model = provider("anthropic", network)
     await model.complete(a_request(**THOUGHTFUL), lambda text: None)
-    await model.complete(a_request(messages=went_on("a")), lambda text: None)
-    await model.complete(a_request(messages=went_on("a", "b")), lambda text: None)
-    await model.complete(a_request(messages=went_on("a", "b", "c")), lambda text: None)
+    await model.complete(a_request(messages=longer_conversation("a")), lambda text: None)
+    await model.complete(a_request(messages=longer_conversation("a", "b")), lambda text: None)
+    await model.complete(a_request(messages=longer_conversation("a", "b", "c")), lambda text: None)
     await model.close()
     sent = [signatures(network.body(index)) for index in range(6)]
     assert sent == [["sig"], [], ["a"], ["a", "b"], [], ["c"]]
 
 
-async def test_an_endpoint_that_takes_no_thinking_at_all_is_not_offered_any_for_ever() -> None:
-    """Such as a gateway that checks signatures which it did not make: two turns show it, then one request a turn."""
+async def test_an_endpoint_that_accepts_no_thinking_is_soon_sent_none() -> None:
+    """For example, a gateway may check signatures that it did not create. Two turns show it."""
     stale = refused("Invalid `signature` in `thinking` block")
     again = refused("Invalid `signature` in `thinking` block")
     network = Network([stale, answer("anthropic"), again, *[answer("anthropic") for _ in range(4)]])
     model = provider("anthropic", network)
     await model.complete(a_request(**THOUGHTFUL), lambda text: None)
     for turns in range(1, 4):
-        await model.complete(a_request(messages=went_on(*"abc"[:turns])), lambda text: None)
+        await model.complete(a_request(messages=longer_conversation(*"abc"[:turns])), lambda text: None)
     await model.close()
     assert [signatures(network.body(index)) for index in range(6)] == [["sig"], [], ["a"], [], [], []]
 
 
-def went_on(*names: str) -> tuple[Message, ...]:
+def longer_conversation(*names: str) -> tuple[Message, ...]:
     """Return the thoughtful conversation with more turns, each with a call and thinking under that signature."""
     turns: list[Message] = []
     for name in names:
@@ -215,7 +215,7 @@ def signatures(body: dict[str, Any]) -> list[str]:
     "refusal",
     [
         pytest.param("temperature: range: 0..1", id="a value out of range is not silently dropped"),
-        pytest.param("tools.0.name: invalid", id="nothing that can be left out"),
+        pytest.param("tools.0.name: invalid", id="a required field"),
         pytest.param("max_tokens: must be greater than 5000", id="a floor is no ceiling"),
     ],
 )
@@ -228,7 +228,7 @@ async def test_other_refusals_fail_at_once(refusal: str) -> None:
     assert (caught.value.kind, len(network.requests)) == ("InvalidRequest", 1)
 
 
-async def test_a_server_that_always_refuses_is_not_asked_for_ever() -> None:
+async def test_a_server_that_always_refuses_gets_a_bounded_number_of_requests() -> None:
     network = Network(
         [refused("Unsupported: use 'max_completion_tokens', unknown field max_tokens; temperature not supported")]
     )
@@ -269,7 +269,7 @@ def roles(body: dict[str, Any]) -> list[tuple[str, str]]:
         (400, "Please ensure that multiturn requests alternate between user and model."),
     ],
 )  # fmt: skip
-async def test_a_template_that_wants_roles_to_alternate_gets_them(status: int, refusal: str) -> None:
+async def test_a_template_that_needs_alternating_roles_gets_them(status: int, refusal: str) -> None:
     network = Network([http.Response(status, json={"error": {"message": refusal}}), answer("openai"), answer("openai")])
     model = provider("openai-compatible", network)
     for _ in range(2):
@@ -296,8 +296,8 @@ async def test_a_template_that_wants_roles_to_alternate_gets_them(status: int, r
     assert [roles(network.body(index)) for index in (1, 2)] == [alternating] * 2
 
 
-async def test_a_conversation_that_begins_with_the_assistant_is_begun_by_the_user() -> None:
-    """Compaction may leave it so."""
+async def test_a_conversation_that_begins_with_the_assistant_gets_a_user_message_first() -> None:
+    """Compaction may leave such a conversation."""
     refusal = refused("Conversation roles must alternate user/assistant/user/assistant/...")
     messages = (Message.of("assistant", "As I said."), Message.of("assistant", "Go on?"), Message.of("user", "yes"))
     _, _, network = await complete_request("ollama", refusal, answer("openai"), request=a_request(messages=messages))
@@ -315,7 +315,9 @@ async def test_a_conversation_that_begins_with_the_assistant_is_begun_by_the_use
         (400, "invalid role: 'system'"),
     ],
 )
-async def test_a_template_without_system_messages_gets_instructions_with_the_task(status: int, refusal: str) -> None:
+async def test_a_template_without_system_messages_gets_the_instructions_with_the_task(
+    status: int, refusal: str
+) -> None:
     network = Network([http.Response(status, json={"error": {"message": refusal}}), answer("openai"), answer("openai")])
     model = provider("openai-compatible", network)
     for _ in range(2):
@@ -325,7 +327,7 @@ async def test_a_template_without_system_messages_gets_instructions_with_the_tas
 
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "responses"])
-async def test_a_server_that_refuses_a_free_choice_of_tools_is_told_nothing_of_it(kind: str) -> None:
+async def test_a_server_that_refuses_tool_choice_gets_none(kind: str) -> None:
     refusal = refused("tool_choice: Extra inputs are not permitted")
     said = stream_response(*response_events(message_item("hi"))) if kind == "responses" else answer("openai")
     _, _, network = await complete_request(kind, refusal, said, request=a_request(tools=(ToolSpec(name="now"),)))
@@ -341,8 +343,8 @@ async def test_a_refusal_is_read_to_its_end() -> None:
     assert "temperature" not in network.body()
 
 
-async def test_what_did_not_help_is_forgotten() -> None:
-    """Otherwise a refusal for another reason would cost later calls a field that their model takes."""
+async def test_a_change_that_did_not_help_is_forgotten() -> None:
+    """Otherwise a refusal for another reason would remove a field that the model accepts from later calls."""
     network = Network([refused("Unsupported: temperature"), refused("the model is confused"), answer("openai")])
     model = provider("openai", network)
     with pytest.raises(ModelError):

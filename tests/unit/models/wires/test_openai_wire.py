@@ -1,4 +1,4 @@
-"""Chat completions: what is sent, and how any server's stream reads."""
+"""Chat completions: the request that is sent, and how the stream of any server is read."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ async def sent(kind: str = "openai", **fields: Any) -> dict[str, Any]:
     return network.body()
 
 
-async def test_the_request_is_one_that_openai_types_know() -> None:
+async def test_the_request_is_valid_for_the_types_of_openai() -> None:
     body = await sent(
         system=("You help.", "You cite."),
         messages=CONVERSATION,
@@ -68,8 +68,8 @@ async def test_the_request_is_one_that_openai_types_know() -> None:
     assert body["tools"][1]["function"] == {"name": "now", "parameters": {"type": "object", "properties": {}}}
 
 
-async def test_results_follow_their_calls_and_one_system_message_leads() -> None:
-    """The chat templates of Qwen, Gemma, Mistral and MiniMax refuse a second one."""
+async def test_results_follow_their_calls_and_one_system_message_comes_first() -> None:
+    """The chat templates of Qwen, Gemma, Mistral and MiniMax refuse a second system message."""
     body = await sent(system=("You help.", " ", "You cite."), messages=CONVERSATION)
     assert [(m["role"], m.get("tool_call_id") or m["content"]) for m in body["messages"]] == [
         ("system", "You help.\n\nYou cite.\n\nBe brief."),
@@ -83,7 +83,7 @@ async def test_results_follow_their_calls_and_one_system_message_leads() -> None
     assert "reasoning_details" not in body["messages"][2]
 
 
-async def test_openrouter_gets_its_reasoning_back_and_breakpoints_for_claude() -> None:
+async def test_openrouter_gets_reasoning_back_and_cache_breakpoints_for_claude() -> None:
     body = await sent("openrouter", model="anthropic/claude-sonnet-4", system=("You help.",), messages=CONVERSATION)
     cached = {"cache_control": {"type": "ephemeral"}}
     assert body["messages"][2]["reasoning_details"] == [{"type": "reasoning.text", "text": "hm"}]
@@ -95,20 +95,20 @@ async def test_openrouter_gets_its_reasoning_back_and_breakpoints_for_claude() -
 @pytest.mark.parametrize(
     ("fields", "absent"),
     [
-        pytest.param({}, {"temperature", "stop", "tools", "tool_choice"}, id="what isn't asked for"),
+        pytest.param({}, {"temperature", "stop", "tools", "tool_choice"}, id="options that are not set"),
         pytest.param({"model": "o3-mini"}, {"max_tokens"}, id="the old limit on an o-series model"),
         pytest.param({"model": "gpt-5-nano"}, {"max_tokens"}, id="the old limit on gpt-5"),
         pytest.param({"model": "gpt-4o"}, {"max_completion_tokens"}, id="the new limit on gpt-4o"),
         pytest.param({"tool_choice": "any"}, {"tool_choice"}, id="a choice without tools"),
     ],
 )
-async def test_what_is_not_sent(fields: dict[str, Any], absent: set[str]) -> None:
+async def test_fields_that_do_not_apply_are_not_sent(fields: dict[str, Any], absent: set[str]) -> None:
     body = await sent(**fields)
     assert not absent & set(body)
     assert_openai_takes(body)
 
 
-async def test_a_name_that_a_model_made_up_does_not_poison_the_next_request() -> None:
+async def test_an_invented_tool_name_does_not_invalidate_the_next_request() -> None:
     made_up = ToolCall(call_id="functions.search:0", name="functions.search")
     result = Message.of_result(call_id="functions.search:0", text="no such tool")
     body = await sent(messages=(Message.of("assistant", calls=(made_up,)), result))
@@ -118,7 +118,7 @@ async def test_a_name_that_a_model_made_up_does_not_poison_the_next_request() ->
     assert len(wire["id"]) <= 40
 
 
-async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -> None:
+async def test_text_is_streamed_and_the_reply_has_only_set_fields() -> None:
     frames = [chunk(role="assistant", content=""), chunk(content="Grüß "), chunk(content="dich 😀"), chunk("stop")]
     usage = {"prompt_tokens": 20, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
     reply, text, _ = await complete_request("openai", stream_response(*frames, {"choices": [], "usage": usage}, DONE))
@@ -185,7 +185,7 @@ async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -
         ),
     ],
 )
-async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
+async def test_parallel_calls_of_any_server_are_assembled(deltas: list[Any]) -> None:
     frames = [chunk(tool_calls=[delta]) for delta in deltas]
     reply, _, _ = await complete_request("openai", stream_response(*frames, chunk("tool_calls"), DONE))
     assert reply.calls == (
@@ -211,7 +211,7 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
         pytest.param(
             [call(0, None, "search", '{"q": '), call(0, None, "search", '"}"}'), call(0, None, "search", "")],
             ["search }"],
-            id="a name repeated with every piece, and behind them",
+            id="a name repeated with every piece and after them",
         ),
         pytest.param(
             [call(0, None, "now", ""), call(0, None, "search", '{"q": "a"}')],
@@ -227,7 +227,7 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
             [call(0, None, "search", '{"q": "a"}'), call(0, None, "now", "{}"), call(0, None, "search", ""),
              call(0, None, None, '{"q": "b"}')],
             ["search a", "now", "search b"],
-            id="a tool again behind another",
+            id="a tool again after another",
         ),
         pytest.param(
             [call(None, "c", "search", '{"q": "a"}'), call(None, "c", "now")],
@@ -236,7 +236,7 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
         ),
     ],
 )  # fmt: skip
-async def test_calls_that_share_a_number_or_an_id(deltas: list[Any], calls: list[str]) -> None:
+async def test_calls_that_share_a_number_or_an_id_are_kept_apart(deltas: list[Any], calls: list[str]) -> None:
     frames = [chunk(tool_calls=[delta]) for delta in deltas]
     reply, _, _ = await complete_request("openai", stream_response(*frames, chunk("tool_calls"), DONE))
     assert [" ".join((made.name, *made.arguments.values())) for made in reply.calls] == calls
@@ -244,7 +244,7 @@ async def test_calls_that_share_a_number_or_an_id(deltas: list[Any], calls: list
     assert len({made.call_id for made in reply.calls}) == len(calls)
 
 
-async def test_calls_of_a_whole_reply_are_never_joined() -> None:
+async def test_calls_of_a_response_without_streaming_are_never_joined() -> None:
     made = [call(0, "c", "search", '{"q": "a"}'), call(0, "c", "now", ""), call(0, "c", "now", "")]
     whole = {"choices": [{"message": {"tool_calls": made}, "finish_reason": "tool_calls"}]}
     reply, _, _ = await complete_request("openai", http.Response(200, json=whole))
@@ -264,34 +264,34 @@ async def test_calls_of_a_whole_reply_are_never_joined() -> None:
         pytest.param([chunk("function_call_filter: MALFORMED_FUNCTION_CALL", tool_calls=[call(0, "c", "now")])],
                      "content_filter", id="a filter of calls, with its detail"),
         pytest.param([chunk("SAFETY", content="hal")], "content_filter", id="a safety filter in capitals"),
-        pytest.param([chunk("end_turn", tool_calls=[call(0, "c", "now")])], "tool_calls", id="another word for a stop"),
-        pytest.param([chunk("something_new", content="hi")], "stop", id="a reason of the future"),
+        pytest.param([chunk("end_turn", tool_calls=[call(0, "c", "now")])], "tool_calls", id="another name for a stop"),
+        pytest.param([chunk("something_new", content="hi")], "stop", id="an unknown reason"),
         pytest.param([chunk("something_new", tool_calls=[call(0, "c", "now", '{"a": "}"}')])], "tool_calls",
-                     id="a reason of the future, a call written out"),
+                     id="an unknown reason after a complete call"),
         pytest.param([chunk("something_new", tool_calls=[call(0, "c", "now")])], "length",
-                     id="a reason of the future behind a name"),
+                     id="an unknown reason after a tool name"),
         pytest.param([chunk("something_new", tool_calls=[call(0, "c", "now", '{"a": "\\"}')])], "length",
-                     id="a reason of the future within a call"),
+                     id="an unknown reason within a call"),
         pytest.param([chunk(tool_calls=[call(0, "c", "now", '{"a": {}}')]), DONE], "tool_calls",
-                     id="an end mark alone, a call written out"),
+                     id="only an end mark after a complete call"),
         pytest.param([chunk(refusal="I can't"), chunk("stop")], "refusal", id="refusal"),
-        pytest.param([chunk(content="hi"), DONE], "stop", id="an end mark alone"),
-        pytest.param([chunk("stop", content="hi")], "stop", id="a reason alone"),
+        pytest.param([chunk(content="hi"), DONE], "stop", id="only an end mark"),
+        pytest.param([chunk("stop", content="hi")], "stop", id="only a reason"),
     ],
 )  # fmt: skip
-async def test_finish_reasons(frames: list[Any], finish: str) -> None:
+async def test_each_ending_has_its_finish_reason(frames: list[Any], finish: str) -> None:
     reply, _, _ = await complete_request("openai", stream_response(*frames))
     assert reply.finish == finish
 
 
-async def test_a_refusal_is_told_in_its_own_words() -> None:
+async def test_a_refusal_keeps_its_own_text() -> None:
     reply, text, _ = await complete_request(
         "openai", stream_response(chunk(refusal="I can't "), chunk(refusal="do that"), DONE)
     )
     assert (reply.text, text) == ("I can't do that", "I can't do that")
 
 
-async def test_a_server_that_does_not_stream() -> None:
+async def test_a_response_without_streaming_is_read() -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [call(None, "c1", "now", "{}")]}
     usage = {"prompt_tokens": 3, "completion_tokens": 1}
     whole = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
@@ -321,13 +321,13 @@ HI = f"data: {json.dumps(chunk('stop', content='hi'))}\n\n"
         pytest.param(f": waiting\n\nevent: message\n{HI}", id="events that begin with a comment"),
     ],
 )
-async def test_the_body_decides_how_it_is_read_whatever_type_it_has(kind: str | None, body: str) -> None:
+async def test_the_body_is_read_by_its_content_regardless_of_its_type(kind: str | None, body: str) -> None:
     headers = {"content-type": kind} if kind else {}
     reply, _, _ = await complete_request("openai", http.Response(200, headers=headers, content=body.encode()))
     assert reply.text == "hi"
 
 
-async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None:
+async def test_openrouter_reports_its_model_reasoning_and_cost() -> None:
     details = [
         {"type": "reasoning.text", "index": 0, "text": "first "},
         {"type": "reasoning.text", "index": 0, "text": "second", "signature": None},
@@ -344,7 +344,7 @@ async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None
     assert (reply.model, reply.cost_usd) == ("real/model", 0.25)
 
 
-async def test_halves_of_a_character_in_two_pieces_are_joined() -> None:
+async def test_surrogates_split_over_two_pieces_are_joined() -> None:
     reply, text, _ = await complete_request(
         "openai",
         stream_response(chunk(content="a\ud83d"), chunk(content="\ude00b\x00"), chunk("stop", content="\ud83d")),
@@ -354,7 +354,7 @@ async def test_halves_of_a_character_in_two_pieces_are_joined() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "arguments"])
-async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
+async def test_a_very_long_reply_is_cut_with_finish_reason_length(kind: str) -> None:
     piece = "x\u0001" * 50_000
     delta: dict[str, Any] = {"content": piece} if kind == "text" else {"tool_calls": [call(0, "c", "now", piece)]}
     reply, text, _ = await complete_request("openai", stream_response(*[chunk(**delta)] * 30, size=60_000))
@@ -400,12 +400,12 @@ async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
             False,
             id="an overflow found late",
         ),
-        pytest.param(stream_response({"error": "what?"}), "ServerError", True, id="an error that is a word"),
+        pytest.param(stream_response({"error": "what?"}), "ServerError", True, id="an error that is a string"),
         pytest.param(
             stream_response(chunk(tool_calls=[call(0, "c", "now")]), DONE),
             "BadStream",
             True,
-            id="an end mark alone behind a call's name",
+            id="only an end mark after a tool name",
         ),
         pytest.param(stream_response(chunk("abort", content="hal"), DONE), "BadStream", True, id="aborted"),
         pytest.param(
@@ -437,13 +437,15 @@ async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
         ),
     ],
 )
-async def test_streams_that_fail(answer: http.Response, kind: str, retryable: bool) -> None:
+async def test_each_failed_stream_has_its_kind_and_retry_rule(
+    answer: http.Response, kind: str, retryable: bool
+) -> None:
     with pytest.raises(ModelError) as caught:
         await complete_request("openai", answer)
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
-async def test_keep_alives_are_passed_over() -> None:
+async def test_keep_alives_are_ignored() -> None:
     frames = [chunk(content="hi"), chunk(tool_calls=[call(0, "c", "now", "{}")]), chunk("tool_calls"), DONE]
     reply, text, _ = await complete_request("openai", stream_response(*with_keep_alives(frames)))
     assert (text, reply.calls, reply.finish) == ("hi", (ToolCall(call_id="c", name="now"),), "tool_calls")

@@ -1,4 +1,4 @@
-"""Replies made safe: whatever a provider returns, the history can hold it and read it again."""
+"""Replies are normalised so that any provider's reply can be stored in the history and read again."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 @LAW
 @given(any_replies, earlier_calls)
-def test_every_call_has_an_id_of_its_own(reply: Reply, earlier: tuple[Message, ...]) -> None:
+def test_every_call_has_its_own_id(reply: Reply, earlier: tuple[Message, ...]) -> None:
     taken = [call.call_id for message in earlier for call in message.calls]
     ids = [call.call_id for call in normalised_reply(reply, earlier).calls]
     assert len(set(ids)) == len(ids)
@@ -55,7 +55,7 @@ def test_every_call_has_an_id_of_its_own(reply: Reply, earlier: tuple[Message, .
 
 @LAW
 @given(any_replies, earlier_calls)
-def test_what_goes_to_the_history_comes_back_the_same(reply: Reply, earlier: tuple[Message, ...]) -> None:
+def test_a_normalised_reply_is_read_back_unchanged(reply: Reply, earlier: tuple[Message, ...]) -> None:
     safe = normalised_reply(reply, earlier)
     assert read_again(safe) == safe
     assert canonical_json(read_again(safe).message()) == canonical_json(safe.message())
@@ -64,14 +64,14 @@ def test_what_goes_to_the_history_comes_back_the_same(reply: Reply, earlier: tup
 
 @LAW
 @given(any_replies, earlier_calls)
-def test_a_safe_reply_stays_as_it_is(reply: Reply, earlier: tuple[Message, ...]) -> None:
+def test_a_normalised_reply_does_not_change_again(reply: Reply, earlier: tuple[Message, ...]) -> None:
     safe = normalised_reply(reply, earlier)
     assert normalised_reply(safe, earlier) == safe
 
 
 @LAW
 @given(any_replies)
-def test_no_call_is_lost_without_being_counted(reply: Reply) -> None:
+def test_every_dropped_call_is_counted(reply: Reply) -> None:
     safe = normalised_reply(reply, ())
     assert len(safe.calls) + safe.left_out == len(reply.calls)
     assert len(safe.calls) <= MAX_CALLS
@@ -86,16 +86,16 @@ def test_a_plain_reply_is_not_copied() -> None:
     ("given_ids", "earlier", "expected"),
     [
         pytest.param(["a", "b"], [], ["a", "b"], id="ids of their own stay"),
-        pytest.param(["a", "a", "a"], [], ["a", "a_2", "a_3"], id="a repeated id is numbered"),
+        pytest.param(["a", "a", "a"], [], ["a", "a_2", "a_3"], id="a repeated id gets a number"),
         pytest.param(["a"], ["a"], ["a_2"], id="an id that the conversation has"),
-        pytest.param(["a", "a_2", "a"], [], ["a", "a_2", "a_3"], id="a number that is taken is passed over"),
+        pytest.param(["a", "a_2", "a"], [], ["a", "a_2", "a_3"], id="a number in use is skipped"),
         pytest.param(["", "  ", "\t"], [], ["call", "call_2", "call_3"], id="an empty id"),
         pytest.param(["\x00", "\ud800"], [], ["\ufffd", "\ufffd_2"], id="ids that become the same"),
         pytest.param(["x" * 201, "x" * 202], [], ["x" * 200, "x" * 198 + "_2"], id="long ids that become the same"),
         pytest.param(["x" * 200], ["x" * 200], ["x" * 198 + "_2"], id="a number fits into the longest id"),
     ],
 )
-def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> None:
+def test_repeated_and_invalid_ids_are_replaced(given_ids: list[str], earlier: list[str], expected: list[str]) -> None:
     reply = Reply.of(calls=tuple(a_call(call_id=call_id) for call_id in given_ids))
     before = Message.of("assistant", calls=tuple(a_call(call_id=call_id) for call_id in earlier))
     assert [call.call_id for call in normalised_reply(reply, (before,)).calls] == expected
@@ -108,16 +108,16 @@ def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> N
         pytest.param("", "unnamed", id="no name"),
         pytest.param("\n\t", "unnamed", id="a name of white space"),
         pytest.param("\x00", "\ufffd", id="NUL"),
-        pytest.param("\x01\x1b[31m", "\x01\x1b[31m", id="control characters, which no tool is named after"),
+        pytest.param("\x01\x1b[31m", "\x01\x1b[31m", id="control characters are kept"),
         pytest.param("n" * 300, "n" * 200, id="a name that is too long"),
         pytest.param("n" * 199 + " n", "n" * 199, id="a cut that ends in white space"),
     ],
 )
-def test_names(name: str, expected: str) -> None:
+def test_names_are_trimmed_cut_and_never_empty(name: str, expected: str) -> None:
     assert normalised_reply(Reply.of(calls=(a_call(name),)), ()).calls[0].name == expected
 
 
-def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
+def test_calls_above_the_limit_are_counted_and_dropped() -> None:
     reply = Reply.of(calls=tuple(a_call(call_id="same") for _ in range(1_000)))
     safe = normalised_reply(reply, ())
     assert (len(safe.calls), safe.left_out) == (MAX_CALLS, 1_000 - MAX_CALLS)
@@ -131,16 +131,18 @@ def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
         pytest.param(a_call(x=float("inf")), {"x": None}, None, id="a number that JSON lacks"),
         pytest.param(a_call(x="x" * MAX_CALLS_BYTES), {}, TOO_LARGE, id="arguments that are too large"),
         pytest.param(a_call(x="é" * 100_000), {}, TOO_LARGE, id="bytes count, not characters"),
-        pytest.param(a_call(x="\n" * 100_000), {}, TOO_LARGE, id="as JSON has them"),
+        pytest.param(a_call(x="\n" * 100_000), {}, TOO_LARGE, id="the size in JSON counts"),
         pytest.param(a_call(x=10**4_200), {"x": 10**4_200}, None, id="a large number"),
-        pytest.param(a_call(x=[10**6_000]), {}, "(a number out of range)", id="a number that could never be read"),
+        pytest.param(a_call(x=[10**6_000]), {}, "(a number out of range)", id="a number that cannot be read back"),
         pytest.param(a_call(**nested(MAX_DEPTH)), nested(MAX_DEPTH), None, id="deep arguments"),
         pytest.param(a_call(**nested(MAX_DEPTH + 1)), {}, "(nested more than 100 deep)", id="too deep arguments"),
         pytest.param(a_call(**nested(5_000)), {}, "(nested more than 100 deep)", id="far too deep arguments"),
     ],
 )
-def test_arguments(call: ToolCall, arguments: dict[str, Any], malformed: str | None) -> None:
-    """JSON that is 199 deep can be parsed on its own, but not inside a reply: the run could never be read again."""
+def test_arguments_that_cannot_be_stored_are_marked_as_malformed(
+    call: ToolCall, arguments: dict[str, Any], malformed: str | None
+) -> None:
+    """JSON with a depth of 199 can be parsed on its own but not inside a reply. The run could never be read again."""
     safe = normalised_reply(Reply.of(calls=(call,)), ()).calls[0]
     assert (safe.arguments, safe.malformed) == (arguments, malformed)
 
@@ -156,13 +158,13 @@ def test_malformed_text_is_kept_valid_and_bounded() -> None:
     ("sizes", "room", "kept"),
     [
         pytest.param([31_000] * 31, 98_304, 3, id="31 of 31 kB: the first three"),
-        pytest.param([90_000, 400, 400], 90_500, 3, id="small ones fit behind a large one"),
+        pytest.param([90_000, 400, 400], 90_500, 3, id="small ones fit after a large one"),
         pytest.param([90_000, 5_000, 5_000], 90_500, 1, id="larger ones do not"),
         pytest.param([3_000] * 32, 98_304, 32, id="many of ordinary size"),
     ],
 )
-def test_the_arguments_of_all_calls_together_are_bounded(sizes: list[int], room: int, kept: int) -> None:
-    """They are sent back with every later request."""
+def test_the_total_size_of_all_arguments_is_bounded(sizes: list[int], room: int, kept: int) -> None:
+    """They are sent again with every later request."""
     safe = normalised_reply(Reply.of(calls=tuple(a_call(x="x" * size) for size in sizes)), (), room)
     assert [bool(call.arguments) for call in safe.calls] == [True] * kept + [False] * (len(sizes) - kept)
     assert all("make fewer or shorter calls at once" in call.malformed for call in safe.calls if call.malformed)
@@ -177,18 +179,18 @@ def test_the_arguments_of_all_calls_together_are_bounded(sizes: list[int], room:
         pytest.param(10**7, 150_000, id="no more than a state can carry"),
     ],
 )
-def test_the_room_is_what_a_reply_of_so_many_tokens_can_hold(max_output_tokens: int, expected: int) -> None:
+def test_the_byte_limit_follows_the_output_token_limit(max_output_tokens: int, expected: int) -> None:
     assert calls_byte_limit(max_output_tokens) == expected
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_a_long_text_is_cut_with_a_mark() -> None:
     text = normalised_reply(Reply.of("é" * MAX_TEXT_BYTES), ()).text
     assert len(text.encode()) <= MAX_TEXT_BYTES
     assert "[cut: 600000 bytes in all" in text
 
 
 @pytest.mark.parametrize("letter", ["x", '"', "\n", "é", "\x01", "😀"])
-def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
+def test_a_long_text_is_within_its_limit_as_json(letter: str) -> None:
     text = normalised_reply(Reply.of(letter * 100_000 + "x" * 400_000), ()).text
     assert MAX_TEXT_BYTES * 0.7 < len(to_json(text)) <= MAX_TEXT_BYTES
 
@@ -196,9 +198,9 @@ def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        pytest.param({"finish": "length"}, {"finish": "length"}, id="a finish reason that we know"),
-        pytest.param({"finish": "pause_turn"}, {"finish": "stop"}, id="one that we do not"),
-        pytest.param({"finish": ["stop"]}, {"finish": "stop"}, id="one that is no text"),
+        pytest.param({"finish": "length"}, {"finish": "length"}, id="a known finish reason"),
+        pytest.param({"finish": "pause_turn"}, {"finish": "stop"}, id="an unknown finish reason"),
+        pytest.param({"finish": ["stop"]}, {"finish": "stop"}, id="a finish reason that is not text"),
         pytest.param({"usage": USAGE}, {"usage": USAGE}, id="usage"),
         pytest.param(
             {"usage": Usage(input_tokens=-5, output_tokens=3)},
@@ -212,7 +214,7 @@ def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
         pytest.param({"model": "m\x00\n"}, {"model": "m\ufffd"}, id="a model's odd name"),
     ],
 )
-def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_metadata_of_a_reply_is_validated(said: dict[str, Any], expected: dict[str, Any]) -> None:
     """A negative count would give a run more than its budget."""
     safe = normalised_reply(Reply.of("hm").model_copy(update=said), ())
     assert {key: getattr(safe, key) for key in expected} == expected
@@ -221,18 +223,18 @@ def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict
 @pytest.mark.parametrize(
     ("blocks", "expected"),
     [
-        pytest.param(({"thinking": "hm", "signature": "s"},), 1, id="blocks stay word for word"),
+        pytest.param(({"thinking": "hm", "signature": "s"},), 1, id="blocks are kept verbatim"),
         pytest.param(({"thinking": "x" * MAX_CALLS_BYTES},), 0, id="blocks that are too large"),
         pytest.param((nested(MAX_DEPTH + 1),), 0, id="blocks that are too deep"),
-        pytest.param(({"a": 10**6_000},), 0, id="blocks that could never be read"),
+        pytest.param(({"a": 10**6_000},), 0, id="blocks that cannot be read back"),
     ],
 )
-def test_blocks(blocks: tuple[dict[str, Any], ...], expected: int) -> None:
+def test_blocks_that_cannot_be_stored_are_dropped(blocks: tuple[dict[str, Any], ...], expected: int) -> None:
     safe = normalised_reply(Reply.of("a", blocks=map(block_part, blocks)), ())
     assert tuple(map(wire_block, safe.blocks)) == blocks[:expected]
 
 
-def test_a_block_is_made_valid_text() -> None:
+def test_a_block_is_converted_to_valid_text() -> None:
     assert normalised_reply(Reply.of(blocks=(block_part({"a\ud800": "\x00"}),)), ()).blocks == (
         block_part({"a\ufffd": "\ufffd"}),
     )
@@ -247,7 +249,7 @@ def test_a_block_is_made_valid_text() -> None:
                 blocks=(block_part({"b": "x" * 10**6}),),
                 calls=tuple(a_call(x="x" * 149_000) for _ in range(32)),
             ),
-            id="everything is as large as it may be",
+            id="all parts at their maximum size",
         ),
         pytest.param(Reply.of(calls=tuple(a_call(x="x" * 149_000) for _ in range(1_000))), id="many large calls"),
         pytest.param(
@@ -265,7 +267,7 @@ def test_a_reply_always_fits_into_one_payload(reply: Reply) -> None:
 
 
 @pytest.mark.parametrize("name", ["(answer)", " (answer) ", "\n(answer)"])
-def test_no_call_has_the_name_that_stands_for_an_answer(name: str) -> None:
-    """The run would take it for what it put to the gate itself."""
+def test_no_call_can_use_the_reserved_name_of_an_answer(name: str) -> None:
+    """Otherwise the run would take the call for its own answer proposal."""
     reply = Reply.of(calls=(ToolCall(call_id="c", name=name, arguments={}),), finish="tool_calls")
     assert [call.name for call in normalised_reply(reply, ()).calls] == ["unnamed"]

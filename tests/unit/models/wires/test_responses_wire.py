@@ -1,4 +1,4 @@
-"""OpenAI's Responses protocol: what is sent, and how any server's events read."""
+"""OpenAI's Responses protocol: the request that is sent, and how the events of any server are read."""
 
 import json
 from typing import Any
@@ -59,7 +59,7 @@ async def sent(**fields: Any) -> dict[str, Any]:
     return network.body()
 
 
-async def test_the_request_is_one_that_openai_types_know() -> None:
+async def test_the_request_is_valid_for_the_types_of_openai() -> None:
     body = await sent(
         system=("You help.", "You cite."),
         messages=CONVERSATION,
@@ -76,7 +76,7 @@ async def test_the_request_is_one_that_openai_types_know() -> None:
     assert body["text"]["format"]["strict"] is True
 
 
-async def test_reasoning_goes_back_as_it_came_before_the_calls_it_led_to() -> None:
+async def test_reasoning_is_sent_back_unchanged_before_its_calls() -> None:
     body = await sent(messages=CONVERSATION)
     assert_responses_takes(body)
     assert body["input"] == [
@@ -91,12 +91,12 @@ async def test_reasoning_goes_back_as_it_came_before_the_calls_it_led_to() -> No
     ]
 
 
-async def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
+async def test_reasoning_without_a_result_is_not_sent() -> None:
     body = await sent(messages=(Message.of("user", "a"), Message.of("assistant", blocks=(block_part(REASONING),))))
     assert body["input"] == [{"role": "user", "content": "a"}]
 
 
-async def test_a_limit_below_what_is_taken_is_raised_to_that() -> None:
+async def test_an_output_limit_below_the_minimum_is_raised_to_it() -> None:
     assert (await sent(max_output_tokens=1))["max_output_tokens"] == 16
 
 
@@ -119,7 +119,7 @@ READ: dict[str, Any] = {
 }
 
 
-async def test_a_reply_is_read_and_goes_back_with_all_that_belongs_to_it() -> None:
+async def test_a_reply_is_read_and_sent_back_with_all_its_parts() -> None:
     reply, text, _ = await complete_request("responses", stream_response(*response_events(*OUTPUT)))
     assert text == "Grüß dich 😀"
     assert reply.model_dump(exclude_unset=True) == READ
@@ -138,7 +138,7 @@ def without(*kinds: str) -> list[dict[str, Any]]:
 
 
 def changed(**fields: Any) -> list[dict[str, Any]]:
-    """Return the events with these fields of the items' events, None for none."""
+    """Return the events with these fields replaced in the events of items. None removes a field."""
     events = [event | fields if event["type"].count(".") > 1 else event for event in response_events(*OUTPUT)]
     return [{key: value for key, value in event.items() if value is not None} for event in events]
 
@@ -152,21 +152,21 @@ WHOLE = list(response_events(*OUTPUT))[-1]["response"]
         pytest.param(stream_response(*with_keep_alives(response_events(*OUTPUT))), id="keep-alives"),
         pytest.param(stream_response(*without("delta")), id="items without pieces"),
         pytest.param(
-            stream_response(*without("output_item.done", "arguments.done")), id="the end alone says what is whole"
+            stream_response(*without("output_item.done", "arguments.done")), id="complete items only in the last event"
         ),
         pytest.param(stream_response(WHOLE | {"object": "response"}), id="the whole response as one event"),
-        pytest.param(stream_response(*without("item", "delta", "arguments")), id="nothing but the end"),
+        pytest.param(stream_response(*without("item", "delta", "arguments")), id="only the last event"),
         pytest.param(http.Response(200, json=WHOLE), id="no stream"),
         pytest.param(http.Response(200, text=json.dumps(WHOLE | {"object": None})), id="no stream, no types"),
         pytest.param(stream_response(*changed(output_index=None)), id="no numbers"),
-        pytest.param(stream_response(*changed(item_id=None)), id="numbers alone"),
+        pytest.param(stream_response(*changed(item_id=None)), id="only numbers"),
         pytest.param(stream_response(*changed(output_index=0)), id="every item numbered 0"),
     ],
 )
-async def test_events_of_any_server(answer: http.Response) -> None:
+async def test_events_of_any_server_are_read(answer: http.Response) -> None:
     reply, _, _ = await complete_request("responses", answer)
     read = reply.model_dump(exclude_unset=True)
-    # without the event that holds it whole, reasoning is not sent back
+    # Without the event that contains it whole, reasoning is not sent back.
     assert [part for part in read["parts"] if part.get("format") != "reasoning"] == list(READ["parts"][1:])
     assert (read["finish"], read["usage"]) == (READ["finish"], READ["usage"])
 
@@ -190,10 +190,10 @@ async def test_events_of_any_server(answer: http.Response) -> None:
         pytest.param(
             response_events(message_item("", content=[{"type": "refusal", "refusal": "hi"}])), "refusal", id="refused"
         ),
-        pytest.param([*list(response_events(message_item("hi")))[:-1], "[DONE]"], "stop", id="an end mark alone"),
+        pytest.param([*list(response_events(message_item("hi")))[:-1], "[DONE]"], "stop", id="only an end mark"),
     ],
 )
-async def test_endings(events: Any, finish: str) -> None:
+async def test_each_ending_has_its_finish_reason(events: Any, finish: str) -> None:
     reply, text, _ = await complete_request("responses", stream_response(*events))
     assert (reply.text, text, reply.finish) == ("hi", "hi", finish)
 
@@ -229,14 +229,14 @@ async def test_endings(events: Any, finish: str) -> None:
         ),
     ],
 )
-async def test_responses_that_fail(events: Any, kind: str, retryable: bool) -> None:
+async def test_each_failed_response_has_its_kind_and_retry_rule(events: Any, kind: str, retryable: bool) -> None:
     with pytest.raises(ModelError) as caught:
         await complete_request("responses", stream_response(*events))
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
-async def test_what_the_finished_item_says_of_a_call_counts() -> None:
-    """Pieces may hold a placeholder, and the name may come late."""
+async def test_the_finished_item_of_a_call_wins_over_its_pieces() -> None:
+    """Pieces may contain a placeholder, and the name may arrive late."""
     events = list(response_events(call_item("c", "search", '{"q": "a"}')))
     events[1] = events[1] | {"item": events[1]["item"] | {"name": None}}
     events.insert(2, {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"})
@@ -251,7 +251,7 @@ async def test_what_the_finished_item_says_of_a_call_counts() -> None:
         "Unsupported parameter: 'include' is not supported with this model.",
     ],
 )
-async def test_a_model_without_reasoning_is_not_asked_for_any(refusal: str) -> None:
+async def test_a_model_without_reasoning_is_not_asked_for_it(refusal: str) -> None:
     answers = [
         http.Response(400, json={"error": {"message": refusal}}),
         stream_response(*response_events(message_item("hi"))),
@@ -260,8 +260,8 @@ async def test_a_model_without_reasoning_is_not_asked_for_any(refusal: str) -> N
     assert ["include" in network.body(index) for index in range(2)] == [True, False]
 
 
-async def test_reasoning_that_the_provider_cannot_read_is_left_out() -> None:
-    """Another organisation's key cannot decrypt it."""
+async def test_reasoning_that_the_provider_cannot_decrypt_is_left_out() -> None:
+    """The key of another organisation cannot decrypt it."""
     refusal = {"code": "invalid_encrypted_content", "message": "The encrypted content gAAA… could not be verified."}
     network = Network(
         [http.Response(400, json={"error": refusal}), stream_response(*response_events(message_item("hi")))]
@@ -273,7 +273,7 @@ async def test_reasoning_that_the_provider_cannot_read_is_left_out() -> None:
     assert ["reasoning" in kind for kind in kinds] == [True, False]
 
 
-async def test_reasoning_after_what_was_refused_goes_back_whatever_phase_its_text_has() -> None:
+async def test_reasoning_after_refused_reasoning_is_sent_back() -> None:
     refusal = {"code": "invalid_encrypted_content", "message": "The encrypted content gAAA… could not be verified."}
     replies = [stream_response(*response_events(message_item("hi"))) for _ in range(3)]
     network = Network([http.Response(400, json={"error": refusal}), *replies])

@@ -1,4 +1,4 @@
-"""Events come out the same however their bytes are cut, and never without bound."""
+"""Server-sent events are decoded the same for any split of their bytes, and within bounds."""
 
 import json
 
@@ -21,25 +21,25 @@ def decoded(*chunks: bytes) -> list[str]:
         pytest.param(b"data: a\r\n\r\ndata: b\r\n\r\n", ["a", "b"], id="CRLF"),
         pytest.param(b"data: a\r\rdata: b\r\r", ["a", "b"], id="CR alone"),
         pytest.param(b"data: a\ndata: b\n\n", ["a\nb"], id="several data lines are one event"),
-        pytest.param(b": OPENROUTER PROCESSING\n\ndata: a\n\n", ["a"], id="comments are passed over"),
-        pytest.param(b"event: ping\nid: 7\nretry: 3\ndata: a\n\n", ["a"], id="other fields are passed over"),
-        pytest.param(b"data:a\n\n", ["a"], id="the space behind the colon may be missing"),
+        pytest.param(b": OPENROUTER PROCESSING\n\ndata: a\n\n", ["a"], id="comments are ignored"),
+        pytest.param(b"event: ping\nid: 7\nretry: 3\ndata: a\n\n", ["a"], id="other fields are ignored"),
+        pytest.param(b"data:a\n\n", ["a"], id="the space after the colon is optional"),
         pytest.param(b"data:  a\n\n", [" a"], id="only one space belongs to the field"),
         pytest.param(b"data\n\n", [""], id="a field without colon is empty"),
-        pytest.param(b"\xef\xbb\xbfdata: a\n\n", ["a"], id="a byte order mark is passed over"),
-        pytest.param(b"data: a\n\ndata: [DONE]", ["a", "[DONE]"], id="the last blank line may be missing"),
-        pytest.param(b"event: message_stop\n\n", [], id="an event without data is none"),
+        pytest.param(b"\xef\xbb\xbfdata: a\n\n", ["a"], id="a byte order mark is ignored"),
+        pytest.param(b"data: a\n\ndata: [DONE]", ["a", "[DONE]"], id="the last blank line is optional"),
+        pytest.param(b"event: message_stop\n\n", [], id="an event without data is ignored"),
         pytest.param(b"data: \xff\n\n", ["\ufffd"], id="invalid UTF-8 is replaced"),
         pytest.param(b"", [], id="nothing"),
     ],
 )
-def test_streams(stream: bytes, expected: list[str]) -> None:
+def test_streams_are_decoded_to_events(stream: bytes, expected: list[str]) -> None:
     assert decoded(stream) == expected
     assert decoded(*(bytes([byte]) for byte in stream)) == expected
 
 
 @given(st.lists(st.text()), st.data(), st.sampled_from(["\n", "\r\n", "\r"]))
-def test_any_text_survives_any_cut(texts: list[str], data: st.DataObject, end: str) -> None:
+def test_any_text_survives_any_split(texts: list[str], data: st.DataObject, end: str) -> None:
     events = [json.dumps(text, ensure_ascii=False).replace("\x85", " ") for text in texts]
     stream = "".join(f"data: {event}{end}{end}" for event in events).encode(errors="replace")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
@@ -56,7 +56,7 @@ def test_any_text_survives_any_cut(texts: list[str], data: st.DataObject, end: s
         pytest.param([b": " + b"a" * 60 + b"\n\n"] * 8, id="a stream of comments"),
     ],
 )
-def test_bounds(chunks: list[bytes]) -> None:
+def test_long_lines_events_and_streams_are_refused(chunks: list[bytes]) -> None:
     decoder = SseDecoder(max_event=100, max_stream=500)
     for part in chunks[:-1]:
         decoder.feed(part)

@@ -1,4 +1,4 @@
-"""Thinking that a provider shows while it streams: reported apart from the text, whatever the server calls it."""
+"""Streamed thinking is reported apart from the text, whatever field the server uses."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ SUMMARY = {
 
 
 class Listener:
-    """Keeps what is streamed, in order."""
+    """Keeps the streamed pieces in order."""
 
     def __init__(self) -> None:
         self.text, self.thinking = "", ""
@@ -39,14 +39,14 @@ class Listener:
 
 
 def thinking_block(*pieces: str) -> list[dict[str, Any]]:
-    """Return a block of Anthropic's thinking, as its start and its deltas."""
+    """Return the start and the deltas of a block of Anthropic's thinking."""
     start = {"type": "thinking", "thinking": "", "signature": ""}
     deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
     return [start, *deltas, {"type": "signature_delta", "signature": "sig"}]
 
 
 def summary_events() -> list[dict[str, Any]]:
-    """Return the events of a response whose reasoning is summed up piece by piece."""
+    """Return the events of a response with a summary of its reasoning in pieces."""
     begun, added, *rest = response_events(SUMMARY, message_item("Hello"))
     kind = "response.reasoning_summary_text.delta"
     pieces = ((0, "Fir"), (0, "st."), (1, "Then."))
@@ -82,7 +82,12 @@ RAW = {"type": "response.reasoning_text.delta", "content_index": 0, "delta": "hm
             "openrouter", [chunk(reasoning="hm", reasoning_details=DETAILS, content="Hel")], "hm", id="OpenRouter"
         ),
         pytest.param("openrouter", [chunk(reasoning_details=DETAILS, content="Hel")], "hm", id="nothing but details"),
-        pytest.param("openai", [chunk(reasoning=None, reasoning_content={"a": 1}, content="Hel")], "", id="no texts"),
+        pytest.param(
+            "openai",
+            [chunk(reasoning=None, reasoning_content={"a": 1}, content="Hel")],
+            "",
+            id="values that are not text",
+        ),
     ],
 )
 async def test_thinking_is_streamed_apart_from_the_text(kind: str, frames: Any, thinking: str) -> None:
@@ -93,7 +98,7 @@ async def test_thinking_is_streamed_apart_from_the_text(kind: str, frames: Any, 
 
 
 async def streamed(kind: str, answer: http.Response, *, is_plain: bool = False) -> tuple[str, str]:
-    """Return the text and the thinking that a provider passes on. A plain function takes the text alone."""
+    """Return the text and the thinking that a provider passes on. A plain function gets only the text."""
     listener, model = Listener(), provider(kind, Network([answer]))
     await model.complete(a_request(), listener.__call__ if is_plain else listener)
     await model.close()

@@ -1,4 +1,4 @@
-"""One tool that a provider refuses ends no run: it is reshaped, or left out with a line in the log."""
+"""One tool that a provider refuses does not end a run. It is reshaped, or left out with a line in the log."""
 
 import json
 import logging
@@ -62,7 +62,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def test_names_are_legal_and_each_means_one_property() -> None:
+def test_portable_names_are_valid_and_unique() -> None:
     names = portable_names(ROW)
     assert {names["$filter"], names["page[size]"], names["@id"], names["a/b"], names["a b"]} == {
         *("filter_2", "page_size", "id", "a_b", "a_b_2")
@@ -72,7 +72,7 @@ def test_names_are_legal_and_each_means_one_property() -> None:
     assert portable_names({"properties": {"a.b-c_D1": {}}}) == {}
 
 
-def test_arguments_come_back_as_the_tool_knows_them() -> None:
+def test_arguments_are_mapped_back_to_the_names_of_the_tool() -> None:
     names = portable_names(ROW)
     sent = with_keys(ARGUMENTS, ROW, names)
     assert not {"$filter", "page[size]", "@id", "a/b", "a b"} & set(_keys(sent))
@@ -82,12 +82,12 @@ def test_arguments_come_back_as_the_tool_knows_them() -> None:
     assert argument_errors(ROW, ARGUMENTS) == []
 
 
-def test_a_model_that_uses_the_tool_s_own_names_is_understood() -> None:
+def test_arguments_with_the_names_of_the_tool_are_accepted() -> None:
     names = portable_names(ROW)
     assert with_keys(ARGUMENTS, ROW, names, back=True) == ARGUMENTS
 
 
-def test_no_argument_is_lost_where_both_names_are_used() -> None:
+def test_no_argument_is_lost_if_both_names_are_used() -> None:
     given = {"$filter": "a", "filter_2": "b"}
     assert sorted(with_keys(given, ROW, portable_names(ROW), back=True).values()) == ["a", "b"]
 
@@ -126,7 +126,9 @@ def requiring(**properties: dict[str, Any]) -> dict[str, Any]:
             id="all of several",
         ),
         pytest.param({"$ref": "#/$defs/a", "$defs": {"a": requiring(a=A)}}, {"a": A}, ["a"], id="a reference"),
-        pytest.param({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, {}, None, id="to itself"),
+        pytest.param(
+            {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, {}, None, id="a reference to itself"
+        ),
         pytest.param({"type": ["object", "null"], "properties": {"a": A}}, {"a": A}, None, id="an object or null"),
         pytest.param(
             {"if": {"required": ["a"]}, "then": {"properties": {"b": B}}, "properties": {"a": A}},
@@ -137,7 +139,7 @@ def requiring(**properties: dict[str, Any]) -> dict[str, Any]:
         pytest.param({"not": {"required": ["a"]}, "properties": {"a": A}}, {"a": A}, None, id="a negation"),
     ],
 )
-def test_what_stands_at_the_top_becomes_one_object(
+def test_combined_schemas_become_one_object(
     schema: dict[str, Any], properties: dict[str, Any], required: list[str] | None
 ) -> None:
     root = as_object_root(schema)
@@ -146,12 +148,12 @@ def test_what_stands_at_the_top_becomes_one_object(
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": {"anyOf": [A, B]}}}])
-def test_a_schema_that_is_taken_stays_as_it_is(schema: dict[str, Any]) -> None:
+def test_an_accepted_schema_is_not_changed(schema: dict[str, Any]) -> None:
     assert as_object_root(schema) is schema
 
 
-def test_a_plain_schema_has_few_keywords_and_an_end() -> None:
-    """Even where it refers to itself by every property."""
+def test_a_plain_schema_is_finite_and_has_few_keywords() -> None:
+    """This holds even if every property refers to the schema itself."""
     tree: dict[str, Any] = {
         "type": "object",
         "properties": {name: {"$ref": "#"} for name in "abcdefgh"} | {"n": {"type": ["integer", "null"], "minimum": 1}},
@@ -175,7 +177,7 @@ TOOLS = (
 )
 
 
-def test_calls_go_out_and_come_back_under_their_names() -> None:
+def test_calls_are_sent_and_read_back_under_their_own_names() -> None:
     tools = WireTools(TOOLS, Dialect())
     calls = (ToolCall(call_id="1", name="rows", arguments=ARGUMENTS), ToolCall(call_id="2", name=f"{LONG}too"))
     sent = tools.to_wire(a_request(tools=TOOLS, messages=(Message.of("assistant", "hm", calls),)))
@@ -190,7 +192,7 @@ def test_calls_go_out_and_come_back_under_their_names() -> None:
     assert tools.from_wire(Reply.of("hm", made)).calls == calls
 
 
-def test_what_needs_no_other_shape_is_sent_as_it_is() -> None:
+def test_a_request_that_needs_no_change_is_sent_unchanged() -> None:
     request = a_request(
         tools=TOOLS[-1:], messages=(Message.of("assistant", calls=(ToolCall(call_id="1", name="now"),)),)
     )
@@ -221,7 +223,7 @@ OFFERED = tuple(
         "the tool odd cannot be used",
     ],
 )
-async def test_a_tool_that_is_refused_is_made_plain_then_left_out(
+async def test_a_refused_tool_is_simplified_and_then_left_out(
     kind: str, refusal: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer() -> http.Response:
@@ -242,7 +244,7 @@ async def test_a_tool_that_is_refused_is_made_plain_then_left_out(
     assert [line for line in lines if "the tool odd is left out" in line and "answered 400" in line] == lines
 
 
-async def test_a_plain_shape_that_is_taken_is_remembered_for_that_definition_alone() -> None:
+async def test_an_accepted_plain_schema_is_remembered_for_that_definition_only() -> None:
     refusal = refused("Invalid schema for function 'odd'")
     network = Network([refusal, *(stream_response(chunk("stop", content="hi")) for _ in range(3))])
     model = provider("openai-compatible", network)
@@ -253,7 +255,7 @@ async def test_a_plain_shape_that_is_taken_is_remembered_for_that_definition_alo
     assert [json.dumps(network.body(i)["tools"]).count("minimum") for i in range(4)] == [3, 2, 2, 1]
 
 
-async def test_a_keyword_that_every_tool_has_costs_few_requests() -> None:
+async def test_a_keyword_refused_in_every_tool_costs_few_requests() -> None:
     def server(request: http.Request) -> http.Response:
         asked.append(json.loads(request.content))
         bad = [i for i, tool in enumerate(asked[-1]["tools"]) if "minimum" in json.dumps(tool)]
@@ -278,7 +280,7 @@ async def test_a_keyword_that_every_tool_has_costs_few_requests() -> None:
         ("Too many tools: at most 1 is allowed", 1),
     ],
 )
-async def test_tools_beyond_what_a_model_takes_are_left_out(
+async def test_tools_above_the_limit_of_a_model_are_left_out(
     refusal: str, kept: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = Network([refused(refusal), stream_response(chunk("stop", content="hi"))])
@@ -292,7 +294,7 @@ async def test_tools_beyond_what_a_model_takes_are_left_out(
 @pytest.mark.parametrize(
     "refusal", ["some-model does not support tools", "tools: this model has none", "messages.3: first things last"]
 )
-async def test_a_refusal_of_no_tool_in_particular_fails_at_once(refusal: str) -> None:
+async def test_a_refusal_that_names_no_tool_fails_at_once(refusal: str) -> None:
     network = Network([refused(refusal)])
     model = provider("openai-compatible", network)
     with pytest.raises(ModelError):
@@ -302,8 +304,8 @@ async def test_a_refusal_of_no_tool_in_particular_fails_at_once(refusal: str) ->
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "openai-compatible"])
-async def test_a_call_is_judged_by_the_tool_s_own_schema(kind: str) -> None:
-    """The model is offered other names; what comes back has the tool's own, and is checked in full."""
+async def test_a_call_is_validated_with_the_tool_s_own_schema(kind: str) -> None:
+    """The model sees other names. Its call gets the names of the tool and is checked in full."""
     arguments = json.dumps({"filter_2": "a", "page_size": "many"})
     made = {"index": 0, "id": "c", "function": {"name": "rows", "arguments": arguments}}
     said = (
@@ -329,7 +331,7 @@ NO_SCHEMAS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("schema", NO_SCHEMAS)
-def test_a_schema_that_is_none_is_sent_somehow(schema: dict[str, Any]) -> None:
+def test_an_invalid_schema_is_still_sent(schema: dict[str, Any]) -> None:
     tool = ToolSpec(name="odd", parameters=schema)
     tools = WireTools((tool,), Dialect())
     call = ToolCall(call_id="1", name="odd", arguments={"$a": [{"b": 1}], "b": {"$a": 2}})
