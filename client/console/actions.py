@@ -228,7 +228,7 @@ class Extend(BudgetExtension, Action):
         limits = self.model_dump(include=set(BudgetExtension.model_fields), exclude_none=True)
         if not limits:
             raise invalid([f"{next(iter(BudgetExtension.model_fields))}: give the new total of this or another limit"])
-        return await to.update("extend_budget", limits)
+        return await to.update("extend_budget", {**limits, "by": to.by})
 
 
 class Requeue(Action):
@@ -239,13 +239,14 @@ class Requeue(Action):
     async def send(self, to: Target) -> Outcome:
         if to.is_live:
             detail = "it is sent again before the next reasoning step"
-            return await to.update("requeue", self.letter, "received", detail)
+            return await to.update("requeue", {"letter_id": self.letter, "by": to.by}, "received", detail)
         if to.workflow_type != AGENT_WORKFLOW:
             command = f"orga requeue {to.run_id} {self.letter}"
             raise Problem(409, f"only a machine with the channel's secrets can send it again. Run there: {command}")
         new_id = to.new_run_id("agent")
         if not await _exists(to.client, new_id):
-            await requeue_in_fork(to.client, await read_ended_run(to.client, to.run_id), [self.letter], new_id=new_id)
+            ended = await read_ended_run(to.client, to.run_id)
+            await requeue_in_fork(to.client, ended, [self.letter], new_id=new_id, by=to.by)
         return Outcome("applied", "a fork of the run sends it again", run=new_id)
 
 
@@ -287,7 +288,15 @@ class ForkRun(Action):
         to.require_type(AGENT_WORKFLOW, GOAL_WORKFLOW)
         new_id = to.new_run_id("goal" if to.workflow_type == GOAL_WORKFLOW else "agent")
         if not await _exists(to.client, new_id):
-            await fork(to.client, to.run_id, self.to_iteration, changes=self.changes, task=self.task, new_id=new_id)
+            await fork(
+                to.client,
+                to.run_id,
+                self.to_iteration,
+                changes=self.changes,
+                task=self.task,
+                new_id=new_id,
+                by=to.by,
+            )
         return Outcome("applied", f"{new_id} shares its past", run=new_id)
 
 
@@ -300,7 +309,7 @@ class Send(Action):
     async def send(self, to: Target) -> Outcome:
         to.require_type(SESSION_WORKFLOW)
         session = SessionHandle(to.client, to.run_id)
-        turn = await session.post(self.text, when_busy=self.when_busy, message_id=to.action_id)
+        turn = await session.post(self.text, when_busy=self.when_busy, message_id=to.action_id, by=to.by)
         return Outcome("received", f"turn {turn}")
 
 
@@ -312,7 +321,7 @@ class Interrupt(Action):
 
     async def send(self, to: Target) -> Outcome:
         to.require_type(SESSION_WORKFLOW)
-        return await to.update("interrupt", {"why": self.reason, "turn": self.turn})
+        return await to.update("interrupt", {"why": self.reason, "turn": self.turn, "by": to.by})
 
 
 class Close(Action):
@@ -320,7 +329,7 @@ class Close(Action):
 
     async def send(self, to: Target) -> Outcome:
         to.require_type(SESSION_WORKFLOW)
-        return await to.signal("close", has_id=False)
+        return await to.signal("close", to.sender, has_id=False)
 
 
 ACTIONS: Mapping[str, type[Action]] = {

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from orga.client.errors import OrgaError
-from orga.workflows.decisions.control.interventions import MAX_SENDER_CHARS
+from orga.workflows.types.control import MAX_SENDER_CHARS
 from orga.workflows.types.record import CheckedInput, validation_problems
 from orga.workflows.types.text import clean_text, one_line
 

@@ -108,7 +108,7 @@ def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seq
         decided = {"approved": False, "reason": "cancelled"} if given is None else answer
         return [_decision(run, item, decided, by) for item in asked.calls]
     if given is None and isinstance(thread, SessionHandle):
-        return [lambda: thread.interrupt(f"{by} cancelled the question")]
+        return [lambda: thread.interrupt("the question was cancelled", by=by)]
     if wait.kind == "answer":
         text = given if isinstance(given, str) else answer.get("answer")
         if not isinstance(text, str) or not text or (asked.options and text not in asked.options):
@@ -117,7 +117,7 @@ def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seq
         return [lambda: _once(run, run.answer(text, wait.wait_id, by), answered)]
     limit, choice = answer.get("limit"), answer.get("choice")
     if wait.kind == "budget" and isinstance(limit, int | float) and not isinstance(limit, bool):
-        return [lambda: run.extend_budget(**{as_text(wait.data.get("limit")): limit})]
+        return [lambda: run.extend_budget(by=by, **{as_text(wait.data.get("limit")): limit})]
     if choice not in wait.choices:
         raise _misfit(asked, "choice")
     chosen: Choice = choice

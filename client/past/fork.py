@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHistory
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -19,7 +19,7 @@ from orga.client.history.chain import NoSuchIteration, RunHistory, boundary_of, 
 from orga.client.history.events import folded_context
 from orga.client.history.values import values_of
 from orga.client.past.replayed_state import history_until_task, replayed_state
-from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle, run_id_of
+from orga.client.runs.agents import STARTED_BY_MEMO, SUMMARY_CHARS, AgentHandle, run_id_of
 from orga.client.runs.goals import GoalHandle
 from orga.client.runs.ids import id_taken_error, reuse_policy
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
@@ -28,7 +28,7 @@ from orga.workflows.decisions.goals.begin import goal_fork_state
 from orga.workflows.types.context import DigestMismatch, messages_digest
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.input import run_memo
-from orga.workflows.types.names import AGENT_WORKFLOW, AGENT_WORKFLOWS, GOAL_WORKFLOW
+from orga.workflows.types.names import AGENT_WORKFLOW, AGENT_WORKFLOWS, GOAL_WORKFLOW, TENANT
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput, parse_fork, parse_goal_fork
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
@@ -132,6 +132,7 @@ async def fork(
     task: str | None = None,
     requeue: Collection[str] = (),
     new_id: str | None = None,
+    by: str = "",
 ) -> AgentHandle:
     """Start a run that shares another's past up to the end of an iteration. The other run does not change.
 
@@ -151,6 +152,7 @@ async def fork(
             takes it as guidance.
         requeue: Dead letters of that past that the fork sends again first.
         new_id: The fork's id, by default `agent-<uuid7>`, or `goal-<uuid7>` for a goal.
+        by: The name of the person who forks it. The fork's memo has it.
 
     Raises:
         InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
@@ -163,7 +165,7 @@ async def fork(
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
     whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
     fork_input = parse_goal_fork(whole) if is_goal else parse_fork(whole)
-    return await _start_fork(client, described, fork_input, await shared_past(client, fork_input), new_run_id)
+    return await _start_fork(client, described, fork_input, await shared_past(client, fork_input), new_run_id, by=by)
 
 
 async def _start_fork(
@@ -172,11 +174,17 @@ async def _start_fork(
     fork_input: ForkInput | GoalForkInput,
     past: AgentState,
     workflow_id: str,
+    *,
+    by: str,
 ) -> AgentHandle:
     """Start the fork with a reference to exactly this past. The worker reads it again, from the same run."""
     run_id = past.forked_from.run_id if past.forked_from else ""
     named = fork_input.with_run(run_id)
     memo = run_memo(await recorded_workplace(described), await recorded_policy(described))
+    if by:
+        memo = {**memo, STARTED_BY_MEMO: by}
+    # the fork sets its tenant only once a worker has prepared it
+    tenant = described.typed_search_attributes.get(TENANT)
     try:
         await client.start_workflow(
             GOAL_WORKFLOW if isinstance(fork_input, GoalForkInput) else AGENT_WORKFLOW,
@@ -187,6 +195,7 @@ async def _start_fork(
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=one_line(past.input.task, SUMMARY_CHARS),
             memo=memo or None,
+            search_attributes=TypedSearchAttributes([SearchAttributePair(TENANT, tenant)] if tenant else []),
         )
     except WorkflowAlreadyStartedError:
         raise await id_taken_error(client, workflow_id, "leave it out") from None

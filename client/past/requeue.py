@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from temporalio.client import Client
@@ -47,6 +48,7 @@ async def requeue_in_fork(
     *,
     changes: Mapping[str, Any] | None = None,
     new_id: str | None = None,
+    by: str = "",
 ) -> AgentHandle:
     """Start a fork of an ended run that sends these letters again under their keys, and then continues.
 
@@ -60,13 +62,11 @@ async def requeue_in_fork(
     if state.stop is not None and state.stop[0] in LIMIT_REASONS and not changes.get("config"):
         what = f"run {ended.workflow_id!r} ended at its limit ({': '.join(state.stop)})"
         raise OrgaError(f"{what}; raise it for the fork, with --set")
+    fork_at = partial(fork, client, ended.workflow_id, changes=changes, requeue=letter_ids, new_id=new_id, by=by)
     try:
-        return await fork(
-            client, ended.workflow_id, state.iteration, changes=changes, requeue=letter_ids, new_id=new_id
-        )
+        return await fork_at(state.iteration)
     except NoSuchIteration:  # the run was terminated during that iteration
-        before = max(state.iteration - 1, 0)
-        return await fork(client, ended.workflow_id, before, changes=changes, requeue=letter_ids, new_id=new_id)
+        return await fork_at(max(state.iteration - 1, 0))
 
 
 class UndeliveredAnswer(NamedTuple):

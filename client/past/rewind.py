@@ -285,6 +285,7 @@ async def execute_rewind(
         boundary_at=boundary.at,
         steer=guidance or None,
         left=plan.irreversible_calls[-MAX_LINES:],
+        **(sender or {}),
     )
     argument = rewind.model_dump(mode="json", exclude_defaults=True)
     try:

@@ -115,10 +115,11 @@ class AgentHandle:
         else:
             await self._exchange.signal(kind, *([] if kind in {"pause", "resume"} else [text]))
 
-    async def extend_budget(self, **limits: float) -> dict[str, float]:
+    async def extend_budget(self, *, by: str = "", **limits: float) -> dict[str, float]:
         """Raise limits of the live run and return all limits raised so far.
 
         Args:
+            by: The name of the person, for the journal.
             limits: The new totals, not increments. The names are those of `BudgetExtension`.
 
         Raises:
@@ -126,7 +127,7 @@ class AgentHandle:
             RunEnded: The run has ended.
             NoAnswer: No worker is running that can accept it.
         """
-        return dict(await self._exchange.update("extend_budget", limits))
+        return dict(await self._exchange.update("extend_budget", {**limits, **sender_fields(by)}))
 
     async def resolve_escalation(
         self, escalation_id: str, choice: Choice, result: str = "", by: str = "", reason: str = ""
@@ -184,14 +185,19 @@ class AgentHandle:
         answer = {"text": clean_text(text), "by": clean_text(by), **optional}
         return str(await self._exchange.update("answer", answer))
 
-    async def requeue(self, letter_id: str) -> None:
+    async def requeue(self, letter_id: str, *, by: str = "") -> None:
         """Let the run send a dead letter again before its next reasoning step, under its original key.
+
+        Args:
+            letter_id: The id in `dead_letters` of `status`.
+            by: The name of the person, for the journal.
 
         Raises:
             Refused: There is no such letter.
             RunEnded: The run has ended. Only a fork can send it: `orga.runs.fork(..., requeue=[letter_id])`.
         """
-        await self._exchange.update("requeue", letter_id)
+        sender = sender_fields(by)
+        await self._exchange.update("requeue", {"letter_id": letter_id, **sender} if sender else letter_id)
 
     async def status(self) -> AgentStatus:
         """Return the run's current status.

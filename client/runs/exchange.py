@@ -263,7 +263,7 @@ def _refusal_text(error: UpdateFailed) -> str:
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
 
-def sender_fields(by: str, intervention_id: str) -> dict[str, str]:
+def sender_fields(by: str, intervention_id: str = "") -> dict[str, str]:
     """Return what identifies an intervention and its sender, as a signal has it. Empty without both.
 
     Raises:

@@ -23,7 +23,7 @@ from orga.client.errors import (
     TurnUnknown,
 )
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
-from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error, user_error
+from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error, sender_fields, user_error
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
 from orga.workflows.types.record import parse_record
@@ -126,7 +126,9 @@ _PATIENCE_S = 5.0
 class SessionHandle(TurnWaiter):
     """A session, live or ended: `SessionHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
-    async def send(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> TurnResult:
+    async def send(
+        self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None, by: str = ""
+    ) -> TurnResult:
         """Send a message and wait for the result of its turn, however long that takes.
 
         Args:
@@ -135,6 +137,7 @@ class SessionHandle(TurnWaiter):
                 current turn (`steer`), cuts it short and begins the next (`interrupt`), or is refused (`refuse`).
             message_id: The message's id. A message whose id was sent before is not taken again, and its turn is
                 awaited.
+            by: The name of the person, for the journal.
 
         Raises:
             SessionBusy: A turn is under way, and `when_busy` is `refuse`.
@@ -145,14 +148,17 @@ class SessionHandle(TurnWaiter):
             NoAnswer: No worker is running that can accept it. Its subclass `NotTakenYet`, which has the `message_id`: a
                 worker was there a moment ago, or the server was lost meanwhile, so the message may still take effect.
         """
-        return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id))
+        return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id, by=by))
 
-    async def post(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> int:
+    async def post(
+        self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None, by: str = ""
+    ) -> int:
         """Send a message and return the number of its turn without waiting for it. The rest is as for `send`."""
         message = {
             "text": clean_text(text),
             "when_busy": when_busy,
             "message_id": message_id or str(uuid_utils.uuid7()),
+            **sender_fields(by),
         }
         try:
             parse_record(SessionMessage, message, long=frozenset({"text"}))
@@ -171,28 +177,34 @@ class SessionHandle(TurnWaiter):
         """
         return await self._wait_for_turn(turn)
 
-    async def interrupt(self, why: str = "", *, turn: int | None = None) -> int:
+    async def interrupt(self, why: str = "", *, turn: int | None = None, by: str = "") -> int:
         """Cut the current turn short and return its number. The session continues.
 
         Args:
             why: The reason, for the turn's result.
             turn: The turn that is meant, so that no later turn is cut by mistake. None means the current one.
+            by: The name of the person, for the journal.
 
         Raises:
             Refused: No turn is under way, or another one than `turn`.
             RunEnded: The session has ended.
             NoAnswer: No worker is running that can accept it.
         """
-        return int(await self._exchange.update("interrupt", {"why": clean_text(why), "turn": turn}))
+        wanted = {"why": clean_text(why), "turn": turn, **sender_fields(by)}
+        return int(await self._exchange.update("interrupt", wanted))
 
-    async def close(self) -> None:
+    async def close(self, *, by: str = "") -> None:
         """End the session after the current turn. Waiting messages get no turn.
+
+        Args:
+            by: The name of the person, for the journal.
 
         Raises:
             RunNotFound: No session has this id.
             RunEnded: It has ended already.
         """
-        await self._exchange.signal("close")
+        sender = sender_fields(by)
+        await self._exchange.signal("close", *([sender] if sender else []))
 
     async def turns(self) -> list[TurnResult]:
         """Return the results that the session keeps: those of its last turns, oldest first."""

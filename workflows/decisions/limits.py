@@ -11,7 +11,7 @@ from orga.workflows.decisions.control import notifications
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.control import Stop
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
-from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets
+from orga.workflows.types.limits import LIMITS, BudgetExtension, Budgets, SentExtension
 from orga.workflows.types.questions import Question, ShownQuestion
 from orga.workflows.types.record import parse_record
 from orga.workflows.types.state import AgentState
@@ -154,7 +154,7 @@ def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
     """Raise ValueError for an unknown key, a bad value, nothing to raise, or a limit that would become lower."""
-    given = parse_record(BudgetExtension, raw).model_dump(exclude_none=True)
+    given = parse_record(SentExtension, raw).model_dump(exclude_none=True, exclude={"by"})
     if not given:
         raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")
     config = state.config

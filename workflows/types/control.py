@@ -103,6 +103,12 @@ MAX_LINE_CHARS = 500
 MAX_LINES = 50
 
 
+MAX_SENDER_CHARS = 100
+
+Sender = Annotated[str, Field(max_length=MAX_SENDER_CHARS)]
+"""The name of the person who sends something, as the sender gives it, for the journal."""
+
+
 class Rewind(Record):
     to_iteration: int
     boundary_at: AwareDatetime
@@ -112,6 +118,9 @@ class Rewind(Record):
         default=(), max_length=MAX_LINES
     )
     """Irreversible calls that were made after the boundary, one line each. Nothing undoes them."""
+    id: str = Field(default="", max_length=64)
+    """The sender's own id for it."""
+    by: Sender = ""
 
 
 class ControlTerms(NamedTuple):

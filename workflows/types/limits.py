@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field
 
-from orga.workflows.types.control import StopReason
+from orga.workflows.types.control import Sender, StopReason
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 IterationLimit = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -51,6 +51,12 @@ class BudgetExtension(CheckedInput):
     timeout_s: SecondsLimit | None = None
     max_model_calls: ModelCallLimit | None = None
     max_tool_calls: ToolCallLimit | None = None
+
+
+class SentExtension(BudgetExtension):
+    """Argument of the update `extend_budget`."""
+
+    by: Sender = ""
 
 
 class Budgets(Record):

@@ -301,7 +301,7 @@ class Chat:
     async def interrupt(self, why: str) -> None:
         """Interrupt the turn that is shown as the current one. Raise Refused if it has ended, or if there is none."""
         shown = self.turns.under_way
-        await self.session.interrupt(why, turn=shown.number if shown else None)
+        await self.session.interrupt(why, turn=shown.number if shown else None, by=login_name())
 
     async def _read_and_send(self) -> int:
         while not self.has_ended:
@@ -484,7 +484,7 @@ async def _decide(chat: Chat, argument: str, *, approves: bool) -> None:
 
 
 async def _close(chat: Chat, _: str) -> None:
-    await chat.session.close()
+    await chat.session.close(by=login_name())
     if chat.is_busy:
         chat.shown.note("the session ends after the current turn")
     if not (chat.is_typed and chat.is_busy):

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.options import ConfigFile, Json, RunId, login_name
 from orga.client.cli.session import CliContext, run_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.steer.fork import input_changes
@@ -210,7 +210,7 @@ async def _requeue(request: _RequeueRequest, config: Path | None, *, as_json: bo
 async def _requeue_letters(run: AgentHandle, request: _RequeueRequest) -> list[str]:
     letters = request.letter_ids((await run.live_status()).dead_letters if request.letter is None else ())
     for letter_id in letters:
-        await run.requeue(letter_id)
+        await run.requeue(letter_id, by=login_name())
     return letters
 
 

@@ -160,7 +160,7 @@ def extend(run: RunId, *, json: Json = False, config: ConfigFile = None, **given
 
 async def _extend(named: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
     async with run_context(named, config) as (here, run_id):
-        raised = await here.run(run_id).extend_budget(**limits)
+        raised = await here.run(run_id).extend_budget(by=login_name(), **limits)
     if as_json:
         write_json({"id": run_id, "limits": raised})
     else:

@@ -11,7 +11,7 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import interruptible_prompt, run_interruptible
-from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, login_name
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
 from orga.client.cli.steer.intervene import NOTHING_HAPPENS, missing_worker_text
@@ -19,6 +19,7 @@ from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, SentInterve
 from orga.client.past.delegates import LiveDelegate
 from orga.client.past.rewind import RewindPlan, execute_rewind, plan_rewind
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.exchange import sender_fields
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL, loop_tool
 
 
@@ -67,7 +68,13 @@ async def _rewind(request: _RewindRequest, config: Path | None, *, as_json: bool
             question = f"rewind {request.run_id} to the end of iteration {request.to_iteration}?"
             with interruptible_prompt():
                 typer.confirm(question, abort=True, err=True)
-        execution = await execute_rewind(here.client, plan, steer=request.steer, keep_interventions=request.keeps)
+        execution = await execute_rewind(
+            here.client,
+            plan,
+            steer=request.steer,
+            keep_interventions=request.keeps,
+            sender=sender_fields(login_name()),
+        )
         absent = await missing_worker_text(here, AgentHandle(here.client, request.run_id), NOTHING_HAPPENS)
     if as_json:
         write_json(_plan_json(plan, execution, keeps=request.keeps))

@@ -169,12 +169,15 @@ async def test_a_fork_and_a_rewind_are_made_once_for_each_id(client: Client) -> 
         assert forked["run"] == again["run"]
         assert forked["state"] == "applied"
         await client.get_workflow_handle(forked["run"]).result()
+        assert (await console.get(f"/runs/{forked['run']}"))["started_by"] == OWNER
 
         assert (await act(console, run, "r1", "rewind", to_iteration=1))[1]["state"] == "applied"
         await client.get_workflow_handle(run.id).result()
         before = await client.get_workflow_handle(run.id).describe()
         assert (await act(console, run, "r1", "rewind", to_iteration=1))[1]["state"] == "applied"
         assert (await client.get_workflow_handle(run.id).describe()).run_id == before.run_id
+        received = await journal_of(client, run, "InterventionReceived")
+        assert [(each["kind"], each["by"]) for each in received] == [("rewind", OWNER)]
 
 
 async def test_messages_of_a_session_are_taken_once(client: Client) -> None:
@@ -188,6 +191,8 @@ async def test_messages_of_a_session_are_taken_once(client: Client) -> None:
         assert (await act(console, run, "m3", "override_step", skill="a", input="b"))[0] == 409
         assert (await act(console, run, "m4", "close"))[0] == 200
         assert (await session.result()).iterations == 1
+        received = await journal_of(client, run, "InterventionReceived")
+        assert [(each["kind"], each["by"]) for each in received] == [("send", OWNER), ("send", OWNER), ("close", OWNER)]
 
 
 BAD_ACTIONS = {

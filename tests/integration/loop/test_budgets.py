@@ -48,13 +48,13 @@ async def test_a_run_continues_after_a_person_raises_the_limit(
         wait = await wait_for_question(handle)
         assert wait["kind"] == "budget"
         assert wait["question"].startswith(f"{reason}: ")
-        await send_update(handle, "extend_budget", more)
+        await send_update(handle, "extend_budget", {**more, "by": "ada"})
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "done")
     assert ran.result.tool_calls.run == 4
     assert questions(ran) == [("ApprovalRequested", "budget"), ("ApprovalResolved", "budget")]
     assert [e.data for e in ran.journal if e.event == "InterventionReceived"] == [
-        {"kind": "extend_budget", "text": more}
+        {"kind": "extend_budget", "text": more, "by": "ada"}
     ]
 
 

@@ -18,7 +18,7 @@ from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.decisions.tool_calls import approvals, breakers, decision, recovery, repeated_calls
 from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes
 from orga.workflows.types.agents import Critic
-from orga.workflows.types.control import Intervention
+from orga.workflows.types.control import MAX_SENDER_CHARS, Intervention
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
@@ -203,15 +203,11 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
         )
         state = decision.with_decision(state, "7.0", *made)
     ids = tuple(f"{number:064}" for number in range(round(share * interventions.MAX_KEPT_IDS)))
-    pauses = tuple(Intervention(kind="pause", id=each, by=letter * interventions.MAX_SENDER_CHARS) for each in ids)
+    pauses = tuple(Intervention(kind="pause", id=each, by=letter * MAX_SENDER_CHARS) for each in ids)
     state = state.with_control(intervention_ids=ids, pauses=pauses[: interventions.MAX_KEPT_PAUSES])
     for number in range(round(share * 450)):
         text = filled(letter, 40_000 * share)
-        who = (
-            {}
-            if number >= interventions.MAX_IDENTIFIED
-            else {"id": f"{number:064}", "by": letter * interventions.MAX_SENDER_CHARS}
-        )
+        who = {} if number >= interventions.MAX_IDENTIFIED else {"id": f"{number:064}", "by": letter * MAX_SENDER_CHARS}
         guidance = interventions.intervention("add_context", ({**who, "text": text} if who else text,))
         state = interventions.with_guidance(state, guidance)
     cached = a_spec(PAY, recovery={"strategy": "cached_result"})

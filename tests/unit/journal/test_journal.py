@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.conversation import reference_and_sent
-from orga.workflows.decisions.journal.entries import first_break
+from orga.workflows.decisions.journal.entries import SESSION_SIGNALS, first_break, intervention_events
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.result import agent_result
 from orga.workflows.types.control import StopReason
@@ -362,3 +362,31 @@ def test_calls_with_ids_that_look_like_keys_are_told_apart() -> None:
     reply = Reply.of(calls=(ToolCall(call_id="1.1", name="a"), ToolCall(call_id="1.0", name="b")))
     entries = journal(start(), reasoned(reply, 1), gated(ALLOW, ALLOW), acted("1.1", name="b"), acted("1.0", name="a"))
     assert [(o["tool"], o["call_id"]) for o in entries[-1].data["outcomes"]] == [("a", "1.1"), ("b", "1.0")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "argument", "recorded"),
+    [
+        ("updated", "extend_budget", {"max_iterations": 9, "by": "ada"}, {"text": {"max_iterations": 9}, "by": "ada"}),
+        ("updated", "extend_budget", {"max_iterations": 9}, {"text": {"max_iterations": 9}}),
+        ("updated", "requeue", {"letter_id": "2.0", "by": "ada"}, {"text": "2.0", "by": "ada"}),
+        ("updated", "requeue", "2.0", {"text": "2.0"}),
+        ("updated", "send", {"text": "go", "message_id": "m", "by": "ada"},
+         {"text": {"text": "go", "message_id": "m"}, "by": "ada"}),
+        ("updated", "interrupt", {"why": "", "turn": 1, "by": "ada"}, {"text": {"why": "", "turn": 1}, "by": "ada"}),
+        ("updated", "interrupt", "stop", {"text": "stop"}),
+        ("updated", "answer", {"text": "1999", "by": "ada"}, {"text": {"text": "1999", "by": "ada"}}),
+        ("updated", "send", {"text": "go", "message_id": "m", "by": ["ada"]},
+         {"text": {"text": "go", "message_id": "m"}}),
+        ("signaled", "close", {"id": "web-1", "by": "ada"}, {"id": "web-1", "by": "ada"}),
+        ("signaled", "close", None, {}),
+        ("signaled", "rewound", {"to_iteration": 2, "by": "ada", "id": "web-1"},
+         {"to_iteration": 2, "by": "ada", "id": "web-1"}),
+    ],
+)  # fmt: skip
+def test_the_journal_names_who_sent_an_intervention(
+    kind: HappeningKind, name: str, argument: Any, recorded: dict[str, Any]
+) -> None:
+    happening = happened(kind, name, value=None if argument is None else [argument])
+    [(event, data)] = intervention_events(happening, SESSION_SIGNALS)
+    assert (event, data) == ("InterventionReceived", {"kind": name.replace("rewound", "rewind"), **recorded})

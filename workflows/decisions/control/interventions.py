@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
+from orga.workflows.types.control import MAX_SENDER_CHARS, Control, Intervention, InterventionKind, Rewind
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.text import clean_text, clip, delimited_text, one_line
 
@@ -44,7 +44,6 @@ _KINDS_WITH_TEXT: frozenset[InterventionKind] = frozenset({"steer", "add_context
 _BARE_PAUSE, _BARE_RESUME = Intervention(kind="pause"), Intervention(kind="resume")
 
 _ID = re.compile(r"[!-~]{1,64}")
-MAX_SENDER_CHARS = 100
 
 MAX_KEPT_IDS = 100
 """A sender repeats an intervention soon or never."""

@@ -68,7 +68,12 @@ def first_break(entries: Iterable[JournalEntry]) -> int | None:
 
 
 STEERING_SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort"})
+
+_SIGNALS_WITH_SENDER = STEERING_SIGNALS | {"close"}
 """Signals whose argument may be an object with an id and the sender's name."""
+
+_UPDATES_WITH_SENDER = frozenset({"extend_budget", "requeue", "send", "interrupt", "close"})
+"""Updates whose argument may have the sender's name in `by`. The arguments of the others are recorded as they are."""
 
 SIGNALS = STEERING_SIGNALS | {"answer"}
 """Signals that a run knows."""
@@ -105,25 +110,34 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
     if happening.kind == "updated" and happening.name in WAITING_UPDATES:
         return []
     if happening.kind == "updated":
-        return [("InterventionReceived", {"kind": happening.name, **text})]
+        return [("InterventionReceived", {"kind": happening.name, **_update_data(happening.name, value)})]
     if happening.name == "rewound":
         if happening.text:
             return [("InterventionReceived", {"kind": "rewind", "refused": happening.text})]
         rewind = as_object(value)
         steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
         left = {"left": rewind["left"]} if rewind.get("left") else {}
-        return [
-            ("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer, **left})
-        ]
+        data = {"to_iteration": rewind.get("to_iteration"), **steer, **left, **sender_of(rewind)}
+        return [("InterventionReceived", {"kind": "rewind", **data})]
     if happening.name not in known:
         return [("InterventionReceived", {"kind": happening.name, "known": False})]
     sender: dict[str, str] = {}
-    if happening.name in STEERING_SIGNALS:
+    if happening.name in _SIGNALS_WITH_SENDER:
         value, sender = split_sender(value)
     elif happening.name == "override_step":
         sender = sender_of(value)
     text = {} if value is None else {"text": value}
     return [("InterventionReceived", {"kind": happening.name, **text, **sender})]
+
+
+def _update_data(name: str, value: object) -> dict[str, Any]:
+    """Return the data of an update: its argument as `text`, and the sender's name next to it."""
+    given = as_object(value)
+    if name not in _UPDATES_WITH_SENDER or "by" not in given:
+        return {} if value is None else {"text": value}
+    rest = {key: each for key, each in given.items() if key != "by"}
+    text = rest.get("letter_id") if name == "requeue" else rest
+    return {**({"text": text} if text else {}), **sender_of({"by": given["by"]})}
 
 
 def termination_data(happening: Happening) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from orga.workflows.decisions.conversation import news_bytes_left, with_message
 from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes, with_counted_calls
 from orga.workflows.types.conversation import call_source, delimited_tool_text
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.json_text import as_object
 from orga.workflows.types.messages import Message, ToolCall, shortened_message
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
@@ -206,8 +207,9 @@ def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
 
 
 def parsed_letter_id(raw: object) -> str:
-    """Raise ValueError if it cannot be an id."""
-    letter_id = str(raw) if isinstance(raw, (str, int, float)) else ""
+    """Return the id in `{letter_id, by}` or a bare id. Raise ValueError if it cannot be one."""
+    given = as_object(raw).get("letter_id", raw)
+    letter_id = str(given) if isinstance(given, (str, int, float)) else ""
     if not letter_id or len(letter_id) > MAX_LETTER_ID_CHARS:
         raise ValueError(f"give the id of a dead letter, a text of at most {MAX_LETTER_ID_CHARS} characters")
     return letter_id

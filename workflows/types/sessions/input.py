@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import AfterValidator, Field
 from pydantic_core import to_json
 
+from orga.workflows.types.control import Sender
 from orga.workflows.types.input import AgentInput, Instructions, LoopConfig, Name, OutputSchema, TrustedContext
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 
@@ -82,10 +83,11 @@ class SessionMessage(CheckedInput):
     with another text is refused.
     """
     when_busy: WhenBusy = "enqueue"
+    by: Sender = ""
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, text: str, message_id: str, when_busy: WhenBusy = "enqueue") -> None: ...
+        def __init__(self, *, text: str, message_id: str, when_busy: WhenBusy = "enqueue", by: str = "") -> None: ...
 
 
 class AwaitTurnArgument(CheckedInput):
@@ -100,6 +102,7 @@ class InterruptArgument(CheckedInput):
     why: str = ""
     turn: int | None = Field(default=None, ge=1)
     """The turn to interrupt. Null is the current one."""
+    by: Sender = ""
 
 
 def parse_session(raw: object) -> SessionInput:
