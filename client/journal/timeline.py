@@ -4,17 +4,16 @@ A fold reads one segment of a run. A long text is given as its beginning, with a
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from typing import Any, Literal, Self, cast
 
 from pydantic import ConfigDict
 from pydantic_core import to_json
 
 from orga.client.journal import event_types as on
-from orga.client.journal.event_types import read_event
+from orga.client.journal.event_types import JournalEvent, read_event
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.json_text import as_count, as_object, as_text
 from orga.workflows.types.messages import Reply
@@ -175,90 +174,49 @@ def searched_texts(record: IterationRecord) -> Iterator[tuple[str, str]]:
         yield event.event, json_text(event.data)
 
 
-class TextSource:
-    """The texts of one event, by the name of their part."""
+def event_texts(happening: Happening) -> dict[str, str]:
+    """Return the texts of an event that a reference can name, by their parts. Nothing else of an event can be read.
 
-    def __init__(self, happening: Happening) -> None:
-        self._happening = happening
-
-    @cached_property
-    def reply(self) -> Reply:
-        carried = carried_reply(self._happening)
-        return Reply.model_validate(self._happening.value if carried is None else carried)
-
-    @cached_property
-    def request(self) -> ReasonRequest:
-        return ReasonRequest.model_validate(self._happening.value)
-
-    def text(self, part: str) -> str:
-        """Return a text. Raise an error for a part that the event does not have."""
-        name, _, index = part.partition("-")
-        return _TEXT_PARTS[name](self, index)
-
-    def find(self, part: str) -> str | None:
-        """Return a text, or None if the event has no such part. Nothing else of an event can be read."""
-        if part.partition("-")[0] not in _parts_of(self._happening):
-            return None
-        try:
-            return self.text(part)
-        except (KeyError, IndexError, ValueError):
-            return None
-
-    def _thinking(self, _: str) -> str:
-        thoughts = [each.text for each in self.reply.parts if isinstance(each, ThinkingPart)]
-        return "\n\n".join(filter(None, thoughts))
-
-    def _arguments(self, index: str) -> str:
-        call = self.reply.calls[int(index)]
-        return call.malformed or json_text(call.arguments)
-
-    def _changed_arguments(self, place: str) -> str:
-        verdicts = Verdicts.model_validate(self._happening.value).by_place(self._happening.key) or {}
-        return json_text(verdicts[place].arguments)
-
-    def _input(self, _: str) -> str:
-        return json_text(as_object(self._happening.value).get("arguments", {}))
-
-    def _news(self, index: str) -> str:
-        message = self.request.context.news[int(index)].message
-        if message is None or message.role != "tool":
-            raise KeyError(index)
-        return undelimited_text(message.text)
-
-    def _output(self, _: str) -> str:
-        value = self._happening.value
-        if self._happening.kind == "child_finished":
-            return as_text(as_object(value).get("output"))
-        return ToolOutput.model_validate(value).content
-
-
-_TEXT_PARTS: dict[str, Callable[[TextSource, str], str]] = {
-    "reply": lambda source, _: source.reply.text,
-    "thinking": TextSource._thinking,
-    "arguments": TextSource._arguments,
-    "changed": TextSource._changed_arguments,
-    "input": TextSource._input,
-    "news": TextSource._news,
-    "output": TextSource._output,
-}
-"""Texts in a reply, a verdict, the input of an activity, a model call's new messages, and a result."""
-
-
-def _parts_of(happening: Happening) -> tuple[str, ...]:
-    """Return the names of the texts that an event can have."""
+    Raises:
+        ValueError: The event is not as this project writes it.
+    """
     is_finished = happening.kind in {"finished", "child_finished"}
+    if (reply := reply_in(happening)) is not None:
+        return _reply_texts(Reply.model_validate(reply))
     if happening.name in PROMPT_ACTIVITIES:
-        return ("reply", "thinking", "arguments") if is_finished else ("news",)
-    if happening.kind == "started" or happening.name == READ_PAST:
-        return ("reply", "thinking", "arguments") if carried_reply(happening) is not None else ()
-    if happening.name == "gate":
-        return ("changed",)
-    is_call = happening.name not in OWN_ACTIVITIES
-    return () if not is_call else ("output",) if is_finished else ("input",) if happening.kind == "scheduled" else ()
+        return _news_texts(ReasonRequest.model_validate(happening.value)) if happening.kind == "scheduled" else {}
+    if happening.name == "gate" and is_finished:
+        verdicts = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
+        return {f"changed-{place}": json_text(verdict.arguments) for place, verdict in verdicts.items()}
+    if happening.name in OWN_ACTIVITIES:
+        return {}
+    if is_finished:
+        is_child, value = happening.kind == "child_finished", happening.value
+        return {
+            "output": as_text(as_object(value).get("output")) if is_child else ToolOutput.model_validate(value).content
+        }
+    return (
+        {"input": json_text(as_object(happening.value).get("arguments", {}))} if happening.kind == "scheduled" else {}
+    )
 
 
-def carried_reply(happening: Happening) -> Any:
-    """Return the reply that waited for people in the state that a run or fork begins with, or None."""
+def _reply_texts(reply: Reply) -> dict[str, str]:
+    thoughts = [part.text for part in reply.parts if isinstance(part, ThinkingPart)]
+    arguments = {f"arguments-{n}": call.malformed or json_text(call.arguments) for n, call in enumerate(reply.calls)}
+    return {"reply": reply.text, "thinking": "\n\n".join(filter(None, thoughts)), **arguments}
+
+
+def _news_texts(request: ReasonRequest) -> dict[str, str]:
+    """Return the results of tools that a model call shows for the first time."""
+    news = enumerate(request.context.news)
+    tools = ((n, each.message) for n, each in news if each.message and each.message.role == "tool")
+    return {f"news-{n}": undelimited_text(message.text) for n, message in tools}
+
+
+def reply_in(happening: Happening) -> Any:
+    """Return the reply of a model call, or the one that a segment or fork begins with, or None."""
+    if happening.name in PROMPT_ACTIVITIES:
+        return happening.value if happening.kind == "finished" else None
     state = happening.value if happening.name == READ_PAST else None
     if happening.kind == "started" and len(arguments := cast("list[Any]", happening.value or [])) > 1:
         state = arguments[1]
@@ -314,6 +272,12 @@ class _Iteration:
     def end(self, at: datetime) -> None:
         self.ended, self.phase = self.ended or at, "done"
 
+    def end_answers(self, at: datetime) -> None:
+        """End the call that ends a run, because the journal has no outcome for it."""
+        for call in self.calls:
+            if loop_tool(call.tool).is_answer and call.started and call.result is None:
+                call.state, call.ended = "ok", at
+
     def as_record(self) -> IterationRecord:
         return IterationRecord(
             number=self.number,
@@ -330,7 +294,7 @@ class _Iteration:
 _PLACE = re.compile(r"(\d{1,9}\.\d{1,9})((?:\.[a-pr-z]\d+)*)")
 """The place of a reply's call, and of a part of it. A call that is sent again, with a `q`, is a call of its own."""
 
-_FIELD_EVENTS = {"ReasoningComplete", "ToolsDispatched", "ObservationsCollected", "DelegationStarted"}
+_FIELD_EVENTS = (on.ReasoningComplete, on.ToolsDispatched, on.ObservationsCollected, on.DelegationStarted)
 """Events that the fields of a record show."""
 
 _OUTCOMES: dict[str, CallState] = {
@@ -401,39 +365,37 @@ class TimelineFold:
             entries: Entries of delegated runs are ignored.
             is_numbered: True if the entries have their numbers in the whole journal.
         """
-        source = TextSource(happening)
         if happening.kind == "started":
-            self._on_started(happening, source)
+            self._on_started(happening)
         for entry in entries:
             if not entry.run and entry.event != "PastMissing":  # the records show which ones are missing
                 self._take_entry(entry, happening, is_numbered)
         if happening.name in PROMPT_ACTIVITIES:
-            self._on_prompt(happening, source)
+            self._on_prompt(happening)
         elif happening.name in OWN_ACTIVITIES:
-            self._on_prepared(happening, source)
+            self._on_prepared(happening)
         elif happening.kind.startswith("child_"):
-            self._on_delegation(happening, source)
+            self._on_delegation(happening)
         elif happening.kind == "scheduled":
-            self._on_call_scheduled(happening, source)
+            self._on_call_scheduled(happening)
         elif happening.kind == "finished":
-            self._end_call(happening, happening.key, "ok", self._text(happening, source, "output"))
+            self._end_call(happening, happening.key, "ok", self._texts(happening, event_texts(happening))["output"])
         elif happening.kind in {"failed", "cancelled"}:
             state: CallState = "failed" if happening.kind == "failed" else "cancelled"
             self._end_call(happening, happening.key, state)
         elif happening.kind == "continued_as_new" or happening.kind.startswith("workflow_"):
             self._close(happening.at)
 
-    def _on_started(self, happening: Happening, source: TextSource) -> None:
+    def _on_started(self, happening: Happening) -> None:
         arguments = cast("list[Any]", happening.value or [])
         state = as_object(arguments[1]) if len(arguments) > 1 else {}
         self.is_first = len(arguments) < 2
         self.base = self._current = as_count(state.get("iteration"))  # a fork reads its past later
         self._turn = as_count(as_object(state.get("session")).get("turn")) or None
         self._model = as_text(as_object(state.get("setup")).get("model")) or None
-        if carried_reply(happening) is not None:
-            self._take_reply(happening, source)
+        self._take_reply(happening)
 
-    def _on_prepared(self, happening: Happening, source: TextSource) -> None:
+    def _on_prepared(self, happening: Happening) -> None:
         if happening.kind != "finished" or happening.name not in {"prepare", READ_PAST}:
             return
         value = as_object(happening.value)
@@ -441,41 +403,44 @@ class TimelineFold:
         self._model = as_text(setup.get("model")) or self._model
         if happening.name == READ_PAST:
             self.base = self._current = as_count(value.get("iteration"))
-            if carried_reply(happening) is not None:
-                self._take_reply(happening, source)
+            self._take_reply(happening)
 
-    def _on_prompt(self, happening: Happening, source: TextSource) -> None:
-        if happening.kind == "finished":
-            self._take_reply(happening, source)
+    def _on_prompt(self, happening: Happening) -> None:
         if happening.kind != "scheduled":
+            self._take_reply(happening)
             return
-        if source.request.iteration != self._current and (before := self._iterations.get(self._current)):
+        request = ReasonRequest.model_validate(happening.value)
+        if request.iteration != self._current and (before := self._iterations.get(self._current)):
             before.end(happening.at)
-        self._current, self._is_turn_pending = source.request.iteration, False
+        self._current, self._is_turn_pending = request.iteration, False
         iteration = self._iteration(self._current)
         iteration.started = iteration.started or happening.at
         iteration.phase, iteration.fields["prompt"] = "reasoning", happening.name
-        for index, news in enumerate(source.request.context.news):
+        texts = self._texts(happening, _news_texts(request))
+        for index, news in enumerate(request.context.news):
             call = self._by_call_id.get(news.message.call_id or "") if news.message else None
             if call is not None and call.result is None:
-                call.result = self._text(happening, source, f"news-{index}")
+                call.result = texts.get(f"news-{index}")
 
-    def _take_reply(self, happening: Happening, source: TextSource) -> None:
-        reply, iteration = source.reply, self._iteration(self._current)
-        usage, thinking = reply.usage.model_dump(), self._text(happening, source, "thinking")
+    def _take_reply(self, happening: Happening) -> None:
+        """Take the reply of an event, if it has one."""
+        if (found := reply_in(happening)) is None:
+            return
+        reply, iteration = Reply.model_validate(found), self._iteration(self._current)
+        texts = self._texts(happening, _reply_texts(reply))
         iteration.phase = "gating"
         iteration.fields |= {
             "model": reply.model or self._model,
-            "usage": TimelineUsage.model_validate({**usage, "cost_usd": reply.cost_usd}),
-            "reply": self._text(happening, source, "reply") if reply.text else None,
-            "thinking": thinking if thinking.size else None,
+            "usage": TimelineUsage.model_validate({**reply.usage.model_dump(), "cost_usd": reply.cost_usd}),
+            "reply": texts["reply"] if reply.text else None,
+            "thinking": texts["thinking"] if texts["thinking"].size else None,
         }
         calls = [
             _Call(
                 id=f"{iteration.number}.{n}",
                 call_id=call.call_id,
                 tool=call.name,
-                arguments=self._text(happening, source, f"arguments-{n}"),
+                arguments=texts[f"arguments-{n}"],
             )
             for n, call in enumerate(reply.calls)
         ]
@@ -484,18 +449,18 @@ class TimelineFold:
         others = (call for call in iteration.calls if not call.id.startswith(f"{iteration.number}."))
         iteration.calls = [*others, *calls]
 
-    def _on_call_scheduled(self, happening: Happening, source: TextSource) -> None:
+    def _on_call_scheduled(self, happening: Happening) -> None:
         call = self._called_at(happening.key)
         if call is None:
             call_id = as_text(as_object(happening.value).get("call_id"))
-            given = self._text(happening, source, "input")
-            call = _Call(id=happening.key, call_id=call_id, tool=happening.name, arguments=given)
+            given = self._texts(happening, event_texts(happening))
+            call = _Call(id=happening.key, call_id=call_id, tool=happening.name, arguments=given["input"])
             call.take_verdict(*self._verdicts.pop(happening.key, (on.RecordedVerdict(), None)))
             self._calls[call.id] = call
             self._iteration(self._current).calls.append(call)
         call.begin(happening.at)
 
-    def _on_delegation(self, happening: Happening, source: TextSource) -> None:
+    def _on_delegation(self, happening: Happening) -> None:
         place, value = delegate_activity_id(happening.key), as_object(happening.value)
         if happening.kind == "child_failed":
             self._end_call(happening, place, "failed")
@@ -507,7 +472,7 @@ class TimelineFold:
             ending = as_object(value.get("termination"))
             is_good = ending.get("reason") == "completed"
             failure = "" if is_good else as_text(ending.get("detail")) or as_text(ending.get("reason"))
-            output = self._text(happening, source, "output")
+            output = self._texts(happening, event_texts(happening))["output"]
             result = output if is_good or output.size else None
             self._end_call(happening, place, "ok" if is_good else "failed", result, failure=failure)
 
@@ -528,18 +493,18 @@ class TimelineFold:
         return self._calls.get(place) or (self._calls.get(found[1]) if found else None)
 
     def _take_entry(self, entry: JournalEntry, happening: Happening, is_numbered: bool) -> None:
-        event = read_event(entry) if entry.event in _ENTRY_READERS or entry.event == "PolicyEvaluated" else None
+        event = read_event(entry)
         if isinstance(event, on.TurnStarted):
             self._turn, self._current, self._is_turn_pending = event.turn, entry.iteration + 1, True
-        is_shown_by_fields = entry.event in _FIELD_EVENTS
+        is_shown_by_fields = isinstance(event, _FIELD_EVENTS)
         is_early = self._is_turn_pending and not is_shown_by_fields
         iteration = self._iteration(max(entry.iteration, self._current) if is_early else entry.iteration)
         if is_numbered:
             self._numbers[entry.sequence] = iteration.number
         if isinstance(event, on.PolicyEvaluated):
             is_shown_by_fields = self._take_verdicts(event, happening, iteration)
-        elif event is not None:
-            _ENTRY_READERS[entry.event](self, event, iteration, entry.timestamp)
+        else:
+            self._take_event(event, iteration, entry.timestamp)
         if not is_shown_by_fields:
             sequence, data = entry.sequence if is_numbered else None, clipped_strings(entry.data)
             iteration.events.append(TimelineEvent(sequence=sequence, event=entry.event, at=entry.timestamp, data=data))
@@ -550,64 +515,73 @@ class TimelineFold:
         verdicts = dict(zip(event.places, event.verdicts, strict=False)) or dict.fromkeys(
             event.places or [call.id for call in iteration.calls], failed
         )
+        is_changed = any(verdict.arguments for verdict in verdicts.values())
+        texts = self._texts(happening, event_texts(happening)) if is_changed else {}
         for place, verdict in verdicts.items():
-            changed = self._text(happening, TextSource(happening), f"changed-{place}") if verdict.arguments else None
+            changed = texts.get(f"changed-{place}") if verdict.arguments else None
             if call := self._calls.get(place):
                 call.take_verdict(verdict, changed)
             else:
                 self._verdicts[place] = verdict, changed
         return bool(verdicts) and self._calls.keys() >= verdicts.keys()
 
-    def _on_question(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+    def _take_event(self, event: JournalEvent, iteration: _Iteration, at: datetime) -> None:
+        match event:
+            case on.ApprovalRequested() | on.QuestionAsked():
+                self._take_question(event, iteration)
+            case on.ApprovalResolved() | on.QuestionAnswered():
+                self._take_decision(event, iteration, at)
+            case on.ToolsDispatched():
+                iteration.phase = "acting"
+                self._begin_calls(event, at)
+            case on.ObservationsCollected():
+                self._take_outcomes(event)
+                iteration.end(at)
+            case on.SagaEnded() | on.DecisionGrounded():
+                if call := self._calls.get(event.place):
+                    call.ended = at
+            case on.StepEvaluated() if event.score is not None and not event.by:  # a critic has another scale
+                iteration.scores.append(float(event.score))
+            case on.TurnStarted():
+                iteration.fields["turn"] = event.turn
+            case on.TurnEnded() | on.Terminated():
+                iteration.end(at)
+                if event.reason == "completed":
+                    iteration.end_answers(at)
+            case _:
+                pass
+
+    def _take_question(self, event: on.ApprovalRequested | on.QuestionAsked, iteration: _Iteration) -> None:
         self._questions.add(event.id)
         iteration.phase = "waiting"
         call = self._calls.get(event.place)
         if call and isinstance(event, on.ApprovalRequested) and event.kind == "call":
             call.state = "held"
 
-    def _on_decision(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+    def _take_decision(
+        self, event: on.ApprovalResolved | on.QuestionAnswered, iteration: _Iteration, at: datetime
+    ) -> None:
         self._questions.discard(event.id)
         if not self._questions and iteration.ended is None:
             iteration.phase = "acting" if iteration.calls else "gating"
         call = self._calls.get(event.place)
-        if call is None:
-            return
-        if isinstance(event, on.QuestionAnswered):
+        if call and isinstance(event, on.QuestionAnswered):
             call.ended = at
-        elif call.state == "held":
+        elif call and isinstance(event, on.ApprovalResolved) and call.state == "held":
             call.approver = event.approver or event.by or None
             call.state = "proposed" if event.approved else "denied"
             call.reason = event.reason or call.reason
 
-    def _on_call_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
-        if call := self._calls.get(event.place):
-            call.ended = at
-
-    def _on_dispatched(self, event: Any, iteration: _Iteration, at: datetime) -> None:
-        iteration.phase = "acting"
+    def _begin_calls(self, event: on.ToolsDispatched, at: datetime) -> None:
         for dispatched in event.tools:
             if (call := self._by_call_id.get(dispatched.call_id)) and call.state == "proposed":
                 call.begin(at)
 
-    def _on_collected(self, event: Any, iteration: _Iteration, at: datetime) -> None:
+    def _take_outcomes(self, event: on.ObservationsCollected) -> None:
         for ended in event.outcomes:
             if call := self._by_call_id.get(ended.call_id):
                 call.state = _OUTCOMES.get(ended.outcome, call.state)
                 call.failure = ended.error[:HEAD_CHARS] or call.failure
-        iteration.end(at)
-
-    def _on_evaluated(self, event: Any, iteration: _Iteration, at: datetime) -> None:
-        if event.score is not None and not event.by:  # a critic has another scale
-            iteration.scores.append(float(event.score))
-
-    def _on_turn_started(self, event: Any, iteration: _Iteration, at: datetime) -> None:
-        iteration.fields["turn"] = event.turn
-
-    def _on_ended(self, event: Any, iteration: _Iteration, at: datetime) -> None:
-        iteration.end(at)
-        for call in iteration.calls:  # the journal has no outcome for the call that ends a run
-            if event.reason == "completed" and loop_tool(call.tool).is_answer and call.started and call.result is None:
-                call.state, call.ended = "ok", at
 
     def _close(self, at: datetime) -> None:
         self.is_closed = True
@@ -620,30 +594,17 @@ class TimelineFold:
     def _iteration(self, number: int) -> _Iteration:
         return self._iterations.setdefault(number, _Iteration(number, {"turn": self._turn}))
 
-    def _text(self, happening: Happening, source: TextSource, part: str) -> TimelineText:
-        text = source.text(part)
-        is_whole = self._is_whole or len(text) <= HEAD_CHARS
-        return TimelineText(
-            head=text if is_whole else text[:HEAD_CHARS],
-            size=len(text.encode("utf-8", "replace")),
-            reference=None if is_whole else f"{self.run_id}.{happening.event_id}.{part}",
-        )
-
-
-_ENTRY_READERS: dict[str, Callable[[TimelineFold, Any, _Iteration, datetime], None]] = {
-    "ApprovalRequested": TimelineFold._on_question,
-    "QuestionAsked": TimelineFold._on_question,
-    "ApprovalResolved": TimelineFold._on_decision,
-    "QuestionAnswered": TimelineFold._on_decision,
-    "ToolsDispatched": TimelineFold._on_dispatched,
-    "ObservationsCollected": TimelineFold._on_collected,
-    "SagaEnded": TimelineFold._on_call_ended,
-    "DecisionGrounded": TimelineFold._on_call_ended,
-    "StepEvaluated": TimelineFold._on_evaluated,
-    "TurnStarted": TimelineFold._on_turn_started,
-    "TurnEnded": TimelineFold._on_ended,
-    "Terminated": TimelineFold._on_ended,
-}
+    def _texts(self, happening: Happening, texts: Mapping[str, str]) -> dict[str, TimelineText]:
+        """Return the texts of an event as records show them."""
+        limit = None if self._is_whole else HEAD_CHARS
+        return {
+            part: TimelineText(
+                head=text[:limit],
+                size=len(text.encode("utf-8", "replace")),
+                reference=None if limit is None or len(text) <= limit else f"{self.run_id}.{happening.event_id}.{part}",
+            )
+            for part, text in texts.items()
+        }
 
 
 def clipped_strings(value: Any) -> Any:

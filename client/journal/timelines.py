@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from time import monotonic
@@ -27,9 +28,9 @@ from orga.client.journal.events import followed_timelines
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
 from orga.client.journal.timeline import (
     IterationRecord,
-    TextSource,
     TimelineFold,
     TimelineText,
+    event_texts,
     iterations_before,
     searched_texts,
     texts_of,
@@ -398,9 +399,8 @@ class Timelines:
             except RPCError as error:
                 raise history_error(workflow_id, error) from error
             for reference, (event, part) in wanted.items():
-                text = TextSource(read[event]).find(part) if event in read else None
-                if text is not None:
-                    found[reference] = text
+                with suppress(KeyError, ValueError):  # there is no such event, or it has no such text
+                    found[reference] = event_texts(read[event])[part]
         return found
 
 
