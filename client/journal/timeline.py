@@ -30,7 +30,7 @@ from orga.workflows.types.tool_calls.tools import ToolOutput
 HEAD_CHARS = 2_000
 """Characters of a text in a record. The rest is read by its reference."""
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Version of the records in cached segments. It rises with every change of what a fold makes of a history."""
 
 CallState = Literal["proposed", "held", "running", "ok", "failed", "denied", "cancelled", "not_run"]
@@ -53,8 +53,6 @@ class TimelineUsage(Record):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
-    thinking_tokens: int | None = None
-    """Part of the output. None, since no provider's count of them is recorded yet."""
     cost_usd: float | None = None
 
 

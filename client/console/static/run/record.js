@@ -105,7 +105,7 @@ export function recordDetails(run, number, controls) {
       record.events.length ? h("details", { class: "events" }, h("summary", {}, `Journal (${record.events.length})`), record.events.map(eventDetails)) : null,
       h("dl", { class: "facts small" },
         record.model ? [h("dt", {}, "model"), h("dd", {}, record.model)] : null,
-        h("dt", {}, "tokens"), h("dd", {}, `${count(record.usage?.input_tokens)} in (${count(record.usage?.cached_input_tokens)} cached), ${count(record.usage?.output_tokens)} out`, record.usage?.thinking_tokens ? `, ${count(record.usage.thinking_tokens)} of them thinking` : ""),
+        h("dt", {}, "tokens"), h("dd", {}, `${count(record.usage?.input_tokens)} in (${count(record.usage?.cached_input_tokens)} cached), ${count(record.usage?.output_tokens)} out`),
         record.started ? [h("dt", {}, "time"), h("dd", {}, exact(record.started), record.ended ? `, ${took(record.started, record.ended)}` : "")] : null,
         record.scores.length ? [h("dt", {}, "scores"), h("dd", {}, record.scores.join(", "))] : null),
       controls(record),
