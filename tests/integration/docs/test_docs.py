@@ -1,4 +1,4 @@
-"""The commands in the documents run, and the files that they show are read by the product's own code."""
+"""The commands in the documents run, and the product's own code reads the files that they show."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    """Return every block of a language with the document it stands in."""
+    """Return every block of a language with the name of its document."""
     return [
         (path.name, block)
         for path in DOCUMENTS
@@ -29,7 +29,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 
 def commands() -> list[list[str]]:
-    """Return the commands of all `console` blocks, comments left out, in order."""
+    """Return the commands of all `console` blocks without comments, in order."""
     lines = [line for _, block in blocks("console") for line in block.splitlines()]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
@@ -48,7 +48,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
 
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_documents_run(orga: Orga) -> None:
-    """In the documents' order; `ID` is a live run, paused, so that it can be steered."""
+    """They run in the order of the documents. `ID` is a live run, paused, so that it can be steered."""
     with orga.started("worker") as worker:
         worker.line("polls task queue")
         live = orga("run", "How are retries configured?", "--detach", "--no-worker").out.strip()
@@ -63,14 +63,14 @@ def _failure(orga: Orga, words: list[str], run: str) -> str:
         return "" if f"\n{words[1]}:" in (ROOT / "Makefile").read_text() else f"no target {words[1]}"
     assert words[0] == "orga", words
     while words[1] in {"fork", "rewind"} and "ReasoningComplete" not in orga("journal", run, "--json").out:
-        time.sleep(0.1)  # a command before this one has taken the run back to its start
+        time.sleep(0.1)  # an earlier command has rewound the run
     done = orga(*[run if word == "ID" else word for word in words[1:]])
     has_ended = done.code == 6 and "has ended" in done.err
     return "" if done.code == 0 or has_ended else f"{' '.join(words)}: {done.code} {done.err}"
 
 
-def test_the_example_goals_say_what_the_guide_shows(tmp_path: Path, orga: Orga) -> None:
-    """In a folder with just the documents of the examples: each line shown is a line of the last command's output."""
+def test_the_example_goals_print_what_the_guide_shows(tmp_path: Path, orga: Orga) -> None:
+    """The folder holds only the documents of the examples. Each line shown is a line of the last command's output."""
     here = replace(orga, folder=Path(shutil.copytree(ROOT / "examples" / "library", tmp_path / "library")))
     guide = (ROOT / "docs" / "goals.md").read_text()
     examples = re.findall(r"^```console\n([^`]*)^```\n\n```text\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
@@ -84,11 +84,11 @@ def test_the_example_goals_say_what_the_guide_shows(tmp_path: Path, orga: Orga) 
 
 
 @pytest.mark.parametrize(("name", "block"), blocks("toml"))
-def test_the_settings_of_the_documents_are_settings(name: str, block: str) -> None:
+def test_the_settings_of_the_documents_are_valid(name: str, block: str) -> None:
     OrgaConfig.model_validate(tomllib.loads(block), extra="forbid")
 
 
-def test_the_tool_of_the_guide_is_a_tool() -> None:
+def test_the_tool_of_the_guide_is_valid() -> None:
     namespace: dict[str, object] = {}
     exec(next(block for name, block in blocks("python") if name == "agents.md"), namespace)
     spec = PythonFunction(namespace["word_count"]).spec  # pyright: ignore[reportArgumentType]
@@ -122,7 +122,7 @@ async def test_the_python_of_the_documents_runs(
     assert told in capsys.readouterr().out
 
 
-def test_the_documents_link_to_what_is_there() -> None:
+def test_the_links_of_the_documents_have_targets() -> None:
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target, place in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", _prose(path)):
             there = path.parent / target if target else path
@@ -131,7 +131,7 @@ def test_the_documents_link_to_what_is_there() -> None:
 
 
 def headings(path: Path) -> set[str]:
-    """Return the names by which its headings are linked to."""
+    """Return the names under which its headings can be linked."""
     found: set[str] = set()
     for text in re.findall(r"^#+ (.*)$", _prose(path), re.MULTILINE):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).lower()
@@ -145,7 +145,7 @@ def _prose(path: Path) -> str:
     return re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-def test_a_link_to_a_heading_that_there_is_not_is_found(tmp_path: Path) -> None:
+def test_a_link_to_a_missing_heading_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(
         "# A page\n\n## `orga list`: [runs](b.md)\n\n## Runs\n\n## Runs\n\n```sh\n# none\n```\n"
     )

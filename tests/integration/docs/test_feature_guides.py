@@ -1,4 +1,4 @@
-"""The Python of the guides runs as it stands there."""
+"""The Python of the guides runs as printed there."""
 
 import re
 
@@ -30,7 +30,7 @@ async def test_the_guide_of_structured_output(
 
 
 async def run_example(document: str) -> None:
-    """Run the first Python block of a guide, which awaits."""
+    """Run the first Python block of a guide, which uses await."""
     body = "".join(f"    {line}\n" for line in python_of(document).splitlines())
     namespace: dict[str, object] = {}
     exec(f"async def example():\n{body}", namespace)

@@ -1,4 +1,4 @@
-"""docs/production.md, done as it says: in order, in a fresh folder, on a real server; what it shows is what is seen."""
+"""docs/production.md is followed in order, in a fresh folder, on a real server, and its output is compared."""
 
 import json
 import re
@@ -26,14 +26,14 @@ SEEN_S = 60.0
 
 @dataclass
 class Newcomer:
-    """Somebody who types what the guide says."""
+    """A person who types what the guide says."""
 
     orga: Orga
     port: int
     running: ExitStack
 
     def follow(self, guide: str) -> list[str]:
-        """Write each file, type each line, look for each text; return what went otherwise, one line each."""
+        """Write each file, type each line and check each output. Return one line for each difference."""
         wrong: list[str] = []
         said, last = "", ""
         for language, is_file, content in BLOCK.findall(guide):
@@ -71,7 +71,7 @@ class Newcomer:
         return 0, ""
 
     def _looked(self, last: str, said: str, shown: str) -> list[str]:
-        """Return the lines that are not seen; what waits for a person is looked at until it does."""
+        """Return the expected lines that do not appear. Repeat a query until the run waits for a person."""
         deadline = time.monotonic() + SEEN_S
         while (unseen := _unseen(said, shown)) and last == "orga inbox" and time.monotonic() < deadline:
             said += self._typed(last)[1]
@@ -89,7 +89,7 @@ class Newcomer:
 
 
 def _unseen(said: str, shown: str) -> list[str]:
-    """Return the lines of which the words do not follow each other in some line that was said."""
+    """Return the lines whose words do not follow each other in any line of the output."""
     patterns = {line: ".*".join(map(re.escape, line.split())) for line in shown.splitlines()}
     return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
 
@@ -100,14 +100,14 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
     shutil.copytree(ROOT / "examples", folder / "examples")
     urls = json.dumps({"openai-compatible": f"http://127.0.0.1:{port}/v1"})
     env = an_orga(folder, tmp_path / "home", ORGA_MODELS__BASE_URLS=urls).env
-    del env["ORGA_TRUST"]  # the guide says where to trust what
+    del env["ORGA_TRUST"]  # the guide says what to trust
     with ExitStack() as running:
         found = Newcomer(InlineOrga(folder, env), port, running)
         yield found
         found.orga("server", "--stop")
 
 
-def test_the_guide_is_followed_from_its_first_line_to_its_last(newcomer: Newcomer) -> None:
+def test_the_guide_works_from_its_first_line_to_its_last(newcomer: Newcomer) -> None:
     assert newcomer.follow(GUIDE) == []
     assert (newcomer.orga.folder / "ledger").read_text().splitlines() == ["A-7 90000", "A-7 900"]
     assert (newcomer.orga.folder / "audit.key").stat().st_mode & 0o777 == 0o600
@@ -116,11 +116,11 @@ def test_the_guide_is_followed_from_its_first_line_to_its_last(newcomer: Newcome
 @pytest.mark.parametrize(
     ("said", "shown", "unseen"),
     [
-        pytest.param("a  b c\nd", "d\na c", [], id="words with others between"),
-        pytest.param("a\nc", "a c", ["a c"], id="words of two lines"),
+        pytest.param("a  b c\nd", "d\na c", [], id="with other words in between"),
+        pytest.param("a\nc", "a c", ["a c"], id="words on two lines"),
         pytest.param("b a", "a b", ["a b"], id="words in another order"),
         pytest.param("a", "b", ["b"], id="another word"),
     ],
 )
-def test_what_is_seen(said: str, shown: str, unseen: list[str]) -> None:
+def test_expected_output_is_compared_word_by_word(said: str, shown: str, unseen: list[str]) -> None:
     assert _unseen(said, shown) == unseen

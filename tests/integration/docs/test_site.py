@@ -1,4 +1,4 @@
-"""The documents as a site: each page in its contents, each link leads somewhere, nothing is loaded from outside."""
+"""The documents as a site: each page is in the contents, each link works, and nothing is loaded from outside."""
 
 import re
 import subprocess

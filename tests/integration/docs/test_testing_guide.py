@@ -1,4 +1,4 @@
-"""docs/testing.md and the tests of examples/desk, run as a reader would: by pytest, in folders of their own."""
+"""docs/testing.md and the tests of examples/desk run as a reader would run them: by pytest, in their own folders."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ _FILE = re.compile(r"```\w+\n(?:#|//) ([\w/]+\.\w+)\n(.*?)```", re.DOTALL)
 
 
 async def pytest_in(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Run pytest in a project's folder, with the plugins that are installed and nothing of this repository."""
+    """Run pytest in a project's folder, with the installed plugins and nothing of this repository."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments),
         cwd=folder,
@@ -48,7 +48,7 @@ async def test_the_guide_is_a_project_whose_tests_pass(tmp_path: Path) -> None:
 
 
 async def test_the_example_tests_itself(tmp_path: Path) -> None:
-    """By anyio, where the guide's project has pytest-asyncio."""
+    """The example uses anyio, the guide's project pytest-asyncio."""
     shutil.copytree(ROOT / "examples/desk", tmp_path / "desk", ignore=shutil.ignore_patterns("__pycache__"))
 
     code, output = await pytest_in(tmp_path / "desk", "-p", "no:asyncio")
@@ -116,7 +116,7 @@ def test_it_has_no_server(orga_local_environment):
 """
 
 
-async def test_a_project_that_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
+async def test_a_project_that_does_not_use_the_plugin_starts_no_server(tmp_path: Path) -> None:
     (tmp_path / "test_unused.py").write_text(UNUSED)
 
     code, output = await pytest_in(tmp_path, "-p", "no:asyncio")
@@ -125,8 +125,8 @@ async def test_a_project_that_does_not_use_it_pays_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("loops", ["asyncio", "anyio"])
-async def test_the_server_in_real_time_is_one_for_all_tests(tmp_path: Path, loops: str) -> None:
-    """Each test has a loop of its own, by either plugin; the server belongs to none of them."""
+async def test_all_tests_share_one_server_in_real_time(tmp_path: Path, loops: str) -> None:
+    """With either plugin each test has its own event loop, and the server belongs to none of them."""
     (tmp_path / "test_orders.py").write_text(IN_REAL_TIME)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
 
@@ -135,7 +135,7 @@ async def test_the_server_in_real_time_is_one_for_all_tests(tmp_path: Path, loop
     assert (code, "3 passed" in output) == (0, True), output
 
 
-async def test_a_server_that_cannot_be_had_is_told_where_a_test_asks_for_it(tmp_path: Path) -> None:
+async def test_a_missing_server_is_reported_only_to_a_test_that_asks_for_it(tmp_path: Path) -> None:
     (tmp_path / "test_no_server.py").write_text(NO_SERVER)
 
     code, output = await pytest_in(tmp_path)
@@ -144,7 +144,7 @@ async def test_a_server_that_cannot_be_had_is_told_where_a_test_asks_for_it(tmp_
     assert "ORGA_TEMPORAL_CLI names /nowhere/temporal, which is no executable file" in output
 
 
-async def test_a_script_that_is_not_used_up_fails_a_test_that_passes(tmp_path: Path) -> None:
+async def test_an_unfinished_script_fails_a_passing_test(tmp_path: Path) -> None:
     (tmp_path / "test_used_up.py").write_text(USED_UP)
 
     code, output = await pytest_in(tmp_path)

@@ -1,4 +1,4 @@
-"""`orga.testing` on real servers: runs, time that is skipped, what a test is told when something is not as it says."""
+"""`orga.testing` on real servers: runs, skipped time, and the errors that a test gets."""
 
 import json
 import stat
@@ -62,7 +62,7 @@ async def env() -> AsyncGenerator[Environment]:
         yield found
 
 
-async def test_tools_are_real_unless_a_fake_stands_in(env: Environment) -> None:
+async def test_tools_are_real_unless_replaced_by_a_fake(env: Environment) -> None:
     script = [calls("pay", cents=9), answers()]
     real = await env.run(CLERK, "Pay.", model=(model := scripted(*script)))
     assert model.seen[1].messages[-1].text == "really paid 9"
@@ -73,7 +73,7 @@ async def test_tools_are_real_unless_a_fake_stands_in(env: Environment) -> None:
     assert model.seen[0].tools[0].parameters["properties"].keys() == {"cents"}
 
 
-async def test_what_is_transient_is_tried_again_and_what_is_permanent_is_told(env: Environment) -> None:
+async def test_a_transient_failure_is_retried_and_a_permanent_one_is_reported(env: Environment) -> None:
     bank = FakeTool("pay", [transient("busy"), permanent("no such account")])
     model = scripted(calls("pay", cents=9), answers())
     ran = await env.run(CLERK, "Pay.", model=model, fakes=[bank])
@@ -89,7 +89,7 @@ async def test_a_script_that_is_too_short_fails_the_test(env: Environment) -> No
         await env.run(CLERK, "Pay.", model=scripted(calls("pay", cents=9)))
 
 
-async def test_days_of_waiting_take_no_time(env: Environment) -> None:
+async def test_days_of_waiting_take_no_real_time(env: Environment) -> None:
     async with env.worker(agents=[CLERK], model=scripted(calls("ask_user", question="Whose?"), answers())) as at_work:
         handle = await at_work.start(CLERK, "Ask.", settings={"timeout_s": 60})
         assert (await at_work.waits(handle)).question == "Whose?"
@@ -103,7 +103,7 @@ async def test_days_of_waiting_take_no_time(env: Environment) -> None:
 
 
 async def test_time_is_skipped_while_a_test_waits_for_an_end(env: Environment, tmp_path: Path) -> None:
-    """An approval that nobody gives expires, although an earlier test has left a run behind."""
+    """An approval that nobody gives expires, although an earlier test has left a run unfinished."""
     policy = policy_folder(tmp_path, permits(), '@id("ask") @approval("ada") @expires("30d") ' + forbids("pay")[17:])
     script = [calls("pay", cents=9), answers()]
     async with env.worker(agents=[CLERK], model=scripted(*script), policy=policy) as at_work:
@@ -115,8 +115,8 @@ async def test_time_is_skipped_while_a_test_waits_for_an_end(env: Environment, t
     assert (await left.describe()).status == WorkflowExecutionStatus.TERMINATED
 
 
-async def test_a_run_that_waits_for_somebody_is_told_as_that(env: Environment) -> None:
-    """Whoever waits for an end that nobody brings hears where the run is."""
+async def test_the_error_for_a_run_that_does_not_end_names_what_it_waits_for(env: Environment) -> None:
+    """Whoever waits for an end that does not come learns what the run is doing."""
     script = [calls("pay", cents="nine"), calls("ask_user", question="Whose?"), answers()]
     async with env.worker(agents=[CLERK], model=scripted(*script)) as at_work:
         handle = await at_work.start(CLERK, "Ask.", settings={"timeout_s": 60})
@@ -126,14 +126,14 @@ async def test_a_run_that_waits_for_somebody_is_told_as_that(env: Environment) -
             await at_work.ended(handle)
 
 
-async def test_a_run_that_has_ended_waits_for_nobody(env: Environment) -> None:
+async def test_the_error_for_an_ended_run_shows_its_refused_proposals(env: Environment) -> None:
     async with env.worker(agents=[CLERK], model=scripted(calls("fly"), answers())) as at_work:
         ran = await at_work.run(CLERK, "Go.")
         with pytest.raises(NotEnded, match=r"(?s)waits for nobody: it has ended.*refused proposal: 1: fly {}"):
             await at_work.waits(ran.handle)
 
 
-async def test_a_journal_is_read_from_wherever_it_is(env: Environment, tmp_path: Path) -> None:
+async def test_a_journal_is_read_from_a_handle_a_history_or_a_file(env: Environment, tmp_path: Path) -> None:
     ran = await env.run(CLERK, "Pay.", model=scripted(calls("pay", cents=9), answers()))
     (file := tmp_path / "run.json").write_text(ran.history.to_json())
     told = [entry.event for entry in ran.journal]
@@ -197,7 +197,7 @@ async def test_a_history_of_an_unknown_workflow_is_refused(history: WorkflowHist
 
 
 async def test_a_folder_is_replayed_file_by_file(tmp_path: Path) -> None:
-    """Our own recordings, among which a run of an agent has become other than it was."""
+    """Of two recorded histories, that of an agent's run was changed."""
     recorded = [path for path in HISTORIES if path.stem in {"answer", "tools-and-a-denial"}]
     for path in recorded:
         (tmp_path / path.name).write_text(path.read_text())
@@ -211,7 +211,7 @@ async def test_a_folder_is_replayed_file_by_file(tmp_path: Path) -> None:
         await replay(tmp_path)
 
 
-async def test_a_file_that_is_no_history_says_how_to_get_one(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_history_shows_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(NoHistory, match=r"no \*\.json files"):
         await replay(tmp_path)
     (tmp_path / "a.json").write_text("{}")
@@ -221,10 +221,10 @@ async def test_a_file_that_is_no_history_says_how_to_get_one(tmp_path: Path) -> 
         await journal_of(tmp_path / "b.json")
 
 
-async def test_where_there_is_no_server_the_ways_and_the_remedy_are_told(
+async def test_without_a_server_the_attempts_and_the_remedy_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK's own download is kept from the network by a proxy that nobody has."""
+    """A proxy that does not exist keeps the SDK from downloading a server."""
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -262,6 +262,6 @@ async def test_a_server_in_real_time_knows_search_attributes() -> None:
     assert "OrgaAgent" in found.search_attributes
 
 
-def test_providers_are_those_of_the_names() -> None:
+def test_the_providers_are_in_the_order_of_the_names() -> None:
     one, two = scripted(), scripted()
     assert [*ScriptedModels({"a": one, "b": two}).providers] == [one, two]

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, done as it says: its files written, its lines typed into one shell, what it shows looked for."""
+"""docs/tutorial.md is followed: its files are written, its lines typed into one shell, its output compared."""
 
 import os
 import re
@@ -31,19 +31,19 @@ WAITS = {"orga inbox": "until orga inbox | grep . ; do sleep 0.5; done"}
 
 @dataclass(frozen=True)
 class Typed:
-    """Lines of one block, and what is shown of them."""
+    """Lines of one block, and the output shown for them."""
 
     lines: str
     shown: list[str]
 
     def in_shell(self, output: Path) -> str:
-        """Return them as one shell types them: the first that fails ends it, what goes on behind it stays."""
+        """Return the lines for one shell. The first failure ends the shell; a background command continues."""
         lines = "\n".join(WAITS.get(line, line) for line in self.lines.splitlines())
         return f"{{\n{lines}\n}} > {output} 2>&1\n"
 
 
 def _blocks(port: int) -> tuple[dict[str, str], list[Typed]]:
-    """Return the files and the blocks of commands; installing is another test's."""
+    """Return the files and the command blocks. The installation has its own test."""
     files: dict[str, str] = {}
     typed: list[Typed] = []
     for language, installs, content in BLOCK.findall(TUTORIAL.replace(PORT_OF_THE_MODEL, str(port))):
@@ -58,7 +58,7 @@ def _blocks(port: int) -> tuple[dict[str, str], list[Typed]]:
 
 @pytest.fixture
 def shop(home: Path, tmp_path: Path) -> Orga:
-    """An empty folder of somebody who has set nothing, whose `python` and `orga` are those under test."""
+    """An empty folder of a user without settings, whose `python` and `orga` are those under test."""
     folder, programs = tmp_path / "shop", tmp_path / "programs"
     folder.mkdir()
     programs.mkdir()
@@ -67,12 +67,12 @@ def shop(home: Path, tmp_path: Path) -> Orga:
     (programs / "orga").chmod(0o755)
     orga = an_orga(folder, home)
     orga.env["PATH"] = f"{programs}:{Path(sys.executable).parent}:{orga.env['PATH']}"
-    orga.env.pop("ORGA_TRUST")  # a reader of the tutorial trusts nothing by hand
-    orga.env.pop("OPA_TOKEN")  # and has no setting that would make `orga init` ask
+    orga.env.pop("ORGA_TRUST")  # a reader of the tutorial has not set any trust
+    orga.env.pop("OPA_TOKEN")  # and no setting that would make `orga init` ask
     return orga
 
 
-def test_the_tutorial_is_followed_from_its_first_line_to_its_last(shop: Orga, tmp_path: Path) -> None:
+def test_the_tutorial_works_from_its_first_line_to_its_last(shop: Orga, tmp_path: Path) -> None:
     files, typed = _blocks(free_port())
     later = tmp_path / "later"
     for name, content in files.items():
@@ -95,7 +95,7 @@ def test_the_tutorial_is_followed_from_its_first_line_to_its_last(shop: Orga, tm
 
 
 def _followed(shell: list[str], shop: Orga) -> tuple[int, str]:
-    """Run the script, and leave nothing of it; return its exit code and what it wrote to stderr."""
+    """Run the script and remove its traces. Return its exit code and its stderr."""
     process = subprocess.Popen(
         shell,
         cwd=shop.folder,
@@ -114,13 +114,13 @@ def _followed(shell: list[str], shop: Orga) -> tuple[int, str]:
 
 
 def _unseen(said: str, shown: list[str]) -> list[str]:
-    """Return the lines of which the words do not follow each other in some line that was said."""
+    """Return the lines whose words do not follow each other in any line of the output."""
     patterns = {line: ".*".join(map(re.escape, line.split())) for line in shown}
     return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
 
 
-def test_it_is_installed_from_a_clone_beside_it(tmp_path: Path) -> None:
-    """By pip, which builds a wheel of the folder; what that depends on is installed here already."""
+def test_it_is_installed_from_a_clone_in_a_neighbouring_folder(tmp_path: Path) -> None:
+    """pip builds a wheel of the folder. The dependencies are already installed."""
     (lines,) = [content for _, installs, content in BLOCK.findall(TUTORIAL) if installs]
     named = re.search(r"pip install (\.\./orga) ", lines)
     assert named
@@ -142,7 +142,7 @@ def test_it_is_installed_from_a_clone_beside_it(tmp_path: Path) -> None:
     assert {"orga/start.py", "orga/worker.py"} <= {*zipfile.ZipFile(wheel).namelist()}
 
 
-def test_every_program_of_it_is_written_down_in_it() -> None:
+def test_the_tutorial_contains_each_of_its_programs() -> None:
     files, typed = _blocks(int(PORT_OF_THE_MODEL))
     programs = {word for block in typed for word in re.findall(r"python (\w+\.py)", block.lines)}
     assert programs == {"model.py", "desk.py"}

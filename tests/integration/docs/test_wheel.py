@@ -1,4 +1,4 @@
-"""An install of the wheel, in a project that is laid out like Temporal's tutorial."""
+"""The installed wheel, in a project with the layout of Temporal's tutorial."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ __all__ = ["home"]
 
 
 THEIRS = ("worker", "workflows", "activities", "client")
-"""Modules that such a project has, too."""
+"""Module names that such a project also uses."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a new environment with the wheel in it; what the wheel depends on is that of this one."""
+    """Return a new environment with the wheel, and with the dependencies of this one."""
     folder = tmp_path_factory.mktemp("environment")
     uv, python = str(Path(sys.executable).parent / "uv"), folder / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
@@ -52,7 +52,7 @@ def project(home: Path, tmp_path: Path) -> Orga:
     return orga
 
 
-def test_the_wheel_holds_the_package_alone(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"orga"}
@@ -108,8 +108,8 @@ if __name__ == "__main__":
 }
 
 
-def test_an_agent_is_part_of_an_application_there(environment: Path, project: Orga) -> None:
-    """Its own `workflows.py` and `activities.py` are what its sandbox imports, and ours what ours does."""
+def test_an_agent_works_within_an_application_with_such_modules(environment: Path, project: Orga) -> None:
+    """The sandbox imports the project's own `workflows.py` and `activities.py` for its code, and ours for our code."""
     for name, code in OWN.items():
         (project.folder / name).write_text(code)
     command = [str(environment / "bin" / "python"), "client.py"]
@@ -118,7 +118,7 @@ def test_an_agent_is_part_of_an_application_there(environment: Path, project: Or
     assert "FIVE ATTEMPTS" in done.stdout
 
 
-def test_an_agent_runs_there(environment: Path, project: Orga) -> None:
+def test_an_agent_runs_in_such_a_project(environment: Path, project: Orga) -> None:
     command = [str(environment / "bin" / "orga"), "run", "What is the retry limit?", "--json"]
     done = subprocess.run(command, cwd=project.folder, env=project.env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Circuits of scope `worker` on a real server: runs share them, and only what speaks of the tool opens them."""
+"""Circuits of scope `worker` on a real server: runs share them, and only faults of the tool open them."""
 
 import asyncio
 import uuid
@@ -38,7 +38,7 @@ async def a_shared_worker(
     clock: Callable[[], datetime] | None = None,
     model_breaker: CircuitOptions | None = None,
 ) -> AsyncGenerator[tuple[Loop, ScriptedModel, WorkerBreakers]]:
-    """Run a worker whose circuits can be looked at."""
+    """Run a worker whose circuits the test can inspect."""
     provider, breakers = ScriptedModel(steps, repeats=True), WorkerBreakers(clock or Clock())
     names = tuple(tool.name for tool in tools)
     agents = {"default": AgentConfig(tools=names)}
@@ -58,7 +58,7 @@ async def a_shared_worker(
 
 
 def flaky(body: Callable[[dict[str, Any], ToolContext], Any], **options: Any) -> FakeTool:
-    """Return a tool whose circuit its worker keeps."""
+    """Return a tool whose circuit the worker keeps."""
     known: dict[str, Any] = {"max_attempts": 1, "breaker": BreakerOptions(scope="worker")}
     return FakeTool("flaky", body, options=ToolOptions(**known | options))
 
@@ -68,12 +68,12 @@ def down(arguments: dict[str, Any], context: ToolContext) -> str:
 
 
 def call_of(number: int) -> Reply:
-    """Return a call with arguments of its own: the same call is not repeated for ever."""
+    """Return a call with its own arguments, because a repeated call would be stopped."""
     return calls("flaky", arguments={"n": number})
 
 
 def results(provider: ScriptedModel) -> list[str]:
-    """Return what the model was told of its calls in the last run."""
+    """Return the results that the model read in the last run."""
     return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
 
 
@@ -99,7 +99,7 @@ async def test_runs_share_the_circuit_of_a_tool(client: Client) -> None:
         assert breakers.circuit("flaky").state == "closed"
 
 
-async def test_a_failed_try_opens_the_circuit_anew(client: Client) -> None:
+async def test_a_failed_trial_opens_the_circuit_again(client: Client) -> None:
     clock, tool = Clock(), flaky(down)
     steps = [call_of(1), call_of(2), call_of(3), answers(), call_of(4), call_of(5), answers()]
     async with a_shared_worker(client, steps, tool, clock=clock) as (loop, provider, _):
@@ -111,7 +111,7 @@ async def test_a_failed_try_opens_the_circuit_anew(client: Client) -> None:
     assert len(tool.contexts) == 4
 
 
-async def test_while_a_run_tries_the_tool_another_is_turned_away(client: Client) -> None:
+async def test_while_a_run_tries_the_tool_another_call_is_rejected(client: Client) -> None:
     clock, tool, hold = Clock(), flaky(down), Hold()
     steps = [call_of(1), call_of(2), call_of(3), answers(), call_of(4), call_of(5), answers("second"), answers("first")]
     async with a_shared_worker(client, steps, tool, clock=clock) as (loop, provider, breakers):
@@ -134,7 +134,7 @@ async def test_every_attempt_of_a_call_counts(client: Client) -> None:
     assert (len(tool.contexts), LEFT_ALONE in last(provider).text) == (3, True)
 
 
-async def test_a_tool_that_its_worker_runs_within_the_workflow_task_has_a_circuit_too(client: Client) -> None:
+async def test_a_local_tool_has_a_circuit_too(client: Client) -> None:
     tool = flaky(down, execution="local")
     steps = [call_of(1), call_of(2), call_of(3), call_of(4), answers()]
     async with a_shared_worker(client, steps, tool) as (loop, provider, _):
@@ -155,7 +155,7 @@ async def test_a_tool_that_its_worker_runs_within_the_workflow_task_has_a_circui
         pytest.param(ConnectionError("no route"), {"breaker": BreakerOptions(scope="run")}, id="kept by the run"),
     ],
 )
-async def test_what_leaves_the_workers_circuit_closed(
+async def test_some_failures_leave_the_circuit_of_the_worker_closed(
     client: Client, error: Exception, options: dict[str, Any]
 ) -> None:
     def fails(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -168,7 +168,7 @@ async def test_what_leaves_the_workers_circuit_closed(
     assert (len(tool.contexts), breakers.circuit("flaky").failures) == (3, 0)
 
 
-async def test_a_time_out_opens_the_circuit(client: Client) -> None:
+async def test_a_timeout_opens_the_circuit(client: Client) -> None:
     hold, once = Hold(), BreakerOptions(scope="worker", failure_threshold=1)
     tool = flaky(lambda arguments, context: hold.then("late"), timeout_s=3, breaker=once)
     async with a_shared_worker(client, [call_of(1), answers()], tool) as (loop, provider, breakers):
@@ -182,7 +182,7 @@ async def test_a_time_out_opens_the_circuit(client: Client) -> None:
         await wait_until(is_open)
 
 
-async def test_an_abort_gives_the_permit_back(client: Client) -> None:
+async def test_an_abort_releases_the_trial(client: Client) -> None:
     clock, hold, once = Clock(), Hold(), BreakerOptions(scope="worker", failure_threshold=1)
     tool = flaky(down, breaker=once)
     async with a_shared_worker(client, [call_of(1), answers(), call_of(2)], tool, clock=clock) as (loop, _, breakers):
@@ -203,7 +203,7 @@ def server_error() -> ModelError:
 
 
 async def test_a_model_call_waits_until_its_provider_may_be_tried(client: Client) -> None:
-    """Three attempts fail, the fourth is turned away and comes back when the circuit is half open."""
+    """Three attempts fail. The fourth is rejected and repeated when the circuit is half open."""
     steps = [server_error(), server_error(), server_error(), answers("well again")]
     often = CircuitOptions(recovery_s=2)
     async with a_shared_worker(client, steps, clock=monotonic_time, model_breaker=often) as (loop, provider, breakers):
@@ -221,7 +221,7 @@ async def test_a_model_call_waits_until_its_provider_may_be_tried(client: Client
 
 
 async def test_runs_share_the_circuit_of_a_provider(client: Client) -> None:
-    """The second run has too little time to wait; it ends and says why, and the provider is not asked."""
+    """The second run has too little time to wait. It ends with the reason, and the provider is not called."""
     steps = [server_error(), server_error(), server_error(), answers()]
     async with a_shared_worker(client, steps) as (loop, provider, _):
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Faults of the SDK's core do not reach runs: a worker told to stop ends, and a query runs no workflow code early."""
+"""Faults of the SDK's core do not reach runs: a stopped worker ends, and no query runs workflow code too early."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -24,7 +24,9 @@ async def never_finalize(bridge: Bridge) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_worker_whose_last_step_never_ends_is_left(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_hangs_in_its_last_step_is_abandoned(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = Loop(client, "test-ending", ScriptedModel([answers("all is well")]))
     monkeypatch.setattr(core_faults, "LAST_S", 0.2)
     with monkeypatch.context() as patched:
@@ -34,13 +36,15 @@ async def test_a_worker_whose_last_step_never_ends_is_left(client: Client, monke
     async with asyncio.timeout(60):
         async with worker:
             assert (await loop.run()).result.output == "all is well"
-            monkeypatch.setattr(Bridge, "finalize_shutdown", never_finalize)  # not of the replay in that
+            monkeypatch.setattr(
+                Bridge, "finalize_shutdown", never_finalize
+            )  # only this worker hangs, not the one that replays
     assert worker.is_shutdown
 
 
 @workflow.defn(sandboxed=False)
 class Clocked:
-    """Reports when it began and when its activity had ended, by its own clock."""
+    """Reports when it started and when its activity had ended, by its own clock."""
 
     def __init__(self) -> None:
         self._times = [workflow.now()]
@@ -63,7 +67,7 @@ async def is_task_due(handle: WorkflowHandle[Clocked, list[datetime]]) -> bool:
 
 
 async def times_across_workers(client: Client) -> list[tuple[datetime, datetime]]:
-    """Return the times of runs whose activities end, and that are queried, while no worker is there for them."""
+    """Return the times of runs whose activities end, and that are queried, while no worker polls for them."""
     queue, ends = str(uuid4()), asyncio.Event()
 
     @activity.defn(name="wait")
@@ -84,7 +88,7 @@ async def times_across_workers(client: Client) -> list[tuple[datetime, datetime]
             began = await asyncio.gather(*(handle.query(Clocked.times) for handle in handles))
         waiting = [asyncio.create_task(handle.query(Clocked.times)) for handle in handles]
         for handle in handles:
-            await handle.describe()  # the server has the queries now; a later one would wait for the workflow task
+            await handle.describe()  # by now the server has the queries; a later query would wait for the workflow task
         ends.set()
         for handle in handles:
             await wait_until(lambda handle=handle: is_task_due(handle))
@@ -98,7 +102,7 @@ async def times_across_workers(client: Client) -> list[tuple[datetime, datetime]
 async def test_a_query_that_waited_for_a_worker_runs_no_workflow_code_early(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server chooses if the query or the workflow task reaches the new worker first."""
+    """The server decides whether the query or the workflow task reaches the new worker first."""
     evicted, request = list[str](), Bridge.request_workflow_eviction
 
     def record(bridge: Bridge, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Calls that a fallback makes are calls: they stand in the journal, they count, and `max_tool_calls` holds for them."""
+"""Calls made by a fallback are like any call: they are recorded, counted and limited by `max_tool_calls`."""
 
 import asyncio
 from typing import Any
@@ -33,11 +33,11 @@ def works(arguments: dict[str, Any], context: ToolContext) -> str:
 
 
 def made(ran: Ran) -> list[dict[str, Any]]:
-    """Return the calls of all fallbacks, as the journal tells them."""
+    """Return the calls of all fallbacks in the journal."""
     return [call for entry in ran.journal if entry.event == "RecoveryTriggered" for call in entry.data["calls"]]
 
 
-async def test_they_stand_in_the_journal_by_name_arguments_and_outcome(client: Client) -> None:
+async def test_fallback_calls_are_recorded_with_name_arguments_and_outcome(client: Client) -> None:
     tools = [a_tool("save", "tape", "safe", "cloud"), a_tool("tape"), a_tool("safe"), a_tool("cloud", body=works)]
     script = [calls("save", arguments={"text": "all of it"}), answers()]
     async with a_loop(client, script, *tools, engine=Deny("safe")) as loop:
@@ -59,14 +59,14 @@ async def test_they_stand_in_the_journal_by_name_arguments_and_outcome(client: C
     assert (await verify(client, ran.handle.id)).ok
 
 
-async def test_arguments_that_policy_changed_are_those_of_the_call(client: Client) -> None:
+async def test_arguments_changed_by_policy_are_recorded(client: Client) -> None:
     class Changes:
-        """An engine that lets all pass."""
+        """An engine that allows everything."""
 
         is_embedded = True
 
         async def judge(self, proposal: GateRequest) -> Verdict:
-            """Take from what goes to the cloud."""
+            """Shorten the text for the cloud."""
             changes = proposal.call is not None and proposal.call.name == "cloud"
             return a_verdict(True, arguments={"text": "less"} if changes else None)
 
@@ -77,7 +77,7 @@ async def test_arguments_that_policy_changed_are_those_of_the_call(client: Clien
 
 
 @pytest.mark.parametrize(("limit", "run"), [(1, 1), (2, 2), (3, 3), (4, 3)])
-async def test_no_fallback_goes_beyond_the_limit_of_calls(client: Client, limit: int, run: int) -> None:
+async def test_no_fallback_exceeds_the_limit_of_calls(client: Client, limit: int, run: int) -> None:
     tools = [a_tool("save", "tape", "cloud"), a_tool("tape"), a_tool("cloud", body=works)]
     async with a_loop(client, [calls("save"), answers()], *tools) as loop:
         ran = await loop.run(max_tool_calls=limit)
@@ -86,8 +86,8 @@ async def test_no_fallback_goes_beyond_the_limit_of_calls(client: Client, limit:
     assert (ran.result.tool_calls.not_run > 0) == (limit < 3)
 
 
-async def test_calls_that_run_beside_it_leave_a_fallback_no_room(client: Client) -> None:
-    """Two of three calls are begun at once; of their two fallbacks one has room, whichever comes first."""
+async def test_parallel_calls_leave_room_for_only_one_fallback(client: Client) -> None:
+    """Two of three calls start at once. Of their two fallbacks only one fits, whichever comes first."""
     tools = [a_tool("save", "cloud"), a_tool("keep", "cloud"), a_tool("cloud", body=works)]
     async with a_loop(client, [calls("save", "keep"), answers()], *tools) as loop:
         ran = await loop.run(max_tool_calls=3)
@@ -97,7 +97,7 @@ async def test_calls_that_run_beside_it_leave_a_fallback_no_room(client: Client)
 
 
 class Together:
-    """An engine that answers two fallbacks at once."""
+    """An engine that judges two fallbacks at the same moment."""
 
     is_embedded = False
 
@@ -105,14 +105,14 @@ class Together:
         self._both = asyncio.Barrier(2)
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Allow it; a fallback once the other is asked about, too."""
+        """Allow the call. Judge a fallback once the other one is asked about, too."""
         if proposal.purpose == "fallback":
             await self._both.wait()
         return a_verdict(True)
 
 
-async def test_two_that_the_gate_lets_through_at_once_share_the_room_that_is_left(client: Client) -> None:
-    """While it was asked there was room for each of them."""
+async def test_two_fallbacks_allowed_at_once_share_the_remaining_budget(client: Client) -> None:
+    """When the gate was asked there was room for either of them."""
     tools = [a_tool("save", "cloud"), a_tool("keep", "cloud"), a_tool("cloud", body=works)]
     setup = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
     async with a_loop(client, [calls("save", "keep"), answers()], *tools, engine=Together(), setup=setup) as loop:
@@ -121,7 +121,7 @@ async def test_two_that_the_gate_lets_through_at_once_share_the_room_that_is_lef
     assert sum("are used up" in call.get("error", "") for call in made(ran)) == 1
 
 
-async def test_lookups_before_the_first_step_keep_to_it_too(client: Client) -> None:
+async def test_lookups_before_the_first_step_respect_the_limit_too(client: Client) -> None:
     fetch = a_tool("fetch_url", "cloud", effect="read_only")
     fetch.parameters = {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
     tools = [fetch, a_tool("cloud", body=works, effect="read_only")]
@@ -135,7 +135,7 @@ async def test_lookups_before_the_first_step_keep_to_it_too(client: Client) -> N
     )
 
 
-async def test_what_was_called_before_an_abort_is_told(client: Client) -> None:
+async def test_fallback_calls_before_an_abort_are_recorded(client: Client) -> None:
     hold = Hold()
 
     async def hangs(arguments: dict[str, Any], context: ToolContext) -> str:

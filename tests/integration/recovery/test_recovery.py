@@ -1,4 +1,4 @@
-"""Recovery on a real server: what each strategy does once the attempts of a call are used up."""
+"""Recovery on a real server: what each strategy does after the last attempt of a call."""
 
 from typing import Any
 
@@ -43,12 +43,12 @@ async def test_without_a_strategy_the_model_gets_the_error(client: Client) -> No
     ("execution", "pause_s", "error"),
     [
         pytest.param("activity", 0.001, "ToolError: the disk is full", id="an activity"),
-        pytest.param("local", 0.05, "ToolError: the disk is full", id="a local one, after a timer"),
-        pytest.param("local", 0.001, UNRECORDED, id="a local one, at once"),
+        pytest.param("local", 0.05, "ToolError: the disk is full", id="a local activity, after a timer"),
+        pytest.param("local", 0.001, UNRECORDED, id="a local activity, at once"),
     ],
 )
-async def test_a_call_that_is_tried_again_says_so(client: Client, execution: Any, pause_s: float, error: str) -> None:
-    """The default recovery: nothing but more attempts."""
+async def test_a_retried_call_is_recorded(client: Client, execution: Any, pause_s: float, error: str) -> None:
+    """This is the default recovery: only more attempts."""
     tries: list[int] = []
 
     def second_time_lucky(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -66,7 +66,7 @@ async def test_a_call_that_is_tried_again_says_so(client: Client, execution: Any
     assert (again["attempts"], again["call_id"], again["error"]) == (2, "save_0", error)
 
 
-async def test_the_first_alternative_that_works_answers(client: Client) -> None:
+async def test_the_first_working_alternative_answers(client: Client) -> None:
     save = a_tool("save", strategy="fallback", alternatives=("tape", "cloud", "paper"))
     tape, cloud, paper = a_tool("tape"), FakeTool("cloud", lambda a, c: f"kept {a['n']}"), FakeTool("paper")
     async with a_loop(client, [calls("save", arguments={"n": 7}), answers()], save, tape, cloud, paper) as loop:
@@ -89,8 +89,8 @@ async def test_an_alternative_goes_through_the_gate(client: Client) -> None:
     assert ran.events.count("PolicyEvaluated") == 3
 
 
-async def test_no_alternative_after_an_effect_that_may_have_happened(client: Client) -> None:
-    """The payment may have gone through: another way to pay could pay twice."""
+async def test_no_alternative_follows_an_effect_that_may_have_happened(client: Client) -> None:
+    """The payment may have gone through, so another way to pay could pay twice."""
 
     async def hangs(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("cut off", kind="TimeLimit")
@@ -103,7 +103,7 @@ async def test_no_alternative_after_an_effect_that_may_have_happened(client: Cli
     assert "The outcome is unknown" in tool_results_in(loop)[0]
 
 
-async def test_the_last_good_result_of_the_same_call_stands_in(client: Client) -> None:
+async def test_the_last_good_result_of_the_same_call_replaces_a_failed_one(client: Client) -> None:
     def flaky(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(look.contexts) > 2:
             raise ToolError("gone")
@@ -119,7 +119,7 @@ async def test_the_last_good_result_of_the_same_call_stands_in(client: Client) -
     assert triggered(ran) == [("look", "cached_result", "ok"), ("look", "cached_result", "failed")]
 
 
-async def test_a_result_survives_continue_as_new(client: Client) -> None:
+async def test_a_cached_result_survives_continue_as_new(client: Client) -> None:
     def flaky(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(look.contexts) > 1:
             raise ToolError("gone")
@@ -133,7 +133,7 @@ async def test_a_result_survives_continue_as_new(client: Client) -> None:
     assert tool_results_in(loop, 2)[1].endswith("sunny")
 
 
-async def test_the_model_may_try_a_bounded_number_of_times(client: Client) -> None:
+async def test_the_model_may_retry_a_limited_number_of_times(client: Client) -> None:
     save = a_tool("save", strategy="llm_recovery", max_recovery_attempts=2)
     steps = [calls("save", arguments={"n": n}) for n in range(4)]
     async with a_loop(client, [*steps, answers()], save) as loop:
@@ -146,7 +146,7 @@ async def test_the_model_may_try_a_bounded_number_of_times(client: Client) -> No
     assert (ran.result.tool_calls.run, ran.result.tool_calls.not_run) == (3, 1)
 
 
-async def test_a_success_gives_the_model_its_tries_back(client: Client) -> None:
+async def test_a_success_resets_the_retries_of_the_model(client: Client) -> None:
     def odd(arguments: dict[str, Any], context: ToolContext) -> str:
         if arguments["n"] % 2 == 0:
             raise ToolError("even")
@@ -169,11 +169,13 @@ async def test_a_success_gives_the_model_its_tries_back(client: Client) -> None:
             "completed",
             id="a result from the operator",
         ),
-        pytest.param({"choice": "retry"}, "saved", "completed", id="try again, the disk is mended"),
+        pytest.param({"choice": "retry"}, "saved", "completed", id="retry, the disk is repaired"),
         pytest.param({"choice": "abort", "reason": "no disk"}, None, "escalated", id="end the run"),
     ],
 )
-async def test_a_person_decides(client: Client, choice: dict[str, Any], expected: str | None, reason: str) -> None:
+async def test_a_person_decides_about_a_failed_call(
+    client: Client, choice: dict[str, Any], expected: str | None, reason: str
+) -> None:
     def until_mended(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(save.contexts) == 1:
             raise ToolError("the disk is full")
@@ -210,10 +212,10 @@ def asked(ran: Ran) -> list[JournalEntry]:
     [
         pytest.param({"escalation_id": "nothing", "choice": "skip"}, "no escalation 'nothing'", id="unknown"),
         pytest.param({"escalation_id": "call-1.0-0", "choice": "maybe"}, "choice", id="no such choice"),
-        pytest.param("skip", "input", id="no object"),
+        pytest.param("skip", "input", id="not an object"),
     ],
 )
-async def test_a_decision_that_fits_nothing_is_refused_and_loses_nothing(client: Client, given: Any, says: str) -> None:
+async def test_an_invalid_decision_is_refused_and_changes_nothing(client: Client, given: Any, says: str) -> None:
     save = a_tool("save", strategy="escalate")
     async with a_loop(client, [calls("save"), answers()], save) as loop:
         handle = await loop.start()
@@ -235,7 +237,7 @@ async def test_an_abort_ends_a_run_that_waits_for_a_person(client: Client) -> No
     assert (ran.result.termination.reason, ran.result.tool_calls.failed) == ("aborted", 1)
 
 
-async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client) -> None:
+async def test_a_dead_letter_is_kept_and_requeued_with_its_key(client: Client) -> None:
     def later(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(save.contexts) == 1:
             raise ToolError("down")
@@ -262,7 +264,7 @@ async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client
     assert [what[1] for what in triggered(ran)] == ["dead_letter", "requeue"]
 
 
-async def test_a_letter_that_does_not_exist_is_refused(client: Client) -> None:
+async def test_an_unknown_dead_letter_is_refused(client: Client) -> None:
     async def asks() -> str:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await send_update(handle, "requeue", "9.9")

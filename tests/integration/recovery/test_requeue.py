@@ -1,4 +1,4 @@
-"""Dead letters from Python: a handle's words for what a run refuses, and forks that send letters of ended runs."""
+"""Dead letters from Python: how a handle reports refusals, and forks that requeue letters of ended runs."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.runs.rewound import wait_for_rewound
 
 
 def save(*results: str) -> FakeTool:
-    """Fail, then give these results; a call that is given up is a dead letter."""
+    """Return a tool that fails first, and then returns these results. A failed call becomes a dead letter."""
     left = list(results)
 
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -32,7 +32,7 @@ def save(*results: str) -> FakeTool:
     return tool
 
 
-async def test_a_fork_sends_the_letter_under_its_key_and_the_model_goes_on_from_the_answer(client: Client) -> None:
+async def test_a_fork_requeues_the_letter_with_its_key_and_the_model_reads_the_result(client: Client) -> None:
     tool, provider = (
         save("saved"),
         ScriptedModel([calls("save"), answers("without it"), answers("with it")], repeats=True),
@@ -53,7 +53,7 @@ async def test_a_fork_sends_the_letter_under_its_key_and_the_model_goes_on_from_
     assert [e.data["strategy"] for e in ran.journal if e.event == "RecoveryTriggered"] == ["requeue"]
 
 
-async def test_a_run_that_was_terminated_in_an_iteration_is_forked_at_the_one_before(client: Client) -> None:
+async def test_a_run_terminated_in_an_iteration_is_forked_at_the_one_before(client: Client) -> None:
     async def hangs(request: Any) -> Any:
         await handle.terminate("an operator")
         return answers()
@@ -72,7 +72,7 @@ async def test_a_run_that_was_terminated_in_an_iteration_is_forked_at_the_one_be
     assert len(tool.contexts) == 2
 
 
-async def test_decisions_that_a_run_refuses_say_why_and_one_that_fits_goes_through(client: Client) -> None:
+async def test_refused_decisions_say_why_and_a_valid_one_is_taken(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
         wait = await wait_for_question(handle)
@@ -92,14 +92,14 @@ async def test_decisions_that_a_run_refuses_say_why_and_one_that_fits_goes_throu
     assert ran.result.termination.reason == "completed"
 
 
-async def test_without_a_worker_nothing_is_sent_that_would_take_effect_later(client: Client) -> None:
+async def test_without_a_worker_no_decision_is_sent(client: Client) -> None:
     handle = await client.start_workflow("AgentWorkflow", {"task": "t"}, id="agent-alone", task_queue="nobody polls")
     with pytest.raises(NoAnswer, match="no worker answered on task queue 'nobody polls'"):
         await AgentHandle(client, handle.id).extend_budget(max_iterations=5)
     await handle.terminate()
 
 
-async def test_a_decision_whose_worker_went_away_takes_effect_with_the_next_one(
+async def test_a_decision_whose_worker_went_away_takes_effect_with_the_next_worker(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server lists a worker for a while after it has gone, so the decision is sent."""

@@ -1,4 +1,4 @@
-"""A dead letter that a live run sends again: it is interrupted, paused and counted as calls are."""
+"""A live run requeues a dead letter: the call is interrupted, paused and counted like any other."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ LETTERS = Recovery(strategy="dead_letter", max_attempts=1)
 
 
 def save(hold: Hold | None = None, failures: int = 1) -> FakeTool:
-    """Fail as often, then save; a call that is given up is a dead letter."""
+    """Return a tool that fails this many times, then saves. A failed call becomes a dead letter."""
 
     async def body(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(tool.contexts) <= failures:
@@ -30,7 +30,7 @@ def save(hold: Hold | None = None, failures: int = 1) -> FakeTool:
     return tool
 
 
-async def test_an_abort_cancels_a_call_that_is_sent_again(client: Client) -> None:
+async def test_an_abort_cancels_a_requeued_call(client: Client) -> None:
     saving, model = Hold(), Hold()
     steps = [calls("save"), model.step(calls("look")), answers()]
     async with a_loop(client, steps, save(saving), FakeTool("look")) as loop:
@@ -49,9 +49,9 @@ async def test_an_abort_cancels_a_call_that_is_sent_again(client: Client) -> Non
 
 @pytest.mark.parametrize(
     "letters",
-    [pytest.param(1, id="before the next reasoning step"), pytest.param(2, id="before the next of them")],
+    [pytest.param(1, id="before the next reasoning step"), pytest.param(2, id="before the next requeued call")],
 )
-async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, letters: int) -> None:
+async def test_a_pause_holds_after_a_requeued_call(client: Client, letters: int) -> None:
     saving, model = Hold(), Hold()
     tool = save(saving, failures=letters)
     provider = ScriptedModel([calls(*["save"] * letters), model.step(calls("look")), answers()], repeats=True)
@@ -63,7 +63,7 @@ async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, le
         model.go.set()
         await saving.reached()
         await handle.signal("pause")
-        await handle.query("status")  # it has seen the pause by then
+        await handle.query("status")  # the pause has arrived by now
         saving.go.set()
         await wait_until_still(handle)
         assert (len(tool.contexts), len(provider.seen)) == (letters + 1, 2)
@@ -73,7 +73,7 @@ async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, le
 
 
 @pytest.mark.parametrize(
-    ("ending", "told_of_the_end"),
+    ("ending", "results_of_the_end"),
     [
         pytest.param(answers("first"), [], id="an answer"),
         pytest.param(
@@ -83,8 +83,8 @@ async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, le
         ),
     ],
 )
-async def test_what_was_accepted_while_the_model_came_to_an_end_is_sent_first(
-    client: Client, ending: Reply, told_of_the_end: list[str]
+async def test_a_requeue_accepted_during_the_last_model_call_is_carried_out_first(
+    client: Client, ending: Reply, results_of_the_end: list[str]
 ) -> None:
     tool, model = save(), Hold()
     agents = {"default": AgentConfig(tools=("save", "terminate"))}
@@ -98,10 +98,10 @@ async def test_what_was_accepted_while_the_model_came_to_an_end_is_sent_first(
         shown = await handle.query("conversation")
     assert (len(tool.contexts), ran.result.output) == (2, "second")
     assert "[Requeued call] save (1.0)" in shown[-2]["text"]
-    assert tool_results_in(loop, 2)[1:] == told_of_the_end
+    assert tool_results_in(loop, 2)[1:] == results_of_the_end
 
 
-async def test_calls_that_are_sent_again_count_and_go_beyond_the_limit(client: Client) -> None:
+async def test_requeued_calls_count_and_may_exceed_the_limit(client: Client) -> None:
     tool, model = save(failures=2), Hold()
     async with a_loop(client, [calls("save", "save"), model.step(calls("save")), answers()], tool) as loop:
         handle = await loop.start(max_tool_calls=2)

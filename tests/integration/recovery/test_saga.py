@@ -1,4 +1,4 @@
-"""Sagas on a real server: steps in order are one result; what was done is taken back when one fails."""
+"""Sagas on a real server: ordered steps give one result, and finished steps are compensated if one fails."""
 
 import random
 from typing import Any
@@ -31,7 +31,7 @@ def ending(ran: Ran) -> dict[str, Any]:
     return found
 
 
-async def test_all_steps_in_order_are_one_result(client: Client) -> None:
+async def test_all_steps_in_order_give_one_result(client: Client) -> None:
     ledger = Ledger()
     ran, text = await run_saga(client, ledger, look("fares"), book("flight"), book("hotel"), pay("both"))
 
@@ -44,7 +44,7 @@ async def test_all_steps_in_order_are_one_result(client: Client) -> None:
     assert first_reply_outcomes(ran) == [{"tool": "saga", "call_id": "g0", "outcome": "ok"}]
 
 
-async def test_a_failure_takes_back_what_was_done_the_last_first(client: Client) -> None:
+async def test_a_failure_compensates_the_finished_steps_in_reverse_order(client: Client) -> None:
     ledger = Ledger({"book car": fails("no cars")})
     ran, text = await run_saga(client, ledger, book("flight"), look(), book("hotel"), book("car"), pay())
 
@@ -61,7 +61,7 @@ async def test_a_failure_takes_back_what_was_done_the_last_first(client: Client)
     assert ran.events[-1] == "Terminated"
 
 
-async def test_a_compensation_that_fails_does_not_stop_the_others(client: Client) -> None:
+async def test_a_failed_compensation_does_not_stop_the_others(client: Client) -> None:
     ledger = Ledger({"pay all": fails("no money"), "cancel hotel": fails("too late")})
     ran, text = await run_saga(client, ledger, book("flight"), book("hotel"), pay())
 
@@ -71,7 +71,7 @@ async def test_a_compensation_that_fails_does_not_stop_the_others(client: Client
     assert compensations(ran) == [("cancel", "failed"), ("cancel", "ok")]
 
 
-async def test_behind_a_final_step_nothing_is_taken_back(client: Client) -> None:
+async def test_nothing_is_compensated_after_a_final_step(client: Client) -> None:
     ledger = Ledger({"pay tip": fails("no change")})
     ran, text = await run_saga(client, ledger, book("hotel"), pay(), pay("tip"))
 
@@ -80,8 +80,8 @@ async def test_behind_a_final_step_nothing_is_taken_back(client: Client) -> None
     assert (compensations(ran), ending(ran)["outcome"]) == ([], "failed")
 
 
-async def test_a_failed_step_is_no_dead_letter_and_a_failed_compensation_is_one(client: Client) -> None:
-    """A step that were sent again would stand alone; a compensation has to be sent again."""
+async def test_a_failed_compensation_is_a_dead_letter_and_a_failed_step_is_not(client: Client) -> None:
+    """A requeued step would run outside its saga, but a compensation has to be repeated."""
     ledger = Ledger({"pay all": fails(), "cancel hotel": fails("down", retryable=True)})
     once = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
     tools = [ledger.tool("book"), ledger.tool("cancel", options=once), ledger.tool("pay", options=once)]
@@ -93,7 +93,7 @@ async def test_a_failed_step_is_no_dead_letter_and_a_failed_compensation_is_one(
     assert compensations(ran) == [("cancel", "failed")]
 
 
-async def test_every_call_has_a_key_of_its_own_and_a_retry_the_same(client: Client) -> None:
+async def test_every_call_has_its_own_key_and_a_retry_has_the_same(client: Client) -> None:
     tries: list[int] = []
 
     def flaky() -> str:
@@ -114,15 +114,15 @@ async def test_steps_count_against_the_tool_calls_of_the_run(client: Client) -> 
     assert text.startswith("[Not run] the run's 2 tool calls are used up")
 
 
-async def test_compensations_are_carried_out_beyond_the_tool_calls_of_the_run(client: Client) -> None:
+async def test_compensations_may_exceed_the_tool_calls_of_the_run(client: Client) -> None:
     ledger = Ledger({"pay all": fails()})
     ran, _ = await run_saga(client, ledger, book("hotel"), pay(), max_tool_calls=3)
     assert (ledger.done, ran.result.tool_calls.spent) == (["book hotel", "cancel hotel"], 4)
 
 
-async def test_random_sagas_side_by_side_in_one_slot(client: Client) -> None:
-    """Each does what the rules say, whatever fails; none waits for a slot that it holds itself."""
-    chance = random.Random(294)  # draws sagas that end well, take back, and fail behind a final step
+async def test_random_parallel_sagas_in_one_slot_follow_the_rules(client: Client) -> None:
+    """Each saga follows the rules whatever fails, and none waits for a slot that it holds itself."""
+    chance = random.Random(294)  # this seed draws sagas that succeed, are compensated, and fail after a final step
     plans = [_random_plan(chance, name) for name in "ABCDEFGH"]
     failing = {
         f"{step['tool']} {step['arguments']['what']}" for plan in plans for step in plan if chance.random() < 0.2
@@ -142,7 +142,7 @@ def _random_plan(chance: random.Random, name: str) -> tuple[Step, ...]:
 
 
 def _expected(plan: tuple[Step, ...], failing: set[str]) -> list[str]:
-    """Return the effects of one saga, by the rules as they are written down."""
+    """Return the effects of one saga by the documented rules."""
     done: list[tuple[str, Step]] = []
     for step in plan:
         entry = f"{step['tool']} {step['arguments']['what']}"
@@ -154,7 +154,7 @@ def _expected(plan: tuple[Step, ...], failing: set[str]) -> list[str]:
     return [entry for entry, _ in done]
 
 
-async def test_an_agent_that_does_not_list_it_has_no_saga(client: Client) -> None:
+async def test_an_agent_that_does_not_list_the_saga_tool_has_none(client: Client) -> None:
     ledger = Ledger()
     async with a_loop(client, [saga(pay()), answers()], *ledger.tools) as loop:
         await loop.run()

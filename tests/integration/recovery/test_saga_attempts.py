@@ -1,4 +1,4 @@
-"""A saga reverses, or leaves, effects that only an earlier attempt of its step may have had."""
+"""A saga compensates, or keeps, effects that only an earlier attempt of its step may have had."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ async def silent() -> str:
 
 
 def tried(tool: str, ledger: Ledger, *attempts: Callable[[], Any], **options: Any) -> FakeTool:
-    """Return a tool whose attempts go like this, one after the other; one that is silent had its effect."""
+    """Return a tool with these attempts, one after the other. A silent attempt has had its effect."""
     left = list(attempts)
 
     def body(arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -41,8 +41,8 @@ def tried(tool: str, ledger: Ledger, *attempts: Callable[[], Any], **options: An
     return FakeTool(tool, body, "idempotent", options=ToolOptions(**known | options))
 
 
-async def after(client: Client, ledger: Ledger, tool: FakeTool) -> str:
-    """Return what is told of a saga that books and pays, one of them by this tool."""
+async def result_of_saga(client: Client, ledger: Ledger, tool: FakeTool) -> str:
+    """Return the result of a saga that books and pays, one of them with this tool."""
     others = (ledger.tool(name) for name in ("book", "cancel", "pay") if name != tool.name)
     async with an_agency(client, [saga(book("flight"), pay()), answers()], tool, *others) as loop:
         await loop.run()
@@ -52,36 +52,36 @@ async def after(client: Client, ledger: Ledger, tool: FakeTool) -> str:
 @pytest.mark.parametrize(
     ("attempts", "options", "done"),
     [
-        pytest.param((silent, refused), {}, BACK, id="the first was cut off, the last not"),
-        pytest.param((refused, silent, refused, refused), {}, BACK, id="one between others"),
+        pytest.param((silent, refused), {}, BACK, id="the first was cut off, the last was not"),
+        pytest.param((refused, silent, refused, refused), {}, BACK, id="one in between was cut off"),
         pytest.param((silent, refused), {"breaker": ONE_FAILURE}, BACK, id="then a circuit opened"),
-        pytest.param((refused, refused, refused), {}, [], id="every one failed plainly"),
+        pytest.param((refused, refused, refused), {}, [], id="every attempt was refused"),
     ],
 )
-async def test_a_step_is_taken_back_when_one_of_its_attempts_may_have_acted(
+async def test_a_step_is_compensated_if_one_of_its_attempts_may_have_acted(
     client: Client, attempts: tuple[Callable[[], Any], ...], options: dict[str, Any], done: list[str]
 ) -> None:
     ledger = Ledger()
-    text = await after(client, ledger, tried("book", ledger, *attempts, **options))
+    text = await result_of_saga(client, ledger, tried("book", ledger, *attempts, **options))
     assert (ledger.done, "there was nothing to take back" in text) == (done, done == [])
 
 
 @pytest.mark.parametrize(
     ("attempts", "done"),
     [
-        pytest.param((silent, refused), ["book flight", "pay all"], id="it may have acted: nothing is taken back"),
-        pytest.param((refused, refused), BACK, id="it has not: the rest is taken back"),
+        pytest.param((silent, refused), ["book flight", "pay all"], id="it may have acted: nothing is compensated"),
+        pytest.param((refused, refused), BACK, id="it has not acted: the rest is compensated"),
     ],
 )
-async def test_before_a_final_step_whose_earlier_attempt_may_have_acted(
+async def test_a_final_step_whose_earlier_attempt_may_have_acted_keeps_the_effects(
     client: Client, attempts: tuple[Callable[[], Any], ...], done: list[str]
 ) -> None:
     ledger = Ledger()
-    text = await after(client, ledger, tried("pay", ledger, *attempts))
+    text = await result_of_saga(client, ledger, tried("pay", ledger, *attempts))
     assert (ledger.done, "the outcome is unknown" in text.lower()) == (done, "pay all" in done)
 
 
-async def test_a_call_that_a_circuit_cut_short_is_not_said_never_to_have_been_made(client: Client) -> None:
+async def test_a_call_interrupted_by_a_circuit_is_not_reported_as_never_made(client: Client) -> None:
     ledger = Ledger()
-    text = await after(client, ledger, tried("book", ledger, silent, refused, breaker=ONE_FAILURE))
+    text = await result_of_saga(client, ledger, tried("book", ledger, silent, refused, breaker=ONE_FAILURE))
     assert "It was not called again." in text

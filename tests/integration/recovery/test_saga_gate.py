@@ -1,4 +1,4 @@
-"""A saga is judged before it begins, and each step and each compensation once more when its turn comes."""
+"""A saga is judged before it starts, and each step and each compensation again before it runs."""
 
 from dataclasses import dataclass, field
 
@@ -31,11 +31,11 @@ from tests.support.values.policies import a_verdict
     ("steps", "says"),
     [
         pytest.param((pay(), look()), "[Not run] step 2 (look): after a final step", id="out of order"),
-        pytest.param((look(), {**pay(), "tool": "saga"}), "saga cannot be part of a saga", id="a saga within"),
+        pytest.param((look(), {**pay(), "tool": "saga"}), "saga cannot be part of a saga", id="a saga within a saga"),
         pytest.param((book("x", compensation={"tool": "no", "arguments": {}}),), "no tool 'no'", id="an unknown tool"),
     ],
 )
-async def test_a_saga_out_of_order_is_refused_before_anything_runs(
+async def test_an_invalid_saga_is_refused_before_anything_runs(
     client: Client, steps: tuple[Step, ...], says: str
 ) -> None:
     ledger = Ledger()
@@ -56,14 +56,14 @@ async def test_a_saga_out_of_order_is_refused_before_anything_runs(
         ),
     ],
 )
-async def test_what_the_gate_would_stop_on_its_way_is_not_begun(client: Client, denied: str, says: str) -> None:
+async def test_a_saga_with_a_denied_part_does_not_start(client: Client, denied: str, says: str) -> None:
     ledger = Ledger()
     ran, text = await run_saga(client, ledger, book("hotel"), pay(), engine=Deny(denied))
     assert (ledger.done, text) == ([], says)
     assert ran.result.tool_calls.not_run == 1
 
 
-async def test_arguments_that_do_not_fit_are_found_before_anything_runs(client: Client) -> None:
+async def test_invalid_arguments_are_found_before_anything_runs(client: Client) -> None:
     ledger = Ledger()
     schema = {"type": "object", "properties": {"what": {"type": "string", "maxLength": 5}}}
     tools = [ledger.tool("book"), ledger.tool("cancel", parameters=schema)]
@@ -77,7 +77,7 @@ async def test_arguments_that_do_not_fit_are_found_before_anything_runs(client: 
 
 @dataclass
 class Judge:
-    """A policy engine that changes its mind: it denies, or wants approved, from the second time it is asked."""
+    """A policy engine that changes its verdict: it denies, or requires an approval, from the second request on."""
 
     is_embedded = True
 
@@ -95,7 +95,7 @@ class Judge:
         return a_verdict(is_foreseen or what not in self.denies, reason="not now", approval=terms)
 
 
-async def test_each_step_and_each_compensation_is_judged_on_its_own(client: Client) -> None:
+async def test_each_step_and_each_compensation_is_judged_separately(client: Client) -> None:
     ledger, engine = Ledger({"book car": fails()}), Judge()
     await run_saga(client, ledger, look(), book("hotel"), book("car"), engine=engine)
     steps = [("saga", "look prices"), ("saga", "book hotel"), ("saga", "book car")]
@@ -103,7 +103,7 @@ async def test_each_step_and_each_compensation_is_judged_on_its_own(client: Clie
     assert [entry for entry in engine.seen if entry[0] != "reply"] == [*steps, *back, *steps, back[0]]
 
 
-async def test_a_step_that_is_denied_when_its_turn_comes_takes_the_others_back(client: Client) -> None:
+async def test_a_step_denied_before_it_runs_compensates_the_others(client: Client) -> None:
     ledger = Ledger()
     ran, text = await run_saga(client, ledger, book("hotel"), book("car"), engine=Judge(denies=("book car",)))
     assert ledger.done == ["book hotel", "cancel hotel"]
@@ -112,7 +112,7 @@ async def test_a_step_that_is_denied_when_its_turn_comes_takes_the_others_back(c
     assert compensations(ran) == [("cancel", "ok")]
 
 
-async def test_a_compensation_that_is_denied_when_its_turn_comes_is_told(client: Client) -> None:
+async def test_a_compensation_denied_before_it_runs_is_reported(client: Client) -> None:
     ledger, engine = Ledger({"pay all": fails()}), Judge(denies=("cancel car",))
     ran, text = await run_saga(client, ledger, book("hotel"), book("car"), pay(), engine=engine)
     assert ledger.done == ["book hotel", "book car", "cancel hotel"]
@@ -139,7 +139,7 @@ async def test_a_person_decides_about_one_step(client: Client, update: str, done
     assert ledger.done == done
 
 
-async def test_sagas_side_by_side_ask_for_their_approvals_at_the_same_time(client: Client) -> None:
+async def test_parallel_sagas_ask_for_their_approvals_at_the_same_time(client: Client) -> None:
     ledger, engine = Ledger(), Judge(asks=("pay a", "pay b"))
     async with an_agency(client, [sagas((pay("a"),), (pay("b"),)), answers()], *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
@@ -154,7 +154,7 @@ async def test_sagas_side_by_side_ask_for_their_approvals_at_the_same_time(clien
     assert ran.result.termination.reason == "completed"
 
 
-async def test_what_a_tool_said_within_a_saga_taints_the_run(client: Client) -> None:
+async def test_tool_results_within_a_saga_taint_the_run(client: Client) -> None:
     seen: list[tuple[str, ...]] = []
 
     class Watching(Judge):

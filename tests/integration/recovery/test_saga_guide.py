@@ -1,4 +1,4 @@
-"""The example of docs/saga.md, run as it stands there."""
+"""The example of docs/saga.md runs as printed there."""
 
 import json
 import re

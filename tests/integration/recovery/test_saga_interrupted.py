@@ -1,4 +1,4 @@
-"""A saga that is interrupted takes back what was done: an abort, the end of the time; a pause holds it."""
+"""An interrupted saga compensates its finished steps, on an abort and at the time limit. A pause stops it."""
 
 import threading
 from collections.abc import Generator
@@ -22,7 +22,7 @@ from tests.support.runs.stubborn import impatient
 __all__ = ["impatient"]
 
 
-async def test_an_abort_in_the_middle_takes_back_what_was_done(client: Client) -> None:
+async def test_an_abort_compensates_the_finished_steps(client: Client) -> None:
     """The call in flight may have had its effect, so its compensation is carried out, too."""
     hold = Hold()
     ledger = Ledger({"book car": lambda: hold.then("never")})
@@ -41,7 +41,7 @@ async def test_an_abort_in_the_middle_takes_back_what_was_done(client: Client) -
     assert compensations(ran) == [("cancel", "ok"), ("cancel", "ok")]
 
 
-async def test_the_end_of_the_time_takes_back_what_was_done(client: Client) -> None:
+async def test_the_time_limit_compensates_the_finished_steps(client: Client) -> None:
     hold = Hold()
     ledger = Ledger({"look prices": lambda: hold.then("never")})
     async with an_agency(client, [saga(book("hotel"), look(), pay())], *ledger.tools) as loop:
@@ -49,14 +49,14 @@ async def test_the_end_of_the_time_takes_back_what_was_done(client: Client) -> N
     assert (ran.result.termination.reason, ledger.done) == ("timeout", ["book hotel", "cancel hotel"])
 
 
-async def test_compensations_under_way_are_not_cut_off_by_an_abort(client: Client) -> None:
+async def test_an_abort_does_not_interrupt_running_compensations(client: Client) -> None:
     hold = Hold()
     ledger = Ledger({"pay all": fails(), "cancel car": lambda: hold.then("cancelled at last")})
     async with an_agency(client, [saga(book("hotel"), book("car"), pay())], *ledger.tools) as loop:
         handle = await loop.start()
         await hold.reached()
         await handle.signal("abort")
-        await handle.query("status")  # it has seen the abort by then
+        await handle.query("status")  # the abort has arrived by now
         hold.go.set()
         ran = await loop.ended(handle)
     assert ledger.done == ["book hotel", "book car", "cancel hotel"]
@@ -64,7 +64,7 @@ async def test_compensations_under_way_are_not_cut_off_by_an_abort(client: Clien
     assert compensations(ran) == [("cancel", "ok"), ("cancel", "ok")]
 
 
-async def test_an_abort_behind_a_final_step_leaves_what_is_done(client: Client) -> None:
+async def test_an_abort_after_a_final_step_keeps_the_effects(client: Client) -> None:
     hold = Hold()
     ledger = Ledger({"pay tip": lambda: hold.then("never")})
     async with an_agency(client, [saga(book("hotel"), pay(), pay("tip"))], *ledger.tools) as loop:
@@ -75,7 +75,7 @@ async def test_an_abort_behind_a_final_step_leaves_what_is_done(client: Client) 
     assert (ledger.done, compensations(ran)) == (["book hotel", "pay all"], [])
 
 
-async def test_a_pause_holds_before_the_next_step(client: Client) -> None:
+async def test_a_pause_stops_before_the_next_step(client: Client) -> None:
     hold = Hold()
     ledger = Ledger({"look prices": lambda: hold.then("seen")})
     async with an_agency(client, [saga(look(), pay()), answers()], *ledger.tools) as loop:
@@ -99,7 +99,7 @@ async def test_a_pause_holds_before_the_next_step(client: Client) -> None:
     assert ledger.done == ["pay all"]
 
 
-async def test_an_alternative_takes_back_what_a_compensation_cannot_after_an_abort(client: Client) -> None:
+async def test_after_an_abort_an_alternative_replaces_a_failed_compensation(client: Client) -> None:
     hold = Hold()
     ledger = Ledger({"look prices": lambda: hold.then("never"), "cancel hotel": fails("cancel is down")})
     instead = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, alternatives=("refund",)))
@@ -115,7 +115,7 @@ async def test_an_alternative_takes_back_what_a_compensation_cannot_after_an_abo
 
 
 class Thread:
-    """A tool whose thread books only once it is let go, whatever became of its call."""
+    """A tool whose thread books only when it is released, even after its call has ended."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger, self.entered, self.let_go = ledger, threading.Event(), threading.Event()
@@ -123,7 +123,7 @@ class Thread:
     def tool(self) -> Tool:
         @tool(effect="irreversible")
         def book(what: str) -> str:
-            """Book it."""
+            """Book when released."""
             self.entered.set()
             self.let_go.wait(10 * PATIENCE_S)
             self._ledger.done.append(f"book {what}")
@@ -151,10 +151,10 @@ def thread(ledger: Ledger) -> Generator[Thread]:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_is_still_being_done_is_taken_back_once_it_has_ended(
+async def test_an_effect_of_a_late_thread_is_compensated_after_the_thread_has_ended(
     client: Client, ledger: Ledger, thread: Thread
 ) -> None:
-    """A thread cannot be stopped: its booking would come behind the compensation, and stay."""
+    """A thread cannot be stopped. Its booking would come after the compensation, and stay."""
     async with an_agency(client, [saga(book("car"), book("hotel"))], thread.tool(), ledger.tool("cancel")) as loop:
         handle = await loop.start()
         await thread.reached()
@@ -176,7 +176,7 @@ async def test_what_is_still_being_done_is_taken_back_once_it_has_ended(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_goes_on_for_longer_is_not_said_to_be_taken_back(
+async def test_an_effect_of_a_thread_that_never_ends_is_not_reported_as_compensated(
     client: Client, ledger: Ledger, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(act, "UNDO_GRACE_S", 5.0)
@@ -190,7 +190,7 @@ async def test_what_goes_on_for_longer_is_not_said_to_be_taken_back(
     assert "(book cancelled); NOT surely taken back: step 1, which may still act" in shown[-1]["text"]
 
 
-async def test_a_thread_that_is_past_its_time_is_not_said_to_be_taken_back(
+async def test_an_effect_of_a_thread_past_its_time_limit_is_not_reported_as_compensated(
     client: Client, ledger: Ledger, thread: Thread
 ) -> None:
     steps = [saga(book("car")), answers()]

@@ -1,4 +1,4 @@
-"""How long compensations may take once the run is over: in workflow time, on the time-skipping server."""
+"""The time for compensations after the end of the run, in workflow time, on the time-skipping server."""
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
@@ -23,12 +23,12 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
 
 
 def waits(retry_s: float) -> ToolOptions:
-    """Return the options of a tool that has a second attempt, so much later."""
+    """Return the options of a tool with a second attempt after this delay."""
     return ToolOptions(max_attempts=2, initial_interval_s=retry_s, max_interval_s=retry_s)
 
 
 async def out_of_time(environment: WorkflowEnvironment, ledger: Ledger, retry_s: float) -> tuple[Ran, str]:
-    """Return a run whose time is up while a compensation waits for its next attempt, and what came of its saga."""
+    """Return a run that times out while a compensation waits for its next attempt, and the result of its saga."""
     tools = [ledger.tool("book"), ledger.tool("cancel", options=waits(retry_s)), ledger.tool("pay", "irreversible")]
     agent = AgentConfig(tools=("book", "cancel", "pay", "saga"))
     steps = [saga(book("hotel"), book("car"), pay())]
@@ -54,8 +54,8 @@ async def test_compensations_may_take_a_minute_longer_than_the_run(environment: 
     assert 70 <= ran.result.duration_s < 90
 
 
-async def test_more_time_for_the_run_is_more_for_compensations(environment: WorkflowEnvironment) -> None:
-    """Its time is up after 30 s; a minute later, when the next attempt comes, it has had more for long."""
+async def test_more_time_for_the_run_is_more_time_for_compensations(environment: WorkflowEnvironment) -> None:
+    """The time is up after 30 s. The next attempt comes a minute later, long after the run was given more time."""
     tries: list[int] = []
 
     def flaky() -> str:
@@ -79,7 +79,7 @@ async def test_more_time_for_the_run_is_more_for_compensations(environment: Work
     assert "what was done is taken back" in tool_results_in(loop)[0]
 
 
-async def test_one_that_takes_longer_is_given_up_and_told(environment: WorkflowEnvironment) -> None:
+async def test_a_compensation_over_its_time_is_given_up_and_reported(environment: WorkflowEnvironment) -> None:
     ledger = Ledger({"pay all": fails(), "cancel car": fails("down", retryable=True)})
     ran, text = await out_of_time(environment, ledger, 1_000)
     assert ledger.done == ["book hotel", "book car"]

@@ -28,11 +28,11 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
         yield environment
 
 
-CHAINED = [pytest.param(False, id="in one run"), pytest.param(True, id="through a chain")]
+CHAINED = [pytest.param(False, id="in one run"), pytest.param(True, id="across continue-as-new")]
 
 
 def guarded(body: Callable[[int], str]) -> FakeTool:
-    """Return a tool whose circuit opens at three failures for a minute; `body` is given the number of the call."""
+    """Return a tool whose circuit opens for a minute after three failures. `body` gets the number of the call."""
     options = ToolOptions(max_attempts=1, breaker=BreakerOptions(failure_threshold=3, recovery_s=60))
     look = FakeTool("look", options=options)
     look.body = lambda arguments, context: body(len(look.contexts))
@@ -40,12 +40,12 @@ def guarded(body: Callable[[int], str]) -> FakeTool:
 
 
 def look_for(number: int) -> Reply:
-    """Return a call with arguments of its own: the same one is not repeated for ever."""
+    """Return a call with its own arguments, because a repeated call would be stopped."""
     return calls("look", arguments={"n": number})
 
 
 async def minute(environment: WorkflowEnvironment, handle: WorkflowHandle[Any, Any], hold: Hold) -> None:
-    """Let a minute pass, in a pause, once the model thinks."""
+    """Let a minute pass in a pause, during a model call."""
     await hold.reached()
     await handle.signal("pause")
     hold.go.set()
@@ -60,7 +60,7 @@ def circuits(ran: Ran) -> list[str]:
 
 @pytest.mark.parametrize("chained", CHAINED)
 async def test_a_circuit_closes_again_after_its_minute(environment: WorkflowEnvironment, chained: bool) -> None:
-    """Three failures open it; at once the model is told; a minute later one call tries, and its success closes it."""
+    """Three failures open it, and the model reads that at once. A minute later one trial succeeds and closes it."""
 
     def down_at_first(number: int) -> str:
         if number <= 3:
@@ -81,10 +81,13 @@ async def test_a_circuit_closes_again_after_its_minute(environment: WorkflowEnvi
 
 
 @pytest.mark.parametrize("chained", CHAINED)
-async def test_a_circuit_whose_try_fails_is_open_for_another_minute(
+async def test_a_circuit_whose_trial_fails_stays_open_for_another_minute(
     environment: WorkflowEnvironment, chained: bool
 ) -> None:
-    """Three fail, one is turned away; the try after a minute fails, the next is turned away; the second try closes."""
+    """Three calls fail, then one is rejected.
+
+    The trial after a minute fails, and the second trial closes the circuit.
+    """
 
     def down_for_long(number: int) -> str:
         if number <= 4:

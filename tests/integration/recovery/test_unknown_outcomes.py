@@ -69,7 +69,7 @@ class Unguarded:
 
     @property
     def spec(self) -> ToolSpec:
-        """That of the tool."""
+        """The spec of the tool."""
         options = self.tool.spec.options.model_copy(update={"breaker": UNGUARDED})
         return self.tool.spec.model_copy(update={"options": options})
 
@@ -84,8 +84,8 @@ def each(name: str, argument: str, values: list[str]) -> Reply:
     return Reply.of(calls=tuple(made), finish="tool_calls")
 
 
-async def told_of(client: Client, one: Tool, argument: str, values: list[str]) -> dict[str, str]:
-    """Return what the model is told of a call with each value, thirty in a reply."""
+async def results_for(client: Client, one: Tool, argument: str, values: list[str]) -> dict[str, str]:
+    """Return what the model reads about a call with each value, thirty calls in a reply."""
     name = one.spec.name
     async with a_loop(
         client, [each(name, argument, values[:30]), each(name, argument, values[30:]), answers()], Unguarded(one)
@@ -98,13 +98,13 @@ async def paid(client: Client, root: Path, served: Mapping[str, bytes], effect: 
     async with raw_http(served) as (url, asked):
         text = PAY.replace("HERE", url).replace("EFFECT", effect).replace("METHOD", method)
         one = a_manifest_tool(root, text, allow_hosts=["127.0.0.1"])
-        found = await told_of(client, one, "way", list(served))
+        found = await results_for(client, one, "way", list(served))
     assert set(asked) == {f"/{way}" for way in served}
     return found
 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
-async def test_what_a_web_server_answers_to_an_irreversible_request(
+async def test_which_web_responses_to_an_irreversible_request_leave_the_outcome_unknown(
     client: Client, tmp_path: Path, method: str
 ) -> None:
     refused = {str(status): answer(f"{status} Said") for status in REFUSED}
@@ -116,14 +116,14 @@ async def test_what_a_web_server_answers_to_an_irreversible_request(
     assert {way for way in found if "again later" in found[way] or "ask for less" in found[way]} == set()
 
 
-async def test_an_idempotent_request_fails_plainly(client: Client, tmp_path: Path) -> None:
+async def test_a_failed_idempotent_request_has_no_unknown_outcome(client: Client, tmp_path: Path) -> None:
     served = {"502": answer("502 Bad Gateway"), "html": UNREADABLE["html"]}
     found = await paid(client, tmp_path, served, "idempotent", "POST")
     assert {way for way in found if "unknown" in found[way] or "effect" in found[way]} == set()
 
 
-async def test_a_get_that_was_redirected_first_may_have_acted(client: Client, tmp_path: Path) -> None:
-    """The answer after a redirect does not show what the first server did."""
+async def test_a_redirected_get_may_have_acted(client: Client, tmp_path: Path) -> None:
+    """The response after a redirect does not show what the first server did."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         gone = f"http://127.0.0.1:{closed.getsockname()[1]}/"
     served = {
@@ -135,24 +135,26 @@ async def test_a_get_that_was_redirected_first_may_have_acted(client: Client, tm
     }
     async with raw_http({**served, "missing": answer("404 Not Found")}) as (url, _):
         text = PAY.replace("HERE", url).replace("EFFECT", "irreversible").replace("METHOD", "GET")
-        found = await told_of(client, a_manifest_tool(tmp_path, text, allow_hosts=["127.0.0.1"]), "way", list(served))
+        found = await results_for(
+            client, a_manifest_tool(tmp_path, text, allow_hosts=["127.0.0.1"]), "way", list(served)
+        )
     assert {way for way in found if UNKNOWN not in found[way]} == set()
 
 
-async def test_a_request_that_surely_never_left_fails_plainly(client: Client, tmp_path: Path) -> None:
+async def test_a_request_that_was_never_sent_has_no_unknown_outcome(client: Client, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     places = [f"http://127.0.0.1:{port}", "http://10.0.0.1", "http://no-such-host.invalid"]
     for number, place in enumerate(places):
         text = PAY.replace("HERE", place).replace("EFFECT", "irreversible").replace("METHOD", "POST")
         one = a_manifest_tool(tmp_path, text, allow_hosts=[f"127.0.0.1:{port}"])
-        found = await told_of(client, one, "way", ["x"])
+        found = await results_for(client, one, "way", ["x"])
         assert found["x"].startswith("[Error] "), number
         assert "unknown" not in found["x"], number
 
 
-async def test_what_a_command_ended_with(client: Client, tmp_path: Path) -> None:
-    """An exit code is no refusal, unless the manifest says which one is."""
+async def test_which_exit_codes_of_a_command_leave_the_outcome_unknown(client: Client, tmp_path: Path) -> None:
+    """An exit code is not a refusal, unless the manifest declares it as one."""
     code = (
         "import os, sys; how = sys.argv[1]; print(how); os.kill(os.getpid(), 9) if how == '9' else sys.exit(int(how))"
     )
@@ -169,7 +171,7 @@ pattern = "x"
 schema = {{ type = "array", minItems = 1 }}
 strict = true
 """
-    found = await told_of(client, a_manifest_tool(tmp_path, text), "how", ["0", "1", "3", "9"])
+    found = await results_for(client, a_manifest_tool(tmp_path, text), "how", ["0", "1", "3", "9"])
     assert found["0"].endswith(DONE)
     assert UNKNOWN in found["1"]
     assert UNKNOWN in found["9"]
@@ -177,17 +179,17 @@ strict = true
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
-async def test_how_a_python_function_ended(client: Client, isolation: Any) -> None:
+async def test_which_endings_of_a_python_function_leave_the_outcome_unknown(client: Client, isolation: Any) -> None:
     function = PythonFunction(charge, path="tests.support.tools.charging:charge", isolation=isolation)
     unknown = ["error", "timeout", "connection", "exit", "passing", "said", "no JSON"]
     refused, booked = ["refused", "not begun"], ["booked", "in itself"]
-    found = await told_of(client, function, "how", [*unknown, *refused, *booked])
+    found = await results_for(client, function, "how", [*unknown, *refused, *booked])
     assert {way for way in unknown if UNKNOWN not in found[way]} == set()
     assert {way for way in refused if "unknown" in found[way] or "effect" in found[way]} == set()
     assert {way for way in booked if not found[way].endswith(DONE)} == set()
 
 
-async def test_what_an_mcp_server_answers(client: Client) -> None:
+async def test_which_answers_of_an_mcp_server_leave_the_outcome_unknown(client: Client) -> None:
     refused = ["400", "401", "403", "429", "400 json", "422 json", "error -32602", "error -32601", "400 error -32600"]
     unknown = ["500", "502", "503", "504", "500 json", "502 json", "504 json", "502 error -32602", "409", "307", "202"]
     unknown += ["html", "no json", "error -32603", "error -32000", "error -32600", "is_error", "no result", "hang up"]
@@ -202,8 +204,8 @@ async def test_what_an_mcp_server_answers(client: Client) -> None:
     assert {way: found[way] for way in unknown if UNKNOWN not in found[way]} == {}
 
 
-async def test_no_recovery_invites_the_model_to_repeat_what_may_have_happened(client: Client) -> None:
-    """`llm_recovery` asks for a corrected call of what failed plainly; here there is nothing to correct."""
+async def test_no_recovery_invites_the_model_to_repeat_a_call_with_unknown_outcome(client: Client) -> None:
+    """`llm_recovery` asks for a corrected call after a definite failure, but here there is nothing to correct."""
     options = ToolOptions(recovery=Recovery(strategy="llm_recovery"))
 
     def fails(arguments: dict[str, Any], context: Any) -> str:
@@ -218,7 +220,7 @@ async def test_no_recovery_invites_the_model_to_repeat_what_may_have_happened(cl
 
 
 @pytest.mark.parametrize("strategy", ["escalate", "dead_letter"])
-async def test_people_are_told_that_the_outcome_is_unknown(client: Client, strategy: Any) -> None:
+async def test_people_learn_that_the_outcome_is_unknown(client: Client, strategy: Any) -> None:
     options = ToolOptions(recovery=Recovery(strategy=strategy))
 
     def fails(arguments: dict[str, Any], context: Any) -> str:

@@ -32,7 +32,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolCatal
     sys.modules.pop("mytools")
 
 
-def test_the_options_are_as_the_guide_says(tools: ToolCatalog) -> None:
+def test_the_options_match_the_guide(tools: ToolCatalog) -> None:
     options = {name: tools[name].spec.options for name in ("stretched_key", "parse_report", "read_file")}
     assert (options["stretched_key"].isolation, options["stretched_key"].timeout_s) == ("process", 120)
     assert (options["parse_report"].isolation, options["parse_report"].timeout_s) == ("process", 10)

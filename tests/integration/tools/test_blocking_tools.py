@@ -1,4 +1,4 @@
-"""Tools that block, ignore cancellation or crash: each is cut off at its time, and its worker goes on."""
+"""Tools that block, ignore cancellation or crash: each is stopped at its time limit, and its worker continues."""
 
 import asyncio
 import threading
@@ -21,10 +21,10 @@ from tests.support.runs.loop import a_loop
 from tests.support.tools import blocking as blocking_tools
 
 LIMIT_S = 5
-"""With it a worker has a second to say that the time is over, before the server does."""
+"""Seconds. It leaves a worker one second to report the time limit before the server does."""
 
 SLOW_LIMIT_S = 20
-"""For a machine on which no process starts within the other."""
+"""Seconds. For a machine on which no process starts within the other limit."""
 
 CUT_OFF = "[Error] TimeLimit: {} took longer than its {} s"
 
@@ -39,13 +39,13 @@ def stands_still(path: Path, how: str, limit_s: int = LIMIT_S) -> tuple[Tool, Sc
     return within_limit(PythonFunction(blocking_tools.stands_still), limit_s), provider
 
 
-def told(provider: ScriptedModel) -> str:
-    """Return the result that the model got."""
+def result_of(provider: ScriptedModel) -> str:
+    """Return the result that the model received."""
     return provider.seen[1].messages[-1].text
 
 
 @pytest.mark.parametrize("how", ["spinning", "deaf", "in C", "with children"])
-async def test_a_blocking_tool_is_killed_at_its_time_and_the_run_goes_on(
+async def test_a_blocking_tool_is_killed_at_its_time_limit_and_the_run_continues(
     client: Client, tmp_path: Path, how: str
 ) -> None:
     path = tmp_path / "pids"
@@ -53,7 +53,7 @@ async def test_a_blocking_tool_is_killed_at_its_time_and_the_run_goes_on(
         tool, provider = stands_still(path, how, limit_s)
         async with a_loop(client, provider, tool) as loop:
             ran = await loop.run()
-        assert (ran.result.output, told(provider)) == ("went on", CUT_OFF.format("stands_still", limit_s))
+        assert (ran.result.output, result_of(provider)) == ("went on", CUT_OFF.format("stands_still", limit_s))
         if path.exists():
             break
 
@@ -62,7 +62,7 @@ async def test_a_blocking_tool_is_killed_at_its_time_and_the_run_goes_on(
     assert not is_alive(pids[0])
 
 
-async def test_an_abort_kills_a_blocking_tool_long_before_its_time(client: Client, tmp_path: Path) -> None:
+async def test_an_abort_kills_a_blocking_tool_long_before_its_time_limit(client: Client, tmp_path: Path) -> None:
     arguments = {"path": str(tmp_path / "pids"), "how": "deaf"}
     provider = ScriptedModel([calls("stands_still", arguments=arguments)], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
@@ -72,20 +72,20 @@ async def test_an_abort_kills_a_blocking_tool_long_before_its_time(client: Clien
         ran = await asyncio.wait_for(loop.ended(handle), PATIENCE_S)
 
         assert ran.result.termination.reason == "aborted"
-        assert not any(map(is_running, pids)), "the run ended after the tool did"
+        assert not any(map(is_running, pids)), "the run must end after the tool"
 
 
-async def test_a_crash_is_told_and_the_worker_lives(client: Client) -> None:
+async def test_a_crash_is_reported_and_the_worker_survives(client: Client) -> None:
     provider = ScriptedModel([calls("crashes", arguments={"how": "segfault"}), answers("went on")], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.crashes)) as loop:
         ran = await loop.run()
 
     assert ran.result.output == "went on"
     text = "[Error] ProcessCrashed: crashes ended its process without a result: killed by SIGSEGV"
-    assert told(provider).startswith(text)
+    assert result_of(provider).startswith(text)
 
 
-async def test_a_crash_is_tried_again_where_that_does_no_harm(client: Client, tmp_path: Path) -> None:
+async def test_a_crash_is_retried_if_that_does_no_harm(client: Client, tmp_path: Path) -> None:
     options = {"crashes_once": ToolOptions(initial_interval_s=0.01)}
     (tool,) = with_options([load_function("tests.support.tools.blocking:crashes_once")], options)
     provider = ScriptedModel(
@@ -94,13 +94,13 @@ async def test_a_crash_is_tried_again_where_that_does_no_harm(client: Client, tm
     async with a_loop(client, provider, tool) as loop:
         await loop.run()
 
-    assert told(provider) == "attempt 2"
+    assert result_of(provider) == "attempt 2"
 
 
-async def test_a_thread_that_blocks_is_left_behind_and_hinders_nobody(
+async def test_a_blocked_thread_is_abandoned_and_blocks_no_other_call(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The call ends at its time, and says what to change; the worker's one slot is free again."""
+    """The call ends at its time limit and says what to change, and the worker's only slot is free again."""
     entered, let_go = threading.Event(), threading.Event()
 
     def stuck(context: ToolContext) -> str:
@@ -119,11 +119,11 @@ async def test_a_thread_that_blocks_is_left_behind_and_hinders_nobody(
 
     assert (first.result.output, second.result.output) == ("went on", "went on")
     advice = " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
-    assert told(provider).startswith(CUT_OFF.format("stuck", LIMIT_S) + advice)
+    assert result_of(provider).startswith(CUT_OFF.format("stuck", LIMIT_S) + advice)
     assert "declare it blocking: @tool(blocking=True), or isolation" in caplog.text
 
 
-async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(client: Client) -> None:
+async def test_a_coroutine_that_ignores_its_cancellation_is_abandoned(client: Client) -> None:
     ignored = asyncio.Event()
     let_go = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(client: 
     finally:
         let_go.set()
 
-    assert (ran.result.output, told(provider)) == ("went on", CUT_OFF.format("ignores", LIMIT_S))
+    assert (ran.result.output, result_of(provider)) == ("went on", CUT_OFF.format("ignores", LIMIT_S))
 
 
 async def test_the_worker_serves_another_run_while_a_process_spins(client: Client, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_the_worker_serves_another_run_while_a_process_spins(client: Clien
 
 
 async def test_the_worker_serves_another_run_while_threads_block(client: Client) -> None:
-    """As many as one reply may ask for: the shared pool of a small machine has fewer places."""
+    """The blocked threads are as many as one reply may ask for. The shared pool of a small machine has fewer."""
     entered: list[int] = []
     let_go = threading.Event()
 
@@ -188,9 +188,11 @@ async def test_the_worker_serves_another_run_while_threads_block(client: Client)
     assert provider.seen[2].messages[-1].text == "quick"
 
 
-@pytest.mark.parametrize("timeout_s", [pytest.param(2, id="its own"), pytest.param(None, id="the run's, cut")])
-async def test_an_abort_is_heard_within_the_time_of_a_local_call(client: Client, timeout_s: float | None) -> None:
-    """Which is two seconds at most; the run listens before it tries again."""
+@pytest.mark.parametrize("timeout_s", [pytest.param(2, id="its own"), pytest.param(None, id="the run's, shortened")])
+async def test_an_abort_is_handled_within_the_time_limit_of_a_local_call(
+    client: Client, timeout_s: float | None
+) -> None:
+    """That limit is at most two seconds, and the run handles signals before the next attempt."""
     hold = Hold()
     options = ToolOptions(execution="local", timeout_s=timeout_s, max_attempts=5)
     (tool,) = with_options([FakeTool("peek", lambda a, c: hold.then("never"))], {"peek": options})
@@ -201,6 +203,6 @@ async def test_an_abort_is_heard_within_the_time_of_a_local_call(client: Client,
         began = time.monotonic()
         ran = await loop.ended(handle)
 
-    assert time.monotonic() - began < PATIENCE_S, "a try more would have made it minutes"
+    assert time.monotonic() - began < PATIENCE_S, "another attempt would have taken minutes"
     assert ran.result.termination.reason == "aborted"
     assert hold.cancelled.is_set()

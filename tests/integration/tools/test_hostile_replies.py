@@ -1,4 +1,4 @@
-"""Whatever a model or a tool says, a run ends within its time with a result, and no workflow task fails."""
+"""Whatever a model or a tool returns, a run ends in time with a result, and no workflow task fails."""
 
 import math
 from collections.abc import Callable
@@ -118,7 +118,7 @@ REPLIES = {
 
 
 def check_conversations(provider: ScriptedModel) -> None:
-    """Every call of all that was sent to the model is answered once, under an id that no other call has."""
+    """Assert that every call in all requests is answered once, and that no two calls share an id."""
     for request in provider.seen:
         asked = [call.call_id for m in request.messages for call in m.calls]
         answered = [m.call_id for m in request.messages if m.role == "tool"]
@@ -128,7 +128,7 @@ def check_conversations(provider: ScriptedModel) -> None:
 
 @pytest.mark.parametrize("name", REPLIES)
 async def test_a_hostile_reply_ends_with_a_result(client: Client, name: str) -> None:
-    """The second worker's caches are cold after each task, so that the history alone must hold what was said."""
+    """The second worker's caches are empty after each task, so the history alone must hold each reply."""
     step: Any = REPLIES[name]
     says: Step = step if isinstance(step, (Exception, Reply)) else (lambda _: step)
     provider = ScriptedModel([says, calls("look"), says, answers("survived")], repeats=True)
@@ -196,7 +196,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-async def test_a_hostile_tool_is_answered_and_the_loop_goes_on(client: Client, name: str) -> None:
+async def test_a_hostile_tool_gets_an_answer_and_the_loop_continues(client: Client, name: str) -> None:
     tool = FakeTool("look", BODIES[name], options=ToolOptions(max_result_bytes=500_000, initial_interval_s=0.01))
     provider = ScriptedModel([calls("look"), calls("look", "look"), answers("survived")], repeats=True)
     async with a_loop(client, provider, tool, max_cached_workflows=0) as loop:
@@ -225,7 +225,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-async def test_a_tool_of_another_maker_may_return_anything(client: Client, name: str) -> None:
+async def test_a_tool_outside_our_worker_may_return_anything(client: Client, name: str) -> None:
     @activity.defn(name="foreign")
     async def foreign(request: Any) -> Any:
         return FOREIGN[name]

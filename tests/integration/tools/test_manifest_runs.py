@@ -1,4 +1,4 @@
-"""Tools from manifests in runs on a real server: what runs, what is held, what stands in the histories."""
+"""Tools from manifests in runs on a real server: which calls run, which are held, and what is in the histories."""
 
 import json
 import sys
@@ -67,7 +67,7 @@ async def test_a_command_runs_as_a_call_of_the_loop(client: Client, tmp_path: Pa
     assert nothing_leaks(ran)
 
 
-async def test_what_does_not_fit_its_type_never_reaches_the_policy(client: Client, tmp_path: Path) -> None:
+async def test_an_argument_of_the_wrong_type_never_reaches_the_policy(client: Client, tmp_path: Path) -> None:
     tool = a_manifest_tool(tmp_path, COMMAND, {"TOKEN": SECRET})
     async with a_loop(client, [calls("show", arguments={"word": 3}), answers()], tool) as loop:
         ran = await loop.run()
@@ -75,9 +75,7 @@ async def test_what_does_not_fit_its_type_never_reaches_the_policy(client: Clien
     assert ran.result.tool_calls.run == 0
 
 
-async def test_a_request_marked_for_approval_is_held_until_a_person_says_yes(
-    client: Client, tmp_path: Path, server: EchoServer
-) -> None:
+async def test_a_request_marked_for_approval_waits_for_it(client: Client, tmp_path: Path, server: EchoServer) -> None:
     text = REQUEST.replace("HERE", server.url)
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a/b"}), answers()], tool) as loop:
@@ -112,7 +110,7 @@ async def test_a_request_that_a_person_denies_is_not_sent(client: Client, tmp_pa
 async def test_an_engine_that_allows_everything_does_not_ask(
     client: Client, tmp_path: Path, server: EchoServer
 ) -> None:
-    """The mark is a hint: what an operator's engine decides holds."""
+    """The mark is a hint, and the verdict of the operator's engine counts."""
     text = REQUEST.replace("HERE", server.url)
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a"}), answers()], tool, engine=AllowAll()) as loop:

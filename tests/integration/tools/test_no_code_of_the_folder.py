@@ -1,4 +1,4 @@
-"""Whatever modules lie in the folder that somebody works in, or are written there during a run: none is imported."""
+"""No module from the user's working folder is imported, whether it was there before or is written during a run."""
 
 import json
 import os
@@ -21,10 +21,10 @@ from tests.support.programs.orga_command import Orga, an_orga
 __all__ = ["home"]
 
 pytestmark = pytest.mark.timeout(400)
-"""A dozen commands a test, each a process of its own."""
+"""Each test runs a dozen commands as separate processes."""
 
 ENTRY = "import sys; sys.path.remove(''); from orga.start import command; command()"
-"""Does the same as the script `orga`, whose own folder comes first on the path instead of the working folder."""
+"""Works like the script `orga`, whose own folder replaces the working folder at the start of the path."""
 
 
 def orga(orga: Orga, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,9 +34,9 @@ def orga(orga: Orga, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("path", [str(ROOT), f"{ROOT}{os.pathsep}.", f"{ROOT}{os.pathsep}sub"])
 def test_a_folder_with_modules_of_our_names_works_like_any_other(path: str, home: Path, tmp_path: Path) -> None:
-    """As the folder of every Temporal project has `workflows` and `activities`."""
+    """The folder of every Temporal project has `workflows` and `activities`."""
     folder = a_hostile_folder(tmp_path)
-    (folder / "sitecustomize.py").unlink()  # Python itself imports it where PYTHONPATH names the folder
+    (folder / "sitecustomize.py").unlink()  # Python itself imports it if PYTHONPATH names the folder
     (folder / "sub" / "sitecustomize.py").unlink()
     (folder / "notes.md").write_text("The limit of a run is 25 iterations.")
     here = an_orga(folder, home, PYTHONPATH=path)
@@ -47,8 +47,8 @@ def test_a_folder_with_modules_of_our_names_works_like_any_other(path: str, home
     assert not (folder / "imported").exists()
 
 
-async def test_a_run_gets_the_code_that_its_worker_started_with(client: Client, tmp_path: Path) -> None:
-    """Somebody develops orga in its clone, where a model rewrites what decides over it."""
+async def test_a_run_uses_the_code_with_which_its_worker_started(client: Client, tmp_path: Path) -> None:
+    """A developer of orga works in its clone, and a model rewrites the code that decides over the run."""
     install = an_install(tmp_path)
     (install / "notes.md").write_text("The quagga of the meadow eats 25 thistles.")
     queue = f"folder-{uuid.uuid4()}"
@@ -72,7 +72,7 @@ async def answered(client: Client, queue: str) -> None:
 
 @contextmanager
 def a_worker(install: Path, client: Client, queue: str) -> Generator[None]:
-    """Have a worker of an install, which works in the folder of the install."""
+    """Run a worker of an install, in the folder of the install."""
     place = ["--address", client.service_client.config.target_host, "--namespace", client.namespace]
     command = [str(install / "orga" / "isolated.py"), "orga.worker", *place, "--task-queue", queue]
     worker = subprocess.Popen([sys.executable, "-I", *command], cwd=install, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""`verify` and `audit` tell how far they are: to whoever listens, and on a terminal; nowhere else."""
+"""`verify` and `audit` report their progress to a caller and on a terminal, and nowhere else."""
 
 import os
 import re
@@ -19,7 +19,7 @@ RUN = "agent-long"
 
 
 async def a_chain(client: Client) -> Ran:
-    """A run that continued as new once for each iteration."""
+    """Return a run that continued as new after each iteration."""
     async with a_loop(
         client, [calls("look"), calls("look"), answers("done")], FakeTool("look"), setup=EACH_ITERATION
     ) as loop:
@@ -27,7 +27,7 @@ async def a_chain(client: Client) -> Ran:
 
 
 def assert_all_events_are_reported(ran: Ran, reported: list[str]) -> None:
-    """Each run of the chain, from its first task to its last one, and never backwards."""
+    """Assert that each segment is reported from its first to its last event, and never backwards."""
     replays = [
         re.fullmatch(rf"{ran.handle.id}: run (\d+) of (\d+), event ([\d,]+) of ([\d,]+)", line) for line in reported
     ]
@@ -39,14 +39,14 @@ def assert_all_events_are_reported(ran: Ran, reported: list[str]) -> None:
     assert all(event <= events for _, _, event, events in steps)
 
 
-async def test_a_verification_tells_how_far_it_is(client: Client) -> None:
+async def test_a_verification_reports_its_progress(client: Client) -> None:
     ran = await a_chain(client)
     reported: list[str] = []
     assert (await verify(client, ran.handle.id, report=reported.append)).ok
     assert_all_events_are_reported(ran, reported)
 
 
-async def test_an_audit_tells_how_far_it_is(client: Client) -> None:
+async def test_an_audit_reports_its_progress(client: Client) -> None:
     ran = await a_chain(client)
     reported: list[str] = []
     found = [each async for each in run_audits(client, [ran.handle.id], Rejudger(Deny()), report=reported.append)]
@@ -58,7 +58,7 @@ async def test_an_audit_tells_how_far_it_is(client: Client) -> None:
 
 @pytest.fixture(scope="module")
 def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
-    """A run that has ended."""
+    """Commands in a folder with a run that has ended."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
     command = an_orga(folder, tmp_path_factory.mktemp("home"))
@@ -68,7 +68,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
 
 
 @pytest.mark.parametrize("arguments", [("verify", RUN), ("audit", RUN, "--engine", "default")], ids=["verify", "audit"])
-def test_a_terminal_shows_it_and_stdout_does_not(orga: Orga, arguments: tuple[str, ...]) -> None:
+def test_a_terminal_shows_the_progress_and_stdout_does_not(orga: Orga, arguments: tuple[str, ...]) -> None:
     ours, theirs = os.openpty()
     env = orga.env | {"TERM": "xterm-256color", "COLUMNS": "100"}
     with subprocess.Popen(
@@ -84,7 +84,7 @@ def test_a_terminal_shows_it_and_stdout_does_not(orga: Orga, arguments: tuple[st
 
 
 @pytest.mark.parametrize("arguments", [("verify", RUN), ("audit", RUN, "--engine", "default")], ids=["verify", "audit"])
-def test_who_reads_no_terminal_gets_the_summary_alone(orga: Orga, arguments: tuple[str, ...]) -> None:
+def test_without_a_terminal_only_the_summary_is_printed(orga: Orga, arguments: tuple[str, ...]) -> None:
     done = orga(*arguments)
     assert (done.code, len(done.err.splitlines())) == (0, 1), done.err
 

@@ -1,4 +1,4 @@
-"""Commands of a run end with what runs them: an abort, the worker's shutdown, the run's own time."""
+"""Commands of a run end with the run: on an abort, when the worker stops, and at a limit."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ from tests.support.runs.loop import a_loop
 SCRIPT = """trap '' TERM
 setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &
 while :; do sleep 0.1; echo x >> alive; done"""
-"""Both ignore being asked to end, and one has left its session."""
+"""Both processes ignore the request to end, and one has left its session."""
 
 
 def runs_the_script(folder: Path, isolation: Isolation = "none") -> tuple[RunCommand, ScriptedModel]:
@@ -42,7 +42,7 @@ async def has_ended(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("isolation", ["none", "bubblewrap"])
-async def test_an_abort_ends_a_command_and_all_that_it_started(
+async def test_an_abort_ends_a_command_and_all_its_processes(
     client: Client, tmp_path: Path, isolation: Isolation
 ) -> None:
     bubblewrap()
@@ -69,7 +69,7 @@ async def test_the_end_of_a_worker_ends_its_commands(client: Client, tmp_path: P
     await handle.terminate()
 
 
-async def test_the_model_is_told_which_limit_ended_its_command(client: Client, tmp_path: Path) -> None:
+async def test_the_model_learns_which_limit_ended_its_command(client: Client, tmp_path: Path) -> None:
     tool = RunCommand(FileRoot(tmp_path), ["sh"], sandbox=Sandbox(limits=SandboxLimits(processes=3)))
     script = "for i in 1 2 3 4; do sleep 60 & done; wait"
     provider = ScriptedModel(

@@ -1,4 +1,4 @@
-"""Tool profiles on a real server: what is hidden is not offered and cannot be called."""
+"""Tool profiles on a real server: a hidden tool is not offered and cannot be called."""
 
 from temporalio.client import Client
 
@@ -19,7 +19,7 @@ async def test_a_hidden_tool_cannot_be_called_even_when_its_name_is_guessed(clie
     assert (ran.result.output, ran.result.tool_calls.run) == ("done", 1)
 
 
-async def test_a_profile_that_leaves_no_tool_leaves_a_run_that_answers(client: Client) -> None:
+async def test_a_run_whose_profile_leaves_no_tool_can_still_answer(client: Client) -> None:
     provider = ScriptedModel([answers("done")], repeats=True)
     async with a_loop(client, provider, FakeTool("read_note")) as loop:
         ran = await loop.run(tool_profile={"exclude": ["*"]})

@@ -1,4 +1,4 @@
-"""A new version is deployed by the commands that are told: each run stays on the code that it began on."""
+"""A new version is deployed with the printed commands, and each run stays on the code with which it started."""
 
 import json
 import shlex
@@ -20,21 +20,21 @@ PATIENCE_S = 60.0
 HELD = "[tools.options.search_text]\napproval = true\n[tools.options.read_file]\napproval = true\n"
 
 
-def polling(worker: Running) -> tuple[str, list[str]]:
-    """Wait until a worker polls; return its build, and the command that makes its version current."""
+def wait_for_polling(worker: Running) -> tuple[str, list[str]]:
+    """Wait until a worker polls. Return its build, and the command that makes its version current."""
     told = worker.line(r"version: shop\.([a-z2-7]{6}); .* once it is current: temporal (worker deployment .*)")
     worker.line("worker polls")
     return told[1], shlex.split(told[2])
 
 
-def deployed(temporal: str, command: Sequence[str]) -> None:
-    """Carry the command out, once the server has seen the worker."""
+def deploy(temporal: str, command: Sequence[str]) -> None:
+    """Run the command once the server has seen the worker."""
     deadline = time.monotonic() + PATIENCE_S
     while (done := subprocess.run([temporal, *command, "--yes"], capture_output=True, check=False)).returncode:
         assert time.monotonic() < deadline, done.stderr.decode()
 
 
-def started(orga: Orga, run: str) -> None:
+def start_held_run(orga: Orga, run: str) -> None:
     """Start a run, and wait until it waits for a person."""
     assert orga("run", "What is the retry limit?", "--detach", "--id", run).code == 0
     deadline = time.monotonic() + PATIENCE_S
@@ -42,8 +42,8 @@ def started(orga: Orga, run: str) -> None:
         assert time.monotonic() < deadline
 
 
-def ended(worker: Running) -> None:
-    """End a worker as people do; what works below one that is killed goes on until it sees that, and polls."""
+def stop(worker: Running) -> None:
+    """Stop a worker as people do. Processes below a killed worker would continue to poll for a while."""
     worker.send(signal.SIGTERM)
     assert worker.code() == 0
 
@@ -57,44 +57,42 @@ def prepared(orga: Orga, run: str) -> dict[str, Any]:
     return next(entry["data"] for entry in entries if entry["event"] == "Prepared")
 
 
-def test_a_new_version_takes_new_runs_and_leaves_the_old_ones_where_they_are(
-    orga: Orga, temporal: str, tmp_path: Path
-) -> None:
+def test_a_new_version_takes_new_runs_and_old_runs_stay_on_theirs(orga: Orga, temporal: str, tmp_path: Path) -> None:
     (orga.folder / "orga.toml").write_text(HELD)
     install = an_install(tmp_path / "older")
     code = install / "orga" / "workflows" / "agent.py"
     code.write_text(f"{code.read_text()}# an earlier version\n")
     older = Orga(orga.folder, orga.env | {"PYTHONPATH": str(install)})
     with older.started("worker", "--deployment", "shop") as first:
-        one, first_command = polling(first)
+        one, first_command = wait_for_polling(first)
         alone = version_check(orga)
         assert (alone["ok"], "no worker takes new runs" in alone["detail"]) == (False, True)
         assert shlex.join(first_command) in alone["remedy"]
-        deployed(temporal, first_command)
-        started(orga, "of-one")
-        started(orga, "left")
+        deploy(temporal, first_command)
+        start_held_run(orga, "of-one")
+        start_held_run(orga, "left")
         with orga.started("worker", "--deployment", "shop") as second:
-            two, second_command = polling(second)
-            deployed(temporal, second_command)
+            two, second_command = wait_for_polling(second)
+            deploy(temporal, second_command)
             assert one != two
             assert version_check(orga)["detail"] == f"new runs go to shop.{two}; workers of shop.{one} poll, too"
-            started(orga, "of-two")
+            start_held_run(orga, "of-two")
             for run, build in (("of-one", one), ("of-two", two)):
                 assert orga("abort", run).code == 0
                 acted = prepared(orga, run)
                 assert (acted["build"], acted["loop_version"]) == (build, LOOP_VERSION)
             assert json.loads(orga("status", "of-one", "--json").out)["version"] == f"shop.{one}"
             assert f"version    shop.{two}\n" in orga("status", "of-two").out
-            ended(second)
-        ended(first)
+            stop(second)
+        stop(first)
     lacking = orga("run", "What is the retry limit?")
     assert lacking.code == 6
     assert f"go to version shop.{two}, of which no worker polls" in lacking.err
     assert f"no worker of version shop.{one} answers" in orga("status", "left").err
-    assert "ended      aborted" in orga("status", "of-one").out, "the history tells what has ended"
+    assert "ended      aborted" in orga("status", "of-one").out, "the history shows an ended run"
 
 
-def test_what_cannot_be_a_deployment_is_bad_usage(orga: Orga) -> None:
+def test_an_invalid_deployment_name_is_bad_usage(orga: Orga) -> None:
     refused = orga("worker", "--deployment", "a.b")
     assert refused.code == 2
     assert "1 to 64 letters, digits" in refused.err

@@ -1,4 +1,4 @@
-"""Two workers of two versions on a real server: a run ends on the version that it began on, or goes over as new."""
+"""Two workers of two versions on a real server: a run stays on its version, or moves when it continues as new."""
 
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -22,20 +22,20 @@ Steps = Sequence[Step] | Cast
 
 @dataclass
 class Fleet:
-    """Workers of versions 1 and 2 of a deployment, on one task queue; 1 is current."""
+    """Workers of versions 1 and 2 of a deployment, on one task queue. Version 1 is current."""
 
     deployment: Deployment
     loop: Loop
-    """Starts and follows runs, whichever worker has them."""
+    """Starts and follows runs on either worker."""
     hold: Hold = field(default_factory=Hold)
-    """In the tool `wait` of both."""
+    """Blocks the tool `wait` of both workers."""
 
 
 @asynccontextmanager
 async def a_fleet(
     client: Client, one: Steps, two: Steps, *, is_versioned: bool = True, roll_over_events: int = 3_500, **options: Any
 ) -> AsyncGenerator[Fleet]:
-    """Run both workers, whose models follow these steps; the older one is of no version where that is wanted."""
+    """Run both workers with these scripts. The older one may have no version."""
     queue, deployment = f"test-{uuid.uuid4()}", a_deployment(client)
     old, new = (
         Loop(client, queue, given if isinstance(given, Cast) else ScriptedModel(given, repeats=True))
@@ -54,7 +54,7 @@ async def a_fleet(
         yield fleet
 
 
-async def test_a_run_ends_on_the_version_that_it_began_on(client: Client) -> None:
+async def test_a_run_ends_on_the_version_on_which_it_started(client: Client) -> None:
     async with a_fleet(client, [calls("wait"), calls("look"), answers("one")], [answers("two")]) as fleet:
         begun = await fleet.loop.start()
         await fleet.hold.reached()
@@ -67,7 +67,7 @@ async def test_a_run_ends_on_the_version_that_it_began_on(client: Client) -> Non
     assert (ended.result.output, builds_of(ended.history)) == ("one", {"1"})
 
 
-async def test_a_run_that_continues_as_new_goes_over_to_the_current_version(client: Client) -> None:
+async def test_a_run_that_continues_as_new_moves_to_the_current_version(client: Client) -> None:
     steps: Steps = [calls("wait"), *[calls("look")] * 9]
     async with a_fleet(client, steps, [calls("look"), answers("two")], roll_over_events=40) as fleet:
         begun = await fleet.loop.start()
@@ -82,7 +82,7 @@ async def test_a_run_that_continues_as_new_goes_over_to_the_current_version(clie
     assert told == [{"before": "1", "build": "2"}]
 
 
-async def test_a_run_that_continues_as_new_stays_where_nothing_newer_is_deployed(client: Client) -> None:
+async def test_a_run_that_continues_as_new_stays_if_nothing_newer_is_deployed(client: Client) -> None:
     steps: Steps = [*[calls("look")] * 5, answers("one")]
     async with a_fleet(client, steps, [answers("two")], roll_over_events=40) as fleet:
         ended = await fleet.loop.run()
@@ -91,8 +91,8 @@ async def test_a_run_that_continues_as_new_stays_where_nothing_newer_is_deployed
     assert ended.result.output == "one"
 
 
-async def test_a_run_without_a_version_goes_over_to_the_first_that_is_made_current(client: Client) -> None:
-    """So the code of the first version has to replay what was begun before."""
+async def test_a_run_without_a_version_moves_to_the_first_current_version(client: Client) -> None:
+    """So the code of the first version has to replay runs that started before it."""
     async with a_fleet(client, [calls("wait")], [answers("two")], is_versioned=False) as fleet:
         begun = await fleet.loop.start()
         await fleet.hold.reached()
@@ -103,7 +103,7 @@ async def test_a_run_without_a_version_goes_over_to_the_first_that_is_made_curre
     assert (ended.result.output, builds_of(ended.history)) == ("two", {"", "2"})
 
 
-async def test_a_delegate_works_on_the_version_of_the_run_that_it_is_for(client: Client) -> None:
+async def test_a_delegate_uses_the_version_of_its_parent(client: Client) -> None:
     casts = [Cast({"lead": [calls("wait"), delegates("helper"), answers(n)], "helper": [answers(n)]}) for n in "12"]
     agents = PAIR | {"lead": PAIR["lead"].model_copy(update={"tools": ("wait",)})}
     async with a_fleet(client, *casts, agents=agents) as fleet:
@@ -117,7 +117,7 @@ async def test_a_delegate_works_on_the_version_of_the_run_that_it_is_for(client:
     assert (ended.result.output, builds_of(ended.history), builds_of(child)) == ("1", {"1"}, {"1"})
 
 
-async def test_a_run_that_is_rewound_stays_on_its_version(client: Client) -> None:
+async def test_a_rewound_run_stays_on_its_version(client: Client) -> None:
     async with a_fleet(client, [calls("look"), answers("one"), answers("again")], [answers("two")]) as fleet:
         first = await fleet.loop.run()
         await fleet.deployment.make_current("2")

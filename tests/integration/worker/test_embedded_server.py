@@ -1,4 +1,4 @@
-"""The embedded server, with the real `temporal`: shared, restarted, stopped, never left behind."""
+"""The embedded server, with the real `temporal`: it is shared, restarted and stopped, and never left running."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def executable() -> Path:
 
 @pytest.fixture
 def home(executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Home]:
-    """A server folder of the test's own; what runs from it is stopped at the end."""
+    """A server folder for one test. Its processes are stopped at the end."""
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ORGA_TEMPORAL_CLI", str(executable))
     yield Home(tmp_path / "home")
@@ -53,7 +53,7 @@ def home(executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> G
 
 
 def silent(line: str) -> None:
-    """Take no notice."""
+    """Ignore the line."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -101,7 +101,7 @@ async def test_commands_that_start_at_once_share_one_server(home: Home) -> None:
     assert endpoint.embedded
 
 
-async def test_the_server_sees_no_key_of_the_command_and_writes_for_its_owner_alone(
+async def test_the_server_sees_no_key_of_the_command_and_its_files_are_private(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
@@ -114,14 +114,14 @@ async def test_the_server_sees_no_key_of_the_command_and_writes_for_its_owner_al
     assert [path.name for path in written if path.stat().st_mode & 0o077] == []
 
 
-async def test_progress_is_told_when_a_server_is_started_and_not_when_one_is_found(home: Home) -> None:
+async def test_progress_is_reported_only_if_a_server_is_started(home: Home) -> None:
     reported: list[str] = []
     await ensure_server(reported.append)
     await ensure_server(reported.append)
     assert reported == ["starting the Temporal server…"]
 
 
-async def test_an_unused_server_that_was_killed_is_cleaned_up_and_its_runs_are_in_the_next(home: Home) -> None:
+async def test_a_killed_unused_server_is_cleaned_up_and_the_next_one_has_its_runs(home: Home) -> None:
     await start_a_run(await ensure_server(silent))
     killed = recorded(home).pid
     os.kill(killed, signal.SIGKILL)
@@ -132,7 +132,7 @@ async def test_an_unused_server_that_was_killed_is_cleaned_up_and_its_runs_are_i
     assert recorded(home).pid != killed
 
 
-async def test_a_server_killed_while_in_use_comes_back_where_its_clients_look_for_it(home: Home) -> None:
+async def test_a_server_killed_while_in_use_comes_back_at_the_same_address(home: Home) -> None:
     with lease():
         endpoint = await ensure_server(silent)
         await start_a_run(endpoint)
@@ -141,21 +141,21 @@ async def test_a_server_killed_while_in_use_comes_back_where_its_clients_look_fo
         assert await has_the_run(endpoint)
 
 
-async def test_a_killed_supervisor_leaves_a_server_that_the_next_command_replaces(home: Home) -> None:
+async def test_the_next_command_replaces_a_server_whose_supervisor_was_killed(home: Home) -> None:
     endpoint = await ensure_server(silent)
     await start_a_run(endpoint)
     stray = recorded(home).pid
     os.kill(supervisor_of(stray), signal.SIGKILL)
     await until(lambda: not is_locked(home.supervisor_lock))
-    assert running_server() == endpoint, "it still serves who uses it"
+    assert running_server() == endpoint, "it still serves its clients"
 
-    assert await ensure_server(silent) == endpoint, "the same ports: who uses it finds it again"
+    assert await ensure_server(silent) == endpoint, "the same ports, so its clients find it again"
     assert recorded(home).pid != stray
     assert supervisor_of(recorded(home).pid) != 1
     assert await has_the_run(endpoint)
 
 
-async def test_a_server_without_supervisor_can_be_stopped(home: Home) -> None:
+async def test_a_server_without_a_supervisor_can_be_stopped(home: Home) -> None:
     await ensure_server(silent)
     os.kill(supervisor_of(recorded(home).pid), signal.SIGKILL)
     await until(lambda: not is_locked(home.supervisor_lock))
@@ -164,7 +164,7 @@ async def test_a_server_without_supervisor_can_be_stopped(home: Home) -> None:
     assert (is_locked(home.server_lock), home.record.exists()) == (False, False)
 
 
-async def test_stop_stops_a_server_in_use_for_good_and_keeps_its_runs(home: Home) -> None:
+async def test_stop_ends_a_server_in_use_and_keeps_its_runs(home: Home) -> None:
     with lease():
         await start_a_run(await ensure_server(silent))
         assert await asyncio.to_thread(stop_embedded_server)
@@ -182,7 +182,7 @@ async def test_a_terminated_supervisor_stops_its_server(home: Home) -> None:
     assert "Stopping server" in home.log.read_text()
 
 
-async def test_a_lease_keeps_the_server_and_without_one_it_ends(home: Home) -> None:
+async def test_a_lease_keeps_the_server_running_and_without_one_it_ends(home: Home) -> None:
     with lease():
         await ensure_server(silent, idle_s=0.2)
         unused_for = time.monotonic() + 1.0
@@ -193,7 +193,7 @@ async def test_a_lease_keeps_the_server_and_without_one_it_ends(home: Home) -> N
     assert not home.record.exists()
 
 
-async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
+async def test_a_killed_command_releases_its_lease(home: Home) -> None:
     with lease():
         await ensure_server(silent, idle_s=0.2)
         command = another_command()
@@ -205,7 +205,7 @@ async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
     await until(lambda: not is_locked(home.supervisor_lock))
 
 
-async def test_a_lease_taken_while_the_idle_server_stops_waits_and_gets_a_new_one(home: Home) -> None:
+async def test_a_lease_taken_while_the_idle_server_stops_gets_a_new_server(home: Home) -> None:
     with lease():
         await ensure_server(silent, idle_s=0.2)
         first = recorded(home).pid
@@ -216,7 +216,7 @@ async def test_a_lease_taken_while_the_idle_server_stops_waits_and_gets_a_new_on
         assert recorded(home).pid != first
 
 
-async def test_ports_in_use_give_way_to_the_next(home: Home) -> None:
+async def test_ports_in_use_are_skipped(home: Home) -> None:
     blockers = [block(7233), block(8233)]
     endpoint = await ensure_server(silent)
     for blocker in blockers:
@@ -226,8 +226,8 @@ async def test_ports_in_use_give_way_to_the_next(home: Home) -> None:
     assert endpoint.ui != "http://127.0.0.1:8233"
 
 
-async def test_a_server_that_was_stopped_comes_back_on_its_ports(home: Home) -> None:
-    """Others may be free by then: links and configured clients lead to the old ones."""
+async def test_a_restarted_server_uses_its_old_ports(home: Home) -> None:
+    """Other ports may be free by then, but links and configured clients use the old ones."""
     blockers = [block(7233), block(8233)]
     endpoint = await ensure_server(silent)
     await asyncio.to_thread(stop_embedded_server)
@@ -237,7 +237,7 @@ async def test_a_server_that_was_stopped_comes_back_on_its_ports(home: Home) -> 
 
 
 def block(port: int) -> socket.socket:
-    """Listen on the port, unless someone on this machine does already."""
+    """Listen on the port, unless another process does already."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with suppress(OSError):
@@ -246,17 +246,15 @@ def block(port: int) -> socket.socket:
     return listener
 
 
-async def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file in its place: permission bits do not stop root."""
+async def test_an_unwritable_folder_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is in its place, because permission bits do not stop root."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "file"))
     with pytest.raises(ServerUnavailable, match=r"file cannot be written .*; make it writable or name another one"):
         await ensure_server(silent)
 
 
-async def test_a_server_that_dies_at_its_start_is_quoted(home: Home) -> None:
+async def test_the_error_of_a_server_that_dies_at_its_start_is_quoted(home: Home) -> None:
     home.folder.mkdir()
     home.database.write_text("this is no database, " * 1000)
     with pytest.raises(ServerUnavailable, match=r"died at its start \(.*file is not a database.*\); see .*server\.log"):
@@ -274,8 +272,8 @@ async def test_a_configured_server_is_used_and_none_is_started(home: Home, tmp_p
         os.environ["ORGA_HOME"] = str(home.folder)
 
 
-async def test_a_database_of_an_older_version_gets_the_attributes_it_lacks(home: Home, executable: Path) -> None:
-    """The server's own flags reach a new database only."""
+async def test_a_database_of_an_older_version_gets_the_missing_attributes(home: Home, executable: Path) -> None:
+    """The server's own flags affect only a new database."""
     home.folder.mkdir()
     async with await a_server(executable, database=str(home.database)):
         pass
@@ -283,14 +281,14 @@ async def test_a_database_of_an_older_version_gets_the_attributes_it_lacks(home:
     assert await missing_names(await Client.connect(endpoint.address)) == []
 
 
-async def test_registration_tells_what_it_added_and_adds_once(executable: Path) -> None:
+async def test_registration_reports_what_it_added_and_adds_it_once(executable: Path) -> None:
     async with await a_server(executable) as environment:
         assert await missing_names(environment.client) == [key.name for key in KEYS]
         assert await register_missing(environment.client) == [key.name for key in KEYS]
         assert await register_missing(environment.client) == []
 
 
-async def test_a_name_taken_by_another_type_is_refused(executable: Path) -> None:
+async def test_an_attribute_name_of_another_type_is_refused(executable: Path) -> None:
     async with await a_server(executable, "--search-attribute", "OrgaAgent=Int") as environment:
         with pytest.raises(SearchAttributesRefused, match="OrgaAgent of namespace 'default' is no Keyword; remove it"):
             await register_missing(environment.client)

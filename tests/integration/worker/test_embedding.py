@@ -1,4 +1,4 @@
-"""Agents in somebody's own application: its client, its worker, its workflows, on a real server."""
+"""Agents in a user's own application, with its client, its worker and its workflows, on a real server."""
 
 import asyncio
 import uuid
@@ -36,7 +36,7 @@ def chat() -> Generator[ChatServer]:
 
 @dataclass
 class Reversed(PayloadCodec):
-    """A codec of the application: nothing of its values can be read on the server."""
+    """A codec of the application. The server cannot read its values."""
 
     seen: list[bytes] = field(default_factory=list[bytes])
 
@@ -50,20 +50,20 @@ class Reversed(PayloadCodec):
 
 @dataclass
 class Application:
-    """Its client, and where its worker polls."""
+    """The client of the application, and the task queue of its worker."""
 
     client: Client
     task_queue: str
     plugin: OrgaPlugin
 
     async def sell(self, agent: str = "clerk", task: str = "sell a lamp") -> WorkflowHandle[Sale, str]:
-        """Start its own workflow."""
+        """Start the application's own workflow."""
         return await self.client.start_workflow(
             Sale.run, args=[agent, task], id=f"sale-{uuid.uuid4()}", task_queue=self.task_queue
         )
 
     async def child_of(self, handle: WorkflowHandle[Any, Any]) -> str:
-        """Return the id of the run of an agent that a workflow started, as soon as it did."""
+        """Return the id of the agent's run that a workflow has started, once it exists."""
 
         found: list[str] = []
 
@@ -114,7 +114,7 @@ async def test_an_agent_with_tools_of_the_application_is_a_child_of_its_workflow
 async def test_an_agent_is_started_from_the_applications_client(
     client: Client, chat: ChatServer, tmp_path: Path
 ) -> None:
-    """A payload codec of the application covers what agents write."""
+    """A payload codec of the application also covers what agents write."""
     codec = Reversed()
     converter = replace(DataConverter.default, payload_codec=codec)
     clerk = Agent("clerk", tools=[stock, Till().charge])
@@ -125,7 +125,7 @@ async def test_an_agent_is_started_from_the_applications_client(
     assert any(b"dlos" in data for data in codec.seen)
 
 
-async def test_a_run_is_followed_through_the_codec_and_an_update_that_it_refuses_says_why(
+async def test_a_run_is_followed_through_the_codec_and_a_refused_update_says_why(
     client: Client, tmp_path: Path
 ) -> None:
     converter = replace(DataConverter.default, payload_codec=Reversed())
@@ -144,7 +144,7 @@ async def test_a_run_is_followed_through_the_codec_and_an_update_that_it_refuses
     assert [events[0].data["task"], events[-1].event] == ["say so", "Terminated"]
 
 
-async def test_what_no_run_can_begin_with_fails_the_workflow_and_hangs_nothing(
+async def test_bad_input_fails_the_workflow_instead_of_blocking_it(
     client: Client, chat: ChatServer, tmp_path: Path
 ) -> None:
     async with an_application(client, chat, tmp_path) as app:
@@ -174,7 +174,7 @@ async def test_a_policy_given_in_code_judges_the_tools_given_in_code(
     assert till.charged == []
 
 
-async def test_a_queue_that_policies_have_judged_is_not_taken_without_any(
+async def test_a_worker_without_policies_may_not_take_a_queue_that_policies_have_judged(
     client: Client, chat: ChatServer, tmp_path: Path
 ) -> None:
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
@@ -198,7 +198,7 @@ async def test_a_queue_that_policies_have_judged_is_not_taken_without_any(
                 await asyncio.Event().wait()
 
 
-async def test_an_agent_has_the_tools_of_an_mcp_server_that_is_given_in_code(client: Client, tmp_path: Path) -> None:
+async def test_an_agent_has_the_tools_of_an_mcp_server_given_in_code(client: Client, tmp_path: Path) -> None:
     with chat_server(Calls("docs_echo", {"text": "hello"}), Says(["heard"])) as chat:
         servers = {"docs": hostile(tmp_path, tools=["echo"])}
         clerk = Agent("clerk", tools=["docs_*"])
@@ -208,7 +208,7 @@ async def test_an_agent_has_the_tools_of_an_mcp_server_that_is_given_in_code(cli
     assert (result.output, result.tool_calls.run) == ("heard", 1)
 
 
-async def test_a_cancelled_workflow_takes_its_agent_with_it(client: Client, tmp_path: Path) -> None:
+async def test_a_cancelled_workflow_aborts_its_agent(client: Client, tmp_path: Path) -> None:
     with chat_server(Says(["never", "said"], hold=True)) as chat:
         async with an_application(client, chat, tmp_path, agents=[Agent("clerk")]) as app:
             handle = await app.sell()

@@ -1,4 +1,4 @@
-"""Values of an application go through a codec, a storage and a failure converter of its own: we read what it reads."""
+"""Values of an application pass its codec, storage and failure converter, and our readers use the same ones."""
 
 import uuid
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
@@ -39,7 +39,7 @@ from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
 
 @dataclass(frozen=True)
 class Keyed(PayloadCodec, WithSerializationContext):
-    """A key for each workflow and each activity: what another one's key has closed cannot be opened."""
+    """A codec with a key for each workflow and activity. One key cannot open values of another."""
 
     key: str = "none"
 
@@ -65,7 +65,7 @@ class Keyed(PayloadCodec, WithSerializationContext):
 
 @dataclass
 class Shelf(StorageDriver):
-    """Holds values of any size outside of the history."""
+    """Stores values of any size outside of the history."""
 
     held: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -118,13 +118,13 @@ CONVERTERS = [
         replace(DataConverter.default, external_storage=ExternalStorage(drivers=[Shelf()], payload_size_threshold=0)),
         id="an external storage",
     ),
-    pytest.param(with_everything(), id="both, and closed failures"),
+    pytest.param(with_everything(), id="both, and encoded failures"),
 ]
 
 
 @asynccontextmanager
 async def at_work(server: Client, chat: ChatServer, converter: DataConverter, queue: str) -> AsyncGenerator[Client]:
-    """Have a new worker of the application: what the one before it knew is gone."""
+    """Run a new worker of the application, without any cache of the one before."""
     models = ModelsConfig(default="openai-compatible:test", base_urls={"openai-compatible": chat.url})
     plugin = OrgaPlugin(config=OrgaConfig(models=models), agents=[CLERK])
     address = server.service_client.config.target_host
@@ -133,8 +133,8 @@ async def at_work(server: Client, chat: ChatServer, converter: DataConverter, qu
         yield client
 
 
-async def asked_and_answered(server: Client, chat: ChatServer, converter: DataConverter) -> AgentHandle:
-    """Return a run whose first worker is gone before it is answered."""
+async def answer_with_a_new_worker(server: Client, chat: ChatServer, converter: DataConverter) -> AgentHandle:
+    """Return a run whose first worker is gone before the question is answered."""
     queue = f"app-{uuid.uuid4()}"
     async with at_work(server, chat, converter, queue) as client:
         asked = await start_agent(client, {"task": "weigh P-7", "agent": "clerk"}, task_queue=queue)
@@ -151,14 +151,14 @@ async def asked_and_answered(server: Client, chat: ChatServer, converter: DataCo
 
 
 @pytest.mark.parametrize("converter", CONVERTERS)
-async def test_a_worker_that_lost_its_cache_reads_the_history_as_the_sdk_does(
+async def test_a_worker_without_a_cache_reads_the_history_as_the_sdk_does(
     client: Client,
     chat: ChatServer,
     converter: DataConverter,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    handle = await asked_and_answered(client, chat, converter)
+    handle = await answer_with_a_new_worker(client, chat, converter)
     journal = await journal_of(handle)
     assert_called(journal, "weigh", arguments={"parcel": "P-7"})
     [failed] = [o for entry in journal for o in entry.data.get("outcomes", ()) if o.get("outcome") == "failed"]
@@ -178,11 +178,11 @@ def references(records: Sequence[IterationRecord]) -> Iterator[str]:
     return (text.reference for record in records for text in texts_of(record) if text.reference)
 
 
-async def test_a_history_in_a_file_is_read_with_the_converter_that_is_given(
+async def test_a_history_in_a_file_is_read_with_the_given_converter(
     client: Client, chat: ChatServer, tmp_path: Path
 ) -> None:
     converter = with_everything()
-    handle = await asked_and_answered(client, chat, converter)
+    handle = await answer_with_a_new_worker(client, chat, converter)
     history = await handle.client.get_workflow_handle(handle.id).fetch_history()
     file = tmp_path / "weighed.json"
     file.write_text(history.to_json())

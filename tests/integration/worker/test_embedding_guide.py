@@ -49,14 +49,14 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(home: Path, tmp_path: Path) -> Orga:
-    """A folder with documents; no worker runs."""
+    """A folder with documents, without a worker."""
     shutil.copytree(ROOT / "examples" / "library", tmp_path / "library")
     (tmp_path / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
     return an_orga(tmp_path, home)
 
 
 def run(orga: Orga, *arguments: str, **env: str) -> str:
-    """Run Python in the folder to its end, and return what it said."""
+    """Run Python in the folder to its end, and return its output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=orga.folder,
@@ -77,14 +77,14 @@ def run(orga: Orga, *arguments: str, **env: str) -> str:
         pytest.param("docs/embedding.md", "loans.md", id="the guide's, with an agent and a tool in it"),
     ],
 )
-def test_the_script_of_a_document_runs_as_it_stands(document: str, told: str, project: Orga) -> None:
+def test_the_script_of_a_document_runs_as_printed(document: str, told: str, project: Orga) -> None:
     block = next(each for each in PYTHON.findall((ROOT / document).read_text()) if "asyncio.run(" in each)
     (project.folder / "script.py").write_text(block)
     assert told in run(project, "script.py")
 
 
-def test_the_guide_to_sessions_says_it_again_where_no_worker_took_it(project: Orga) -> None:
-    """Both of its blocks in one script: what the second says stands ahead of the end of the first."""
+def test_the_guide_to_sessions_sends_an_untaken_message_again(project: Orga) -> None:
+    """Both blocks are in one script: the message of the second comes before the end of the first."""
     script, untaken = PYTHON.findall((ROOT / "docs" / "sessions.md").read_text())
     end = "        await session.close()\n"
     assert end in script
@@ -102,7 +102,7 @@ def test_the_guide_shows_the_code_of_the_examples() -> None:
     assert [block for block in shown if block not in code] == [EARLIER, TIMELINE]
 
 
-def test_a_run_goes_on_from_the_conversation_that_the_guide_shows(client: Client, tmp_path: Path) -> None:
+def test_a_run_continues_the_conversation_that_the_guide_shows(client: Client, tmp_path: Path) -> None:
     here = an_orga(Path(shutil.copytree(DESK, tmp_path / "desk")), tmp_path / "home")
     script = ON.replace("    EARLIER\n", indent(EARLIER, " " * 8)).replace(
         "        TIMELINE\n", indent(TIMELINE, " " * 8)
@@ -115,12 +115,12 @@ def test_a_run_goes_on_from_the_conversation_that_the_guide_shows(client: Client
 
 
 def test_the_example_answers_with_its_own_workflow_activity_and_tool(client: Client, tmp_path: Path) -> None:
-    """As the guide types it, on a server that is its own affair."""
+    """The command is that of the guide, on a server that the example starts itself."""
     here = an_orga(Path(shutil.copytree(DESK, tmp_path / "desk")), tmp_path / "home")
     (typed,) = re.findall(r'^python (app\.py) "(.*)"$', GUIDE, re.MULTILINE)
     said = run(here, *typed, TEMPORAL_ADDRESS=client.service_client.config.target_host)
     (letter,) = (here.folder / "outbox").iterdir()
     assert said.strip() == letter.read_text().strip()
-    assert "ORD-7: two lamps, sent on Monday by parcel" in said, "what the tool of the application said"
-    assert "three working days" in said, "what the handbook says"
+    assert "ORD-7: two lamps, sent on Monday by parcel" in said, "the result of the application's tool"
+    assert "three working days" in said, "a sentence of the handbook"
     assert "Please look at this one" not in said

@@ -1,4 +1,4 @@
-"""The `temporal` command alone, with plain JSON, starts, steers, watches and ends a run; nothing of orga is needed."""
+"""The `temporal` command alone, with plain JSON, starts, steers, watches and ends a run, without any code of orga."""
 
 import asyncio
 import json
@@ -20,19 +20,19 @@ from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 
 @dataclass(frozen=True)
 class Temporal:
-    """The command, at one server."""
+    """The command, connected to one server."""
 
     executable: str
     address: str
 
     async def __call__(self, *arguments: str) -> Any:
-        """Run `temporal workflow …` and return the JSON that it prints, None for nothing."""
+        """Run `temporal workflow …` and return the JSON that it prints, or None."""
         code, out, err = await self.ended(*arguments)
         assert code == 0, err
         return json.loads(out) if out.strip() else None
 
     async def ended(self, *arguments: str) -> tuple[int | None, str, str]:
-        """Run it and return its exit code and both outputs."""
+        """Run the command and return its exit code and both outputs."""
         process = await asyncio.create_subprocess_exec(
             self.executable,
             "workflow",
@@ -161,7 +161,7 @@ async def test_a_run_is_aborted_in_flight(client: Client, plain: Temporal) -> No
     assert result["termination"] == {"reason": "aborted", "detail": "changed my mind"}
 
 
-async def test_the_current_details_say_in_markdown_where_the_run_stands(client: Client, plain: Temporal) -> None:
+async def test_the_current_details_show_the_state_of_the_run_in_markdown(client: Client, plain: Temporal) -> None:
     hold = Hold()
     steps = [calls("look", arguments={"path": "README.md"}), hold.step(answers())]
     async with a_loop(client, steps, FakeTool("look")) as loop:
@@ -184,7 +184,7 @@ async def test_the_current_details_say_in_markdown_where_the_run_stands(client: 
     assert {"steer", "add_context", "pause", "resume", "abort"} <= signals
 
 
-async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -> None:
+async def test_the_summaries_in_the_history_describe_the_run(client: Client, plain: Temporal) -> None:
     steps = [calls("look", "fetch", arguments={"path": "README.md"}), answers()]
     async with a_loop(client, steps, FakeTool("look"), FakeTool("fetch"), engine=Deny("fetch")) as loop:
         run = await plain.start(loop.task_queue, {"task": "look around"})
@@ -207,7 +207,7 @@ async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -
     ]
 
 
-async def test_a_held_run_says_what_it_waits_for_and_which_command_decides_it(client: Client, plain: Temporal) -> None:
+async def test_a_held_run_shows_what_it_waits_for_and_the_commands_that_decide(client: Client, plain: Temporal) -> None:
     steps = [calls("send_letter", arguments={"to": "ada"}), answers("sent")]
     engine = Asks(("send_letter",), approvers=("grace",))
     async with a_loop(client, steps, FakeTool("send_letter"), engine=engine) as loop:
@@ -241,7 +241,7 @@ def summary_of(event: dict[str, Any]) -> str | None:
 
 
 def summarised(event: dict[str, Any]) -> tuple[str, str | None] | None:
-    """Return the type of an activity, one inside a workflow task among them, and its summary."""
+    """Return the type and summary of an activity, including one inside a workflow task."""
     if marked := event.get("markerRecordedEventAttributes"):
         name = json.loads(b64decode(marked["details"]["data"]["payloads"][0]["data"]))["activity_type"]
     elif given := event.get("activityTaskScheduledEventAttributes"):
@@ -285,7 +285,7 @@ async def lists(plain: Temporal, query: str, run: str) -> bool:
         pytest.param({"task": "look", "agent": "nobody"}, "nobody", id="an unknown agent"),
     ],
 )
-async def test_input_that_no_run_can_start_with_fails_the_run_naming_the_key(
+async def test_unusable_input_fails_the_run_naming_the_key(
     client: Client, plain: Temporal, run_input: dict[str, Any], problem: str
 ) -> None:
     provider = ScriptedModel([answers()], repeats=True)

@@ -1,4 +1,4 @@
-"""A live view while its server is away: one line of ours when it goes, one when it is back, nothing of the SDK's."""
+"""A live view while its server is away: one line when it goes and one when it is back, and nothing from the SDK."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ asyncio.run(asyncio.wait_for(main(), 60))
 """
 
 
-async def test_the_view_tells_that_the_server_is_away_and_back(client: Client, tmp_path: Path) -> None:
+async def test_the_view_reports_that_the_server_is_away_and_back(client: Client, tmp_path: Path) -> None:
     handle = await client.start_workflow("AgentWorkflow", {"task": "t"}, id=f"away-{uuid4()}", task_queue="nobody")
     program = tmp_path / "views.py"
     program.write_text(VIEWS)

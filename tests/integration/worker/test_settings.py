@@ -1,4 +1,4 @@
-"""Settings at run time: saved in a workflow, used by runs that start later, and never in the way of a start."""
+"""Settings at run time: saved in a workflow, used by runs that start later, and never an obstacle to a start."""
 
 import asyncio
 import signal
@@ -53,16 +53,16 @@ async def desk(client: Client, model: ScriptedModel, tmp_path: Path) -> AsyncGen
 
 
 def prepared(ran: Ran) -> dict[str, Any]:
-    """Return the data of `Prepared`."""
+    """Return the data of the event `Prepared`."""
     return next(entry.data for entry in ran.journal if entry.event == "Prepared")
 
 
-def told(request: ModelRequest) -> bool:
+def has_new_instructions(request: ModelRequest) -> bool:
     """Return whether the model got the new instructions."""
     return NEW in "\n".join(request.system)
 
 
-async def test_later_runs_use_a_saved_set_and_running_ones_keep_theirs(client: Client, tmp_path: Path) -> None:
+async def test_later_runs_use_saved_settings_and_running_ones_keep_theirs(client: Client, tmp_path: Path) -> None:
     is_asked, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def after_the_save(request: ModelRequest) -> Reply:
@@ -83,7 +83,7 @@ async def test_later_runs_use_a_saved_set_and_running_ones_keep_theirs(client: C
         versions = await settings_versions(client, desk.queue)
         await desk.check_history()
 
-    by_task = {request.messages[0].text.split()[-1]: told(request) for request in model.seen}
+    by_task = {request.messages[0].text.split()[-1]: has_new_instructions(request) for request in model.seen}
     assert by_task == {"early": False, "late": True, "reset": False}
     assert (prepared(late)["settings_version"], prepared(late)["config"]["max_iterations"]) == (1, 7)
     assert "settings_version" not in prepared(first)
@@ -91,14 +91,14 @@ async def test_later_runs_use_a_saved_set_and_running_ones_keep_theirs(client: C
     assert [(each.version, each.by, len(each.changed)) for each in versions] == [(1, "ann", 2), (2, "bob", 2)]
 
 
-async def test_a_run_without_settings_has_the_same_history_as_before(desk: Desk) -> None:
+async def test_a_run_without_saved_settings_has_no_trace_of_them(desk: Desk) -> None:
     ran = await desk.loop.run()
 
     assert b"settings" not in b"".join(event.SerializeToString() for event in ran.history.events)
     assert (await desk.read()).state == "absent"
 
 
-async def test_goals_get_saved_templates_tiers_and_deliveries(client: Client, tmp_path: Path) -> None:
+async def test_goals_use_saved_templates_tiers_and_deliveries(client: Client, tmp_path: Path) -> None:
     config = {"goals": {"deliveries": {"file": {"kind": "file", "path": "{goal_id}.md"}}}}
     model = ScriptedModel([Reply.of("no plan")], repeats=True)
     async with a_desk(client, model, tmp_path, OrgaConfig.model_validate(config)) as desk:
@@ -124,7 +124,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-async def test_a_bad_set_changes_nothing_and_each_bad_key_is_named(desk: Desk) -> None:
+async def test_bad_settings_change_nothing_and_each_bad_key_is_named(desk: Desk) -> None:
     await desk.save({INSTRUCTIONS: NEW})
     for values, problem in BAD:
         with pytest.raises(InvalidSettings) as refused:
@@ -160,7 +160,7 @@ async def test_an_argument_of_another_shape_is_refused(desk: Desk, argument: Any
     assert (await desk.read()).version == 1
 
 
-async def test_a_set_that_was_made_from_an_older_version_is_refused(desk: Desk) -> None:
+async def test_settings_based_on_an_older_version_are_refused(desk: Desk) -> None:
     await desk.save({INSTRUCTIONS: NEW}, version=0)
 
     with pytest.raises(StaleSettings, match="made from version 0, and the current one is 1, saved by ann"):
@@ -186,7 +186,7 @@ async def test_versions_survive_continue_as_new(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.02], ids=["during its check", "around its end"])
-async def test_a_kill_amid_a_save_leaves_the_old_set_or_the_new_one(
+async def test_a_kill_during_a_save_leaves_the_old_settings_or_the_new_ones(
     client: Client, model: ScriptedModel, tmp_path: Path, delay_s: float
 ) -> None:
     queue = f"test-{uuid.uuid4()}"
@@ -209,7 +209,7 @@ async def test_a_kill_amid_a_save_leaves_the_old_set_or_the_new_one(
 
 @asynccontextmanager
 async def killed_worker(client: Client, queue: str, delay_s: float) -> AsyncGenerator[subprocess.Popen[bytes]]:
-    """Run a worker process that kills itself so many seconds after the check of a set has begun."""
+    """Run a worker process that kills itself this many seconds after the check of new settings began."""
     address = client.service_client.config.target_host
     command = [sys.executable, "-m", "tests.support.crash.settings", address, queue, str(delay_s)]
     process = subprocess.Popen(command)
@@ -233,7 +233,7 @@ FORGED: dict[str, tuple[str, Any]] = {
 """Workflow types and memos that anybody with access to the server can start under the id of the settings."""
 
 
-async def test_doctor_says_whether_settings_count(client: Client, desk: Desk) -> None:
+async def test_doctor_reports_whether_settings_are_in_effect(client: Client, desk: Desk) -> None:
     assert "nothing is set" in (await settings_check(client, desk.queue, CONFIG)).detail
     await desk.save({INSTRUCTIONS: NEW, MAX: 9})
     assert "version 1 of those at run time, with 2 keys" in (await settings_check(client, desk.queue, CONFIG)).detail
@@ -250,10 +250,10 @@ async def test_doctor_says_whether_settings_count(client: Client, desk: Desk) ->
 
 
 @pytest.mark.parametrize("forged", FORGED)
-async def test_settings_that_cannot_be_used_stop_no_start(client: Client, desk: Desk, forged: str) -> None:
+async def test_unusable_settings_prevent_no_start(client: Client, desk: Desk, forged: str) -> None:
     kind, memo = FORGED[forged]
     given = {} if memo is None else {SETTINGS_MEMO: memo}
-    # on a queue without workers, so that it stays as it is
+    # on a queue without workers, so that it stays unchanged
     await client.start_workflow(kind, "x", id=settings_id(desk.queue), task_queue="nobody", memo=given)
 
     ran = await desk.loop.run()
@@ -263,10 +263,10 @@ async def test_settings_that_cannot_be_used_stop_no_start(client: Client, desk: 
     assert NEW not in ran.history.to_json()
 
 
-async def test_settings_go_over_to_the_current_version_of_a_deployment(
+async def test_settings_move_to_the_current_version_of_a_deployment(
     client: Client, model: ScriptedModel, tmp_path: Path
 ) -> None:
-    """Workers of the version that they were first saved on may be gone for ever."""
+    """Workers of the version on which they were first saved may be gone for ever."""
     deployment, queue = a_deployment(client), f"test-{uuid.uuid4()}"
     async with a_desk(client, model, tmp_path, CONFIG, queue=queue, version=deployment.version("1")) as old:
         await deployment.make_current("1")
@@ -279,7 +279,7 @@ async def test_settings_go_over_to_the_current_version_of_a_deployment(
     assert builds_of(history) == {"1", "2"}
 
 
-async def test_settings_of_a_terminated_workflow_count_no_more(desk: Desk) -> None:
+async def test_settings_of_a_terminated_workflow_have_no_effect(desk: Desk) -> None:
     await desk.save({INSTRUCTIONS: NEW})
     await desk.loop.client.get_workflow_handle(settings_id(desk.queue)).terminate("gone")
 
@@ -341,7 +341,7 @@ async def test_odd_json_is_refused_with_its_place(client: Client, desk: Desk) ->
     assert (await desk.read()).version == 0
 
 
-async def test_not_everybody_may_save(client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_admins_may_save(client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_console(client, desk.queue, read_only=True) as console:
         looked_at = await console.put("/settings", {"version": 0, "values": {MAX: 9}})
     visitor = Visitor(OWNER, ("viewer", "operator", "approver"))
@@ -354,7 +354,7 @@ async def test_not_everybody_may_save(client: Client, desk: Desk, monkeypatch: p
     assert (await desk.read()).state == "absent"
 
 
-async def test_the_console_shows_settings_that_are_broken(client: Client, desk: Desk) -> None:
+async def test_the_console_shows_broken_settings(client: Client, desk: Desk) -> None:
     memo = {SETTINGS_MEMO: {"version": 3, "values": WIDER}}
     await client.start_workflow(SETTINGS_WORKFLOW, id=settings_id(desk.queue), task_queue="nobody", memo=memo)
     async with a_console(client, desk.queue) as console:
@@ -401,7 +401,7 @@ forbid (principal, action, resource) when { context.arguments has path && contex
 """
 
 
-async def test_the_console_shows_what_admins_look_at(
+async def test_the_console_shows_the_admin_pages(
     client: Client, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOUSE_API_KEY", "plant-in-a-variable-1234567")

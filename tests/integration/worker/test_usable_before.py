@@ -1,4 +1,4 @@
-"""A configuration that no worker could begin with: the command ends with exit code 2, in its own words."""
+"""With an unusable configuration a command ends with exit code 2 and its own message, and starts no worker."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ __all__ = ["home", "orga"]
     "arguments", [("run", "x"), ("goal", "x"), ("chat", "--say", "x"), ("worker",), ("dev",)], ids=lambda each: each[0]
 )
 @pytest.mark.parametrize("broken", ["root", "policy"])
-def test_no_worker_is_begun(
+def test_no_worker_is_started(
     orga: Orga, arguments: tuple[str, ...], broken: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(orga.folder)
@@ -24,11 +24,13 @@ def test_no_worker_is_begun(
         break_policy(folder)
     done = orga(*arguments, ORGA_TRUST="1")
     assert done.code == 2, done.err
-    assert "orga-worker:" not in done.err + capfd.readouterr().err  # one in the foreground writes there itself
+    assert (
+        "orga-worker:" not in done.err + capfd.readouterr().err
+    )  # a foreground worker would write to this stderr itself
     assert ("nosuch is not a folder; create it" if broken == "root" else "mine.cedar") in done.err
 
 
-def test_nor_for_a_run_or_a_session_that_is_there(orga: Orga) -> None:
+def test_no_worker_is_started_for_an_existing_run_or_session(orga: Orga) -> None:
     assert orga("chat", "--id", "a-talk", "--say", "x").code == 0
     assert orga("run", "x", "--id", "a-run", "--detach").code == 0
     break_policy(Path(orga.folder))

@@ -1,4 +1,4 @@
-"""`orga` on Temporal's time-skipping test server, which has no search attributes, no lists of runs and no pollers."""
+"""`orga` on Temporal's time-skipping test server, which lacks search attributes, lists of runs and pollers."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def orga(server: Client, tmp_path: Path) -> Orga:
 
 
 async def command(orga: Orga, *arguments: str) -> Done:
-    """Run a command; it tells no traceback, whatever becomes of it."""
+    """Run a command, and assert that it prints no traceback."""
     done = await asyncio.to_thread(orga, *arguments)
     assert "Traceback" not in done.err
     assert "defect" not in done.err
@@ -51,7 +51,7 @@ async def test_a_worker_takes_a_run_from_start_to_result(orga: Orga, server: Cli
     assert told.startswith("the server knows no search attributes")
 
 
-async def test_a_command_works_itself_and_the_run_can_be_looked_at(orga: Orga) -> None:
+async def test_a_command_starts_its_own_worker_and_the_run_can_be_inspected(orga: Orga) -> None:
     ran = await command(orga, "run", QUESTION, "--id", "agent-here", "--json")
     assert (ran.code, json.loads(ran.out)["termination"]["reason"]) == (0, "completed"), ran.err
     for arguments in (("status", "agent-here"), ("journal", "agent-here"), ("verify", "agent-here")):
@@ -59,7 +59,7 @@ async def test_a_command_works_itself_and_the_run_can_be_looked_at(orga: Orga) -
         assert (done.code, done.out != "") == (0, True), done
 
 
-async def test_a_run_without_a_worker_is_told_as_such(orga: Orga) -> None:
+async def test_a_run_without_a_worker_is_reported(orga: Orga) -> None:
     started = await command(orga, "run", QUESTION, "--id", "agent-left", "--detach")
     assert (started.code, started.out) == (0, "agent-left\n"), started.err
     assert "does not report whether a worker polls task queue 'orga'" in started.err
@@ -79,13 +79,15 @@ async def test_a_run_without_a_worker_is_told_as_such(orga: Orga) -> None:
         pytest.param(("setup",), "the server knows no search attributes", id="setup"),
     ],
 )
-async def test_what_the_server_cannot_do_is_told_in_one_line(orga: Orga, arguments: tuple[str, ...], told: str) -> None:
+async def test_an_unsupported_feature_of_the_server_is_reported_in_one_line(
+    orga: Orga, arguments: tuple[str, ...], told: str
+) -> None:
     done = await command(orga, *arguments)
     assert (done.code, len(done.err.splitlines())) == (6, 1), done.err
     assert told in done.err
 
 
-async def test_the_doctor_tells_what_the_server_lacks(orga: Orga) -> None:
+async def test_the_doctor_reports_what_the_server_lacks(orga: Orga) -> None:
     done = await command(orga, "doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.out)}
     assert done.code == 0, done
