@@ -78,17 +78,19 @@ def problems(lead: dict[str, Any], **tools: Any) -> list[tuple[str, str, str]]:
         ),
     ],
 )
-def test_problems_name_place_and_remedy(lead: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+def test_problems_are_reported_with_place_and_remedy(
+    lead: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
     assert problems(lead) == expected
 
 
-def test_options_of_tools_are_looked_at_too() -> None:
+def test_options_of_tools_are_checked_too() -> None:
     recovery = Recovery(strategy="fallback", alternatives=("gone",))
     ((place, problem, _),) = problems({}, fetch=a_spec("fetch", recovery=recovery))
     assert (place, problem) == ("tools.options.fetch.recovery.alternatives.0", "no such tool: gone")
 
 
-def test_without_the_workers_tools_only_delegates_are_looked_at() -> None:
+def test_without_the_worker_s_tools_only_delegates_are_checked() -> None:
     agents = with_default_agent({"lead": AgentConfig.model_validate({"tools": ["gone"], "delegates": ["nobody"]})})
     assert [found.place for found in agent_problems(agents, None)] == ["agents.lead.delegates.0"]
 
@@ -101,7 +103,7 @@ def test_a_worker_with_an_unknown_delegate_does_not_start() -> None:
         ConfiguredAgents(agents, TOOLS, "offline:extractive", lambda model: None, a_setup())
 
 
-def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
+def test_the_check_of_a_worker_reports_unknown_delegates(tmp_path: Any) -> None:
     config = OrgaConfig.model_validate({"agents": {"lead": {"delegates": ["nobody"]}}})
     report = worker_report(config, tmp_path, os.environ)
     assert report["problems"] == [
@@ -116,7 +118,7 @@ def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
         pytest.param("permit (principal action, resource);", "", id="broken"),
     ],
 )
-def test_policies_that_cannot_be_read_are_told_as_a_problem_alone(tmp_path: Any, rule: str, told: str) -> None:
+def test_unreadable_policies_are_reported_only_as_a_problem(tmp_path: Any, rule: str, told: str) -> None:
     (tmp_path / "all.cedar").write_text(rule)
     config = OrgaConfig.model_validate({"policy": {"dir": str(tmp_path)}})
     report = worker_report(config, tmp_path, os.environ)

@@ -1,4 +1,4 @@
-"""Agents from configuration: what a run works with, and what its starter got wrong."""
+"""Agents from configuration: the setup of a run, and errors in the input of its starter."""
 
 from typing import Any
 
@@ -43,12 +43,12 @@ async def test_the_default_agent_always_exists() -> None:
     assert setup.config == LoopConfig()
 
 
-async def test_the_worker_adds_its_own_facts() -> None:
+async def test_the_setup_contains_the_worker_s_own_facts() -> None:
     setup = await AGENTS.setup(PrepareRequest())
     assert (setup.policy, setup.roll_over_events) == ("house rules", 50)
 
 
-async def test_a_configured_default_agent_takes_the_place_of_the_built_in() -> None:
+async def test_a_configured_default_agent_replaces_the_built_in_one() -> None:
     agents = ConfiguredAgents({"default": AgentConfig(tools=())}, TOOLS, "offline:x", check_model, FACTS)
     assert (await agents.setup(PrepareRequest())).tools == ()
 
@@ -65,7 +65,7 @@ async def test_a_configured_default_agent_takes_the_place_of_the_built_in() -> N
         pytest.param({"tools": ("read_file",) * 2}, {"tools": (TOOLS["read_file"],)}, id="a tool named twice"),
     ],
 )
-async def test_what_a_run_says_wins(given: dict[str, Any], expected: dict[str, Any]) -> None:
+async def test_the_input_of_a_run_wins_over_its_agent(given: dict[str, Any], expected: dict[str, Any]) -> None:
     setup = await AGENTS.setup(PrepareRequest(**A_CODERS_RUN | given))
     assert {key: getattr(setup, key) for key in expected} == expected
 
@@ -85,7 +85,7 @@ async def test_what_a_run_says_wins(given: dict[str, Any], expected: dict[str, A
         ),
     ],
 )
-async def test_the_keys_that_a_run_gives_win_over_the_agents(given: dict[str, Any], expected: LoopConfig) -> None:
+async def test_the_config_of_a_run_wins_over_its_agent_key_by_key(given: dict[str, Any], expected: LoopConfig) -> None:
     setup = await AGENTS.setup(PrepareRequest(agent="coder", tools=(), config=given))
     assert setup.config == expected
 
@@ -103,7 +103,7 @@ async def test_the_keys_that_a_run_gives_win_over_the_agents(given: dict[str, An
         pytest.param(
             {"tools": ("rm",)},
             "tools: agent 'default' does not list 'rm'; there are: list_files, read_file, search_text",
-            id="a tool that nobody has",
+            id="an unknown tool",
         ),
         pytest.param(
             {"tools": ("write_file",)},
@@ -113,7 +113,7 @@ async def test_the_keys_that_a_run_gives_win_over_the_agents(given: dict[str, An
         pytest.param({"agent": "coder"}, "tools: this worker has no tool 'gone'; ", id="a tool that the worker lacks"),
     ],
 )
-async def test_what_is_unknown_is_refused_naming_what_there_is(given: dict[str, Any], message: str) -> None:
+async def test_an_unknown_name_is_refused_with_the_valid_names(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         await AGENTS.setup(PrepareRequest(**given))
     assert str(caught.value).startswith(message)
@@ -152,20 +152,20 @@ async def test_the_schema_of_the_answer_is_recorded(given: dict[str, Any], schem
         pytest.param(OUT, "offline:extractive can fill a string or an object of one string only", id="offline"),
     ],
 )
-async def test_a_schema_that_cannot_be_had_is_refused(schema: dict[str, Any], message: str) -> None:
+async def test_an_unusable_schema_is_refused(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         await AGENTS.setup(PrepareRequest(output_schema=schema))
     assert str(caught.value).startswith(f"output_schema: {message}")
 
 
-async def test_bad_input_ends_the_activity_for_good() -> None:
+async def test_invalid_input_is_a_non_retryable_error() -> None:
     prepare = PrepareActivities(AGENTS, Conversations(NoHistory())).prepare
     with pytest.raises(ApplicationError, match="there is no agent 'x'") as caught:
         await Beats().run(prepare, PrepareRequest(agent="x"))
     assert (caught.value.type, caught.value.non_retryable) == ("InvalidInput", True)
 
 
-async def test_the_worker_that_prepared_a_run_holds_its_setup() -> None:
+async def test_the_worker_that_prepared_a_run_keeps_its_setup() -> None:
     conversations = Conversations(NoHistory())
     setup = await Beats().run(PrepareActivities(AGENTS, conversations).prepare, PrepareRequest())
     assert conversations._setups.size > 0
@@ -173,7 +173,7 @@ async def test_the_worker_that_prepared_a_run_holds_its_setup() -> None:
 
 
 class Prepared:
-    """Agents whose runs all work with this."""
+    """Agents that return the same setup for every run."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -182,7 +182,7 @@ class Prepared:
         return self._setup
 
 
-async def test_a_setup_that_is_too_large_is_told_by_its_largest_parts() -> None:
+async def test_a_setup_that_is_too_large_is_refused_with_the_sizes_of_its_parts() -> None:
     line = {"kind": "chain", "steps": [{"agent": "writer", "task": "x" * 2_000}] * 15}
     setup = a_setup(instructions="y" * 500_000).with_pipeline(Pipeline.model_validate(line))
     prepare = PrepareActivities(Prepared(setup), Conversations(NoHistory())).prepare

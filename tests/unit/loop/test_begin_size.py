@@ -1,4 +1,4 @@
-"""An input too large to be carried on is refused when the run is prepared."""
+"""An input that is too large to be carried into the next segment is refused when the run is prepared."""
 
 from orga.activities.prepare import MAX_SETUP_BYTES
 from orga.workflows.decisions.begin import begin_bytes, size_problem
@@ -6,7 +6,7 @@ from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from tests.support.values.largest import Sizes, begun_with
 
 
-def test_more_than_a_run_can_carry_on_is_refused_with_sizes_and_a_remedy() -> None:
+def test_a_begin_that_is_too_large_is_refused_with_sizes_and_a_remedy() -> None:
     state = begun_with(Sizes())
     assert state.setup is not None
     assert BEGIN_BYTES * 0.97 < sum(begin_bytes(state, state.setup).values()) <= BEGIN_BYTES
@@ -17,7 +17,7 @@ def test_more_than_a_run_can_carry_on_is_refused_with_sizes_and_a_remedy() -> No
     assert all(word in problem for word in ("setup 4", "task 1", "trusted_context", "tools ", "file", "tool_profile"))
 
 
-def test_a_fork_counts_the_task_of_its_past_too() -> None:
+def test_a_fork_also_counts_the_task_of_its_past() -> None:
     state = begun_with(Sizes(begin=0.5))
     assert state.setup is not None
     other = state.model_copy(update={"input": state.input.model_copy(update={"task": "another"})})

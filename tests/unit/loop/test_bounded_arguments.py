@@ -1,4 +1,4 @@
-"""The arguments of signals and updates are read only if they can matter, and that check takes almost no time."""
+"""The arguments of signals and updates are parsed only if they can matter, and that check takes almost no time."""
 
 import json
 import time
@@ -23,10 +23,10 @@ from tests.support.values.core import a_state, at
 from tests.support.values.odd_payloads import SMALL, odd, quoted
 
 HELD_S = 1.0
-"""Seconds, out of the two that a workflow task has."""
+"""Seconds. A workflow task may take two."""
 
 IN_A_HISTORY = 26
-"""Payloads of almost 2 MB: then it is full."""
+"""Payloads of almost 2 MB. Then the history is full."""
 
 ODD = odd(1_900_000)
 
@@ -49,13 +49,13 @@ def read(data: bytes) -> Any:
 
 
 @pytest.mark.parametrize("value", LONGEST.values(), ids=LONGEST.keys())
-def test_what_says_something_is_read(value: Any) -> None:
+def test_a_meaningful_argument_is_parsed(value: Any) -> None:
     assert read(json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize("kind", [kind for kind, data in ODD.items() if not data.startswith(b'"')])
 @pytest.mark.parametrize("size", [20_000, 200_000, 1_900_000])
-def test_what_says_nothing_is_not(kind: str, size: int) -> None:
+def test_a_meaningless_argument_is_not_parsed(kind: str, size: int) -> None:
     assert read(odd(size)[kind]) == f"[not read: an argument of {len(odd(size)[kind])} bytes that is no text]"
 
 
@@ -65,8 +65,8 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("data", [*ODD.values(), *BROKEN, *SMALL.values()])
-def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
-    """From the wire to the inbox, as the SDK does it. The best of three counts: one may meet the garbage collector."""
+def test_a_history_full_of_such_arguments_is_read_within_a_workflow_task(data: bytes) -> None:
+    """From the wire to the inbox, as in the SDK. The best of three counts because of the garbage collector."""
 
     def seconds() -> float:
         began = time.process_time()
@@ -77,7 +77,7 @@ def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
     assert any(seconds() * IN_A_HISTORY / 2 < 1.5 for _ in range(3))
 
 
-def test_an_update_that_could_not_be_answered_is_taken_out() -> None:
+def test_an_update_that_is_too_large_to_be_answered_is_removed() -> None:
     activation = WorkflowActivation()
     for name, size in (("first", 10), ("large", MAX_UPDATE_BYTES), ("last", 10)):
         update = activation.jobs.add().do_update
@@ -89,8 +89,8 @@ def test_an_update_that_could_not_be_answered_is_taken_out() -> None:
     assert b"not read" in activation.jobs[2].signal_workflow.input[0].data
 
 
-def of_argument(data: bytes) -> list[Any]:
-    """Return what is sent by itself, and under a key."""
+def argument_positions(data: bytes) -> list[Any]:
+    """Return the argument on its own and as the value of several keys."""
     value = read(data)
     return [value, {"escalation_id": value, "choice": "skip"}, {"max_iterations": value}, {"limit": value}]
 
@@ -107,7 +107,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
 @pytest.mark.parametrize("kind", [kind for kind in (*ODD, *SMALL) if kind != "null"])
 def test_a_refusal_is_short_and_quick(check: Callable[[Any], object], kind: str) -> None:
-    for given in of_argument({**ODD, **SMALL}[kind]):
+    for given in argument_positions({**ODD, **SMALL}[kind]):
         if not given:
             continue
         began = time.process_time()
@@ -118,7 +118,7 @@ def test_a_refusal_is_short_and_quick(check: Callable[[Any], object], kind: str)
 
 
 def decoded(data: bytes) -> Any:
-    """Return an input as the workflow gets it: of a starter everything is read."""
+    """Return an input as the workflow gets it. Everything in the input of a starter is parsed."""
     return data_converter.payload_converter.from_payloads([payload(data)])[0]
 
 
@@ -160,8 +160,8 @@ GIVEN = {**MANY, **{kind: value for kind, value in JSON.items() if not isinstanc
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
 @pytest.mark.parametrize("kind", GIVEN)
-def test_whatever_a_starter_gives_is_judged_at_once(place: Callable[[Any], Any], kind: str) -> None:
-    """It is taken, or refused in a few words; a run that took it can be written to a history and read again."""
+def test_any_input_of_a_starter_is_judged_quickly(place: Callable[[Any], Any], kind: str) -> None:
+    """It is accepted, or refused with a short text. An accepted run can be written to a history and read again."""
     given = place(GIVEN[kind])
     began = time.process_time()
     taken, refused = judged(given)
@@ -178,6 +178,6 @@ def judged(given: Any) -> tuple[BaseModel | None, str]:
         return None, str(error)
 
 
-def test_a_megabyte_of_values_is_more_than_a_start_may_bring() -> None:
+def test_a_start_with_too_many_values_is_refused() -> None:
     with pytest.raises(InvalidInput, match="more than 50,000 values"):
         parse_input({"task": "t", "trusted_context": {"a": MANY["many lists"]}})

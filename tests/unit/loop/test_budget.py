@@ -1,4 +1,4 @@
-"""Budgets of a live run: what counts as raising one, and which endings a person may put off."""
+"""Budgets of a live run: what raises a limit, and which endings a person can defer."""
 
 from typing import Any, get_args
 
@@ -28,13 +28,13 @@ ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, 
         for reason in get_args(StopReason)
     ],
 )
-def test_only_limits_are_asked_about(reason: StopReason, expected: bool) -> None:
+def test_only_a_reached_limit_is_asked_about(reason: StopReason, expected: bool) -> None:
     assert can_ask_for_budget(a_state(setup=a_setup(config=ASKS)), (reason, "")) is expected
     assert not can_ask_for_budget(a_state(), (reason, ""))
     assert not can_ask_for_budget(a_state(setup=a_setup(config=ASKS), aborted="enough"), (reason, ""))
 
 
-def test_raised_limits_win_over_the_config_and_unset_the_ending() -> None:
+def test_raised_limits_win_over_the_config_and_clear_the_ending() -> None:
     state = a_state(setup=a_setup(config=ASKS), stop=("timeout", "limit of 60 s"))
     state = with_extension(state, parsed_extension(state, {"timeout_s": 90, "max_iterations": 6}))
     assert (state.config.timeout_s, state.config.max_iterations, state.config.max_total_tokens) == (90, 6, 1_000)
@@ -53,12 +53,12 @@ def test_every_limit_can_be_set_raised_reported_and_passed_on(limit: Limit) -> N
     assert 0 < getattr(delegate_ceiling(raised, "child", T0), limit.key) <= 20
 
 
-def test_another_ending_stays() -> None:
+def test_an_extension_does_not_clear_another_ending() -> None:
     state = a_state(setup=a_setup(config=ASKS), stop=("completed", ""))
     assert with_extension(state, {"max_iterations": 6}).stop == ("completed", "")
 
 
-def test_what_is_raised_before_the_agent_is_known_never_lowers_its_limit() -> None:
+def test_an_extension_before_the_setup_never_lowers_a_limit() -> None:
     state = with_extension(a_state(), parsed_extension(a_state(), {"max_iterations": 30}))
     assert state.config.max_iterations == 30
     prepared = state.model_copy(update={"setup": a_setup(config=LoopConfig(max_iterations=100))})
@@ -78,12 +78,12 @@ def test_what_is_raised_before_the_agent_is_known_never_lowers_its_limit() -> No
         pytest.param([1], "input", id="no object"),
     ],
 )
-def test_what_raises_nothing_is_refused(given: Any, says: str) -> None:
+def test_an_extension_that_raises_nothing_is_refused(given: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parsed_extension(a_state(setup=a_setup(config=ASKS)), given)
 
 
-def test_a_limit_that_is_reached_again_is_another_question() -> None:
+def test_a_limit_reached_again_is_a_new_question() -> None:
     state = a_state(setup=a_setup(config=ASKS), iteration=5)
     first = budget_question(state, ("max_iterations", "limit of 5 iterations"), T0)
     later = with_extension(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})

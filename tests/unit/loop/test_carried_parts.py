@@ -1,4 +1,4 @@
-"""No run without a way on: whatever a legal state holds, the next run of the chain can be given what it needs."""
+"""Any legal state of a run can be carried into its next segment."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -52,7 +52,7 @@ from tests.support.values.turns import are_paired
 PAYLOAD_BYTES = 2_000_000
 
 UNTOUCHED = ("setup", "taint", "breakers", "failures", "decided", "critiques", "pending", "dead_letters", "extended")
-"""Fields about a run's permissions and promises: carried unchanged in any case."""
+"""Fields about the permissions and promises of a run. They are always carried unchanged."""
 
 
 def test_the_table_names_every_field_of_the_state_once() -> None:
@@ -60,7 +60,7 @@ def test_the_table_names_every_field_of_the_state_once() -> None:
     assert all(part.why for part in CARRIED_PARTS)
 
 
-def test_the_bounds_add_up_to_less_than_a_payload_takes() -> None:
+def test_the_bounds_add_up_to_less_than_a_payload() -> None:
     assert sum(part.most for part in CARRIED_PARTS) + SPARE_BYTES <= MAX_CARRIED_BYTES < PAYLOAD_BYTES
 
 
@@ -71,7 +71,7 @@ def over_the_wire(state: AgentState) -> AgentState:
 
 
 def part_sizes(state: AgentState) -> list[tuple[CarriedPart, int]]:
-    """Return what each part takes once it is cut; what the window takes is what the others leave."""
+    """Return the size of each part after it is cut. The window takes the rest."""
     light = continue_as_new_state(state, "run 1")
     light = light.model_copy(update={"conversation": Conversation()})
     for part in CARRIED_PARTS:
@@ -85,11 +85,11 @@ OF_AN_ITEM = {"approval_id", "about", "expires_at", "place"}
 
 
 def check(state: AgentState) -> AgentState:
-    """Continue as new twice; return the state that the first of the next runs begins with."""
+    """Continue as new twice. Return the state at the start of the next segment."""
     assert is_within_payload_limit(state)
     assert oversized_parts_text(state) == ""
     whole = state.with_dialogue(conversation=with_all_as_base(state.conversation)).with_control(carried_by="run 1")
-    if state_bytes(whole) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
+    if state_bytes(whole) > MAX_CARRIED_BYTES:  # a smaller state is carried unchanged
         for part, size in part_sizes(state):
             assert size <= part.most, part.fields
     after = over_the_wire(state)
@@ -132,7 +132,7 @@ def test_the_largest_state_fits(letter: str, held: str) -> None:
 
 
 @pytest.mark.parametrize("tools", [1, 128, 400])
-def test_many_tools_fit_too(tools: int) -> None:
+def test_many_tools_fit(tools: int) -> None:
     check(largest(Sizes(tools=tools)))
 
 
@@ -156,7 +156,7 @@ def test_any_legal_state_fits(sizes: Sizes) -> None:
     check(largest(sizes))
 
 
-def test_the_window_gives_way_before_anything_else_is_cut() -> None:
+def test_the_window_is_cut_before_anything_else() -> None:
     sizes = Sizes(begin=0.3, held="nothing", reply=0.3, grown=0.4)
     state = largest(sizes).model_copy(update={"output": "", "data": None, "partial": ""})
     texts = [user(f"{number}" + "x" * 90_000, pinned=True) for number in range(15)]
@@ -168,8 +168,8 @@ def test_the_window_gives_way_before_anything_else_is_cut() -> None:
     assert 1 < len(after.conversation.messages) < len(state.conversation.messages)
 
 
-def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
-    """Until then nobody may decide it whose name is not carried; what was decided stays so, and is asked no more."""
+def test_a_held_call_is_complete_again_when_the_question_is_repeated() -> None:
+    """Until then, only carried approvers may decide. A made decision is kept and not asked for again."""
     state = largest(Sizes(letter="é"))
     after = check(state)
     assert after.pending is not None
@@ -200,7 +200,7 @@ def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
     assert len(shown_question(asked).data["calls"]) == 16
 
 
-def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:
+def test_a_different_call_at_the_place_of_a_held_one_is_asked_about_again() -> None:
     after = check(largest(Sizes()))
     assert after.pending is not None
     other = after.pending.calls[1].model_copy(update={"arguments": {"n": 1, "text": "another"}})
@@ -208,7 +208,7 @@ def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:
     assert approvals.approval_item(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
 
 
-def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
+def test_a_fork_keeps_a_schema_that_only_the_first_segment_received() -> None:
     after = check(largest(Sizes()))
     assert after.input.output_schema is None
     fork_input = parse_fork({"fork": {"workflow_id": "w", "iteration": 7}})
@@ -220,7 +220,7 @@ def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
     assert past.input.output_schema == after.setup.output_schema
 
 
-def test_a_fork_of_forks_has_one_inbox() -> None:
+def test_forks_of_forks_share_one_bounded_inbox() -> None:
     many = tuple(Intervention(kind="steer", text="s" * 1_000) for _ in range(400))
     past = a_state(inbox=many, inbox_bytes=400_000)
     fork = with_past(a_state(inbox=many[:100], inbox_bytes=100_000), past)
@@ -234,7 +234,7 @@ def a_too_large_state() -> AgentState:
     return a_state(setup=setup)
 
 
-def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_new() -> None:
+def test_a_state_that_is_too_large_ends_the_run_at_continue_as_new() -> None:
     state = a_too_large_state()
     assert state.setup is not None
     assert not should_continue_as_new(state, 99, 0, suggested=False)
@@ -249,7 +249,7 @@ def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_n
 
 
 @pytest.mark.parametrize(("memory_bytes", "fits"), [(1_000_000, True), (MAX_CARRIED_BYTES, False)])
-def test_a_goal_whose_plan_does_not_fit_into_a_payload_ends_there(memory_bytes: int, fits: bool) -> None:
+def test_a_goal_whose_plan_exceeds_a_payload_ends_with_an_error(memory_bytes: int, fits: bool) -> None:
     goal = a_goal(memory="m" * memory_bytes)
     assert can_continue_as_new(goal) is fits
     stop = with_end_if_outgrown(goal).stop
@@ -257,7 +257,7 @@ def test_a_goal_whose_plan_does_not_fit_into_a_payload_ends_there(memory_bytes: 
 
 
 @pytest.mark.parametrize("fields", [{"aborted": "why"}, {"stop": ("completed", "")}])
-def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
+def test_a_decided_ending_is_kept(fields: dict[str, Any]) -> None:
     state = a_too_large_state().model_copy(update=fields)
     assert state.setup is not None
     assert not should_continue_as_new(state, 100, 0, suggested=False)
@@ -266,12 +266,12 @@ def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"repairs": 1}, False, id="some more replies finish it"),
-        pytest.param({"repairs": 3}, True, id="guidance keeps it from being finished"),
-        pytest.param({"repairs": 1, "paused": True}, True, id="nothing finishes it while the run is paused"),
+        pytest.param({"repairs": 1}, False, id="a few more replies finish it"),
+        pytest.param({"repairs": 3}, True, id="guidance may continue it without end"),
+        pytest.param({"repairs": 1, "paused": True}, True, id="a paused run cannot finish it"),
     ],
 )
-def test_an_answer_that_is_being_continued_is_finished_first_where_that_ends(
+def test_a_continued_answer_is_finished_before_continue_as_new_if_that_ends(
     fields: dict[str, Any], expected: bool
 ) -> None:
     state = largest(Sizes(held="nothing")).model_copy(update={"paused": False, "questions": (), **fields})
@@ -281,13 +281,13 @@ def test_an_answer_that_is_being_continued_is_finished_first_where_that_ends(
     assert with_end_if_outgrown(state).stop is None
 
 
-def test_an_answer_that_fits_does_not_wait() -> None:
+def test_an_answer_that_fits_does_not_delay_continue_as_new() -> None:
     state = a_state(setup=a_setup(), partial="p" * 500_000, repairs=1)
     assert should_continue_as_new(state, 10_000, 10**8, suggested=True)
     assert can_continue_as_new(state)
 
 
-def test_streaks_that_were_cut_still_end_the_run() -> None:
+def test_a_denial_streak_that_was_cut_still_ends_the_run() -> None:
     state = largest(Sizes())
     state = state.model_copy(update={"denials": dict.fromkeys(state.denials, 3)})
     after = check(state)
@@ -296,7 +296,7 @@ def test_streaks_that_were_cut_still_end_the_run() -> None:
     assert ending[0] == "policy_denial"
 
 
-def test_parts_without_end_and_counts_without_sense_are_not_carried() -> None:
+def test_too_many_parts_and_impossible_counts_are_not_carried() -> None:
     parts = (part for n in range(2_000) for part in (block_part({"n": n}), text_part("t")))
     reply = normalised_reply(Reply(parts=tuple(parts)), ())
     assert (reply.blocks, len(reply.parts)) == ((), 1)
@@ -304,15 +304,15 @@ def test_parts_without_end_and_counts_without_sense_are_not_carried() -> None:
     assert normalised_reply(huge, ()).usage.input_tokens == 10**15
 
 
-def test_a_message_without_its_text_is_the_task_only_where_it_is_the_first() -> None:
+def test_a_message_without_text_is_the_task_only_if_it_is_the_first() -> None:
     state = a_state(conversation=conversation_of(user("the task", pinned=True), Message.of("user", "")))
     state = state.model_copy(update={"input": state.input.model_copy(update={"task": "the task"})})
     read = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
     assert [message.text for message in read.conversation.messages] == ["the task", ""]
 
 
-def test_the_largest_states_are_told_apart() -> None:
-    """The builder does what its sizes say, else the laws above would hold for nothing."""
+def test_the_builder_of_states_follows_its_sizes() -> None:
+    """Otherwise the laws above would hold for nothing."""
     sizes = Sizes(begin=0.1, held="nothing", reply=0.1, said=0.0, grown=0.0)
     small = state_bytes(largest(sizes))
     assert all(

@@ -1,4 +1,4 @@
-"""A delegate may spend a share of what is left. The share is reserved until it has ended, and never widened."""
+"""A delegate may spend a share of what remains. The share is reserved until the delegate ends."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ LIMITS: dict[str, Any] = {
 
 
 def a_parent(*children: str, spent: UsageTotals | None = None, iteration: int = 1, **config: Any) -> AgentState:
-    """Return a run whose delegates wait for their turn."""
+    """Return a run with delegates that have not started."""
     setup = a_setup(config=LoopConfig(**LIMITS | config))
     state = a_state(setup=setup, usage=spent or UsageTotals(), iteration=iteration)
     for name in children:
@@ -63,7 +63,7 @@ def ceiling(state: AgentState, child: str, seconds: float = 0) -> dict[str, Any]
     return delegate_ceiling(state, child, at(seconds)).model_dump(exclude_none=True)
 
 
-def test_one_delegate_gets_what_is_left_less_what_it_takes_to_read_its_answer() -> None:
+def test_one_delegate_gets_the_remaining_budget_minus_a_reserve_for_its_parent() -> None:
     spent = UsageTotals(total_tokens=100, model_calls=2, cost_usd=0.3)
     assert ceiling(a_parent("a", spent=spent), "a", 20) == {
         "max_iterations": 9,
@@ -76,7 +76,7 @@ def test_one_delegate_gets_what_is_left_less_what_it_takes_to_read_its_answer() 
     }
 
 
-def test_the_delegates_of_a_reply_share_alike_what_is_spent_and_each_has_all_of_the_time() -> None:
+def test_delegates_of_one_reply_get_equal_shares_and_all_of_the_time() -> None:
     state = a_parent("a", "b", "c")
     shares = [ceiling(state, name) for name in ("a", "b", "c")]
     assert shares[0] == shares[1] == shares[2]
@@ -85,12 +85,12 @@ def test_the_delegates_of_a_reply_share_alike_what_is_spent_and_each_has_all_of_
     assert (shares[0]["max_iterations"], shares[0]["timeout_s"]) == (9, 98.0)
 
 
-def test_limits_that_the_run_does_not_have_its_delegates_have_not_either() -> None:
+def test_delegates_have_no_limit_that_their_parent_does_not_have() -> None:
     state = a_parent("a", max_cost_usd=None, max_model_calls=None, max_tool_calls=None)
     assert set(ceiling(state, "a")) == {"max_iterations", "max_total_tokens", "timeout_s", "max_delegation_depth"}
 
 
-def test_what_a_delegate_did_not_use_is_there_for_the_next_in_the_same_reply() -> None:
+def test_the_unused_share_of_a_delegate_is_available_to_the_next_one() -> None:
     state = a_parent("a", "b", "c")
     for name in ("a", "b"):
         state = with_reserved_ceiling(state, name, delegate_ceiling(state, name, at(0)))
@@ -104,10 +104,10 @@ def test_what_a_delegate_did_not_use_is_there_for_the_next_in_the_same_reply() -
     [
         pytest.param(100, 98.0, id="two seconds before the parent"),
         pytest.param(20, 18.0, id="still two seconds"),
-        pytest.param(5, 4.5, id="a tenth of what is left, where that is less"),
+        pytest.param(5, 4.5, id="a tenth of the remaining time if that is less"),
     ],
 )
-def test_a_delegates_clock_ends_before_its_parents(left_s: float, expected: float) -> None:
+def test_the_time_of_a_delegate_ends_before_that_of_its_parent(left_s: float, expected: float) -> None:
     assert ceiling(a_parent("a"), "a", 100 - left_s)["timeout_s"] == expected
 
 
@@ -115,20 +115,20 @@ def test_a_delegates_clock_ends_before_its_parents(left_s: float, expected: floa
     ("state", "seconds", "lacks"),
     [
         pytest.param(a_parent("a"), 0, [], id="enough of all"),
-        pytest.param(a_parent("a", iteration=10), 0, ["iterations"], id="nobody would read the answer"),
+        pytest.param(a_parent("a", iteration=10), 0, ["iterations"], id="no iteration to read the answer"),
         pytest.param(a_parent("a", spent=UsageTotals(total_tokens=1_000)), 0, ["tokens"], id="tokens"),
         pytest.param(a_parent("a", spent=UsageTotals(total_tokens=1_200)), 0, ["tokens"], id="tokens, overspent"),
         pytest.param(a_parent(*"abc", spent=UsageTotals(total_tokens=998)), 0, ["tokens"], id="not one token each"),
         pytest.param(a_parent("a", spent=UsageTotals(cost_usd=0.9)), 0, ["money"], id="money"),
         pytest.param(
-            a_parent("a", spent=UsageTotals(model_calls=12)), 0, ["model calls"], id="one call, for the parent"
+            a_parent("a", spent=UsageTotals(model_calls=12)), 0, ["model calls"], id="only the parent's own call"
         ),
         pytest.param(a_parent("a"), 100, ["time"], id="time"),
-        pytest.param(a_parent("a", max_tool_calls=1), 0, [], id="no tool calls: it can still answer"),
+        pytest.param(a_parent("a", max_tool_calls=1), 0, [], id="no tool calls, but it can still answer"),
         pytest.param(a_parent("a", iteration=10), 100, ["iterations", "time"], id="more than one"),
     ],
 )
-def test_what_there_is_none_of(state: AgentState, seconds: float, lacks: list[str]) -> None:
+def test_exhausted_limits_are_listed(state: AgentState, seconds: float, lacks: list[str]) -> None:
     assert exhausted_limits(delegate_ceiling(state, "a", at(seconds))) == lacks
 
 
@@ -137,11 +137,11 @@ def test_what_there_is_none_of(state: AgentState, seconds: float, lacks: list[st
     [
         pytest.param([None, None], None, id="no bound"),
         pytest.param([None, ("read", "write"), None], ("read", "write"), id="one bound"),
-        pytest.param([("read", "write"), ("write", "send")], ("write",), id="what both leave"),
-        pytest.param([("read",), ()], (), id="nothing is a bound"),
+        pytest.param([("read", "write"), ("write", "send")], ("write",), id="the tools in both"),
+        pytest.param([("read",), ()], (), id="an empty bound"),
     ],
 )
-def test_tools_are_what_all_bounds_leave(
+def test_tools_are_those_that_all_bounds_allow(
     bounds: list[tuple[str, ...] | None], expected: tuple[str, ...] | None
 ) -> None:
     assert common_tools(*bounds) == expected
@@ -164,10 +164,10 @@ def test_no_bound_is_ever_widened(bounds: list[tuple[str, ...] | None]) -> None:
     limits=st.tuples(st.integers(1, 5_000), st.integers(1, 60), st.integers(1, 60)),
     moves=st.lists(st.tuples(st.sampled_from(["start", "end", "lose"]), st.floats(0, 1)), max_size=20),
 )
-def test_delegates_that_keep_to_their_ceilings_never_overspend_together(
+def test_delegates_within_their_ceilings_never_overspend_together(
     delegates: int, limits: tuple[int, int, int], moves: list[tuple[str, float]]
 ) -> None:
-    """Whatever the order in which they start and end, and whatever part of its share each of them uses."""
+    """This holds for any order of starts and ends, and any used part of each share."""
     tokens, calls, tools = limits
     waiting = [f"d{number}" for number in range(delegates)]
     state = a_parent(*waiting, max_total_tokens=tokens, max_model_calls=calls, max_tool_calls=tools, max_cost_usd=1.0)

@@ -27,7 +27,7 @@ ASKS_TEMPORAL = {
 asks before its local activity."""
 
 MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
-"""Whose `now`, `time` and `time_ns` are meant: a run has a `now` of its own."""
+"""Modules whose `now`, `time` and `time_ns` are forbidden. A run has its own `now`."""
 
 ASKED_BY = {
     "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py", "settings.py"},
@@ -42,7 +42,7 @@ SOURCES = sorted(path for path in (ROOT / "workflows").rglob("*.py") if "types" 
 
 
 def asks(tree: ast.AST) -> Iterator[str]:
-    """Yield what a file asks of Temporal or of the machine."""
+    """Yield the uses of Temporal's or the machine's time and history in a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in {"temporalio.workflow", "time"}:
             yield from (alias.name for alias in node.names if alias.name in ASKS_TEMPORAL)
@@ -57,7 +57,7 @@ def _is_meant(node: ast.Attribute) -> bool:
 
 
 def _root(node: ast.AST) -> str:
-    """Return the last word before the dot: `workflow` of `workflow.now`, `loop` of `self.loop.time`."""
+    """Return the last word before the dot: `workflow` in `workflow.now`, `loop` in `self.loop.time`."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -66,7 +66,7 @@ def _root(node: ast.AST) -> str:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_nobody_else_asks(path: Path) -> None:
+def test_only_allowed_files_ask_temporal_for_the_time(path: Path) -> None:
     place = str(path.relative_to(ROOT / "workflows"))
     assert [name for name in asks(ast.parse(path.read_text())) if place not in ASKS_TEMPORAL[name]] == []
 
@@ -86,12 +86,12 @@ def test_nobody_else_asks(path: Path) -> None:
         "info = workflow.info()\ninfo.is_continue_as_new_suggested()",
     ],
 )
-def test_it_is_found_in_any_spelling(source: str) -> None:
+def test_every_spelling_is_found(source: str) -> None:
     assert list(asks(ast.parse(source)))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_the_time_of_an_event_is_asked_only_where_one_is_taken_in(path: Path) -> None:
+def test_the_time_of_an_event_is_read_only_where_an_event_is_handled(path: Path) -> None:
     place = str(path.relative_to(ROOT / "workflows"))
     used = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
     imported = {
@@ -111,8 +111,8 @@ def calls_of(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_the_clock_is_moved_on_by_a_timer_or_a_handler_alone(path: Path) -> None:
-    """`tick` stands behind a timer that fired, in a handler, or in `event`; nobody calls it behind anything else."""
+def test_only_a_timer_or_a_handler_moves_the_clock(path: Path) -> None:
+    """`tick` is called after a timer fired, in a handler, or in `event`, and nowhere else."""
     tree = ast.parse(path.read_text())
     behind_timers = [
         call
@@ -126,7 +126,7 @@ def test_the_clock_is_moved_on_by_a_timer_or_a_handler_alone(path: Path) -> None
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_the_end_of_an_ordinary_activity_moves_it_on(path: Path) -> None:
+def test_the_end_of_an_activity_moves_the_clock(path: Path) -> None:
     """Who schedules one hands it to `Run.event`, there or in whoever calls the function around it.
 
     `run_agent` is for workflows of others, which have no clock of ours.

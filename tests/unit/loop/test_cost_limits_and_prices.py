@@ -42,8 +42,8 @@ def agents_of(models: ModelsConfig, agent: AgentConfig | None = None) -> Configu
         pytest.param("openrouter:nobody/nothing", True, id="a router that bills each reply"),
         pytest.param("offline:extractive", True, id="one that costs nothing"),
         pytest.param("openai:gpt-of-tomorrow", False, id="a model that no list knows"),
-        pytest.param("ollama:gpt-5.5", False, id="a known name somewhere else"),
-        pytest.param(f" {HOUSE} ", False, id="a server of one's own"),
+        pytest.param("ollama:gpt-5.5", False, id="a known name on a local server"),
+        pytest.param(f" {HOUSE} ", False, id="a private server"),
     ],
 )
 async def test_a_cost_limit_needs_a_price(model: str, is_taken: bool) -> None:
@@ -59,17 +59,17 @@ async def test_a_cost_limit_needs_a_price(model: str, is_taken: bool) -> None:
     ("models", "config"),
     [
         pytest.param(ModelsConfig(prices={HOUSE: HOUSE_PRICE}), {"max_cost_usd": 0.5}, id="the price is stated"),
-        pytest.param(ModelsConfig(unpriced="allow"), {"max_cost_usd": 0.5}, id="nobody minds"),
+        pytest.param(ModelsConfig(unpriced="allow"), {"max_cost_usd": 0.5}, id="unpriced models are allowed"),
         pytest.param(ModelsConfig(), {}, id="no limit in dollars"),
-        pytest.param(ModelsConfig(), {"max_cost_usd": None}, id="the agent's limit taken away"),
+        pytest.param(ModelsConfig(), {"max_cost_usd": None}, id="the limit of the agent removed"),
     ],
 )
-async def test_what_lets_a_run_go_ahead(models: ModelsConfig, config: dict[str, Any]) -> None:
+async def test_a_run_starts_with_a_price_or_without_a_cost_limit(models: ModelsConfig, config: dict[str, Any]) -> None:
     assert (await agents_of(models).setup(PrepareRequest(config=config))).model == HOUSE
 
 
 @pytest.mark.parametrize("place", ["agent", "ceiling"])
-async def test_a_limit_of_the_agent_or_of_who_delegates_is_held_to_the_same(place: str) -> None:
+async def test_a_limit_of_the_agent_or_the_delegating_run_needs_a_price_too(place: str) -> None:
     limit = LoopConfig(max_cost_usd=1.0) if place == "agent" else LoopConfig()
     ceiling: dict[str, Any] = {"max_cost_usd": 1.0} if place == "ceiling" else {}
     request = PrepareRequest.model_validate({"ceiling": ceiling})
@@ -85,7 +85,7 @@ async def test_a_critics_model_needs_a_price_too() -> None:
         await agents_of(ModelsConfig(), agent).setup(request)
 
 
-async def test_a_stated_price_is_what_a_reply_costs_wherever_it_comes_from() -> None:
+async def test_a_configured_price_determines_the_cost_of_a_reply() -> None:
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000, "prompt_tokens_details": {"cached_tokens": 0}}
     bill: dict[str, Any] = {"choices": [], "usage": usage | {"cost": 99.0}}
     chat = [chunk("stop", content="hi"), bill]
@@ -101,21 +101,22 @@ async def test_a_stated_price_is_what_a_reply_costs_wherever_it_comes_from() -> 
 @pytest.mark.parametrize(
     ("price", "usage", "expected"),
     [
+        pytest.param(HOUSE_PRICE, Usage(input_tokens=100, cached_input_tokens=40), 12.8e-6, id="a cheaper cache"),
         pytest.param(
-            HOUSE_PRICE, Usage(input_tokens=100, cached_input_tokens=40), 12.8e-6, id="a cache that is cheaper"
-        ),
-        pytest.param(
-            ModelPrice(input=1, output=0), Usage(input_tokens=100, cached_input_tokens=40), 100e-6, id="one that is not"
+            ModelPrice(input=1, output=0),
+            Usage(input_tokens=100, cached_input_tokens=40),
+            100e-6,
+            id="a cache at full price",
         ),
         pytest.param(HOUSE_PRICE, Usage(input_tokens=1, cached_input_tokens=50), 0.02e-6, id="counts that contradict"),
         pytest.param(ModelPrice(input=0, output=0), Usage(output_tokens=9), 0.0, id="free is a price"),
     ],
 )
-def test_the_arithmetic(price: ModelPrice, usage: Usage, expected: float) -> None:
+def test_the_cost_follows_from_price_and_usage(price: ModelPrice, usage: Usage, expected: float) -> None:
     assert price.call_cost_usd(usage) == pytest.approx(expected)
 
 
-def test_doctor_names_agents_whose_limit_would_limit_nothing(tmp_path: Any) -> None:
+def test_doctor_reports_agents_whose_cost_limit_has_no_price(tmp_path: Any) -> None:
     agents = {"a": AgentConfig(model=HOUSE, config=LoopConfig(max_cost_usd=1.0)), "b": AgentConfig(model=HOUSE)}
     models = ModelsConfig(base_urls={"openai-compatible": "http://house/v1"})
     report = worker_report(OrgaConfig(agents=agents, models=models), tmp_path, {})

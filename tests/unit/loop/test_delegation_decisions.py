@@ -1,4 +1,4 @@
-"""Delegation, decided: which call is refused, what a delegate is given, what is told and counted of it."""
+"""Decisions on delegation: refusals, the input of a delegate, and what is reported and counted."""
 
 import re
 from typing import Any
@@ -57,18 +57,20 @@ def a_delegator(*chain: str, depth: int = 3, **given: Any) -> AgentState:
         ),
         pytest.param("nobody", ("nobody",), 0, "there is no agent 'nobody'", id="unknown comes before cycle and depth"),
         pytest.param("boss", ("boss",), 3, "agent 'boss' waits for this already (boss > lead)", id="cycle"),
-        pytest.param("lead", (), 3, "agent 'lead' waits for this already (lead)", id="an agent of its own"),
+        pytest.param("lead", (), 3, "agent 'lead' waits for this already (lead)", id="the agent itself"),
         pytest.param("boss", ("boss",), 1, "agent 'boss' waits for this already", id="cycle comes before depth"),
         pytest.param("writer", ("a", "b", "c"), 3, "3 delegations lead here and no more than 3 are", id="depth"),
         pytest.param("writer", (), 0, "0 delegations lead here and no more than 0 are allowed", id="no depth at all"),
     ],
 )
-def test_what_is_refused_and_in_which_order(target: str, chain: tuple[str, ...], depth: int, said: str) -> None:
+def test_a_delegation_is_refused_for_the_first_of_its_problems(
+    target: str, chain: tuple[str, ...], depth: int, said: str
+) -> None:
     found = delegation_problem(a_delegator(*chain, depth=depth), target)
     assert found.startswith(said) if said else found == ""
 
 
-def test_a_delegate_is_given_its_task_and_whom_it_works_for() -> None:
+def test_a_delegate_gets_its_task_its_tenant_and_its_lineage() -> None:
     state = a_delegator("boss", tenant="acme", trusted_context={"clearance": 2})
     ceiling = Ceiling(max_total_tokens=5, tools=("read",))
     given_input = child_input(state, CHILD, "write it all", ceiling, parent="run", key="k")
@@ -91,7 +93,7 @@ def test_a_delegate_is_given_its_task_and_whom_it_works_for() -> None:
 
 
 @pytest.mark.parametrize("task", [pytest.param(" \n", id="blank"), pytest.param("x" * 200_001, id="far too long")])
-def test_a_task_that_is_none_is_refused_before_a_run_is_started(task: str) -> None:
+def test_an_empty_or_too_long_task_is_refused_before_a_run_is_started(task: str) -> None:
     with pytest.raises(InvalidInput, match="task: must not"):
         child_input(a_delegator(), CHILD, task, Ceiling(), parent="run", key="k")
 
@@ -102,7 +104,7 @@ def test_a_task_that_is_none_is_refused_before_a_run_is_started(task: str) -> No
         pytest.param(None, None, None, None, None, id="nobody narrows"),
         pytest.param(None, ("a", "b"), None, None, ("a", "b"), id="the config"),
         pytest.param(None, None, ("a",), None, ("a",), id="the gate"),
-        pytest.param(("b", "c"), None, None, None, ("b", "c"), id="what it is bound by itself"),
+        pytest.param(("b", "c"), None, None, None, ("b", "c"), id="its own ceiling"),
         pytest.param(("b", "c"), ("a", "b", "c"), ("c", "d"), None, ("c",), id="all of them"),
         pytest.param(("a",), ("b",), None, None, (), id="nothing is left"),
         pytest.param(None, None, None, ("a", "delegate"), ("a", "delegate"), id="the starter"),
@@ -110,7 +112,9 @@ def test_a_task_that_is_none_is_refused_before_a_run_is_started(task: str) -> No
         pytest.param(None, None, None, (), (), id="a starter who leaves nothing"),
     ],
 )
-def test_a_delegates_tools_only_ever_narrow(own: Any, config: Any, gate: Any, starter: Any, expected: Any) -> None:
+def test_the_tools_of_a_delegate_can_only_be_reduced(
+    own: Any, config: Any, gate: Any, starter: Any, expected: Any
+) -> None:
     state = a_delegator()
     lineage = Lineage(ceiling=Ceiling(tools=own))
     setup = a_setup(agent="lead", delegates=(DelegateSpec(agent="writer", tools=config),))
@@ -120,7 +124,7 @@ def test_a_delegates_tools_only_ever_narrow(own: Any, config: Any, gate: Any, st
     assert child_tools(state, "writer", ALLOW.model_copy(update={"tools": gate})) == expected
 
 
-def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it() -> None:
+def test_the_usage_of_a_delegate_and_its_own_delegates_is_counted_once() -> None:
     state = a_state(usage=UsageTotals(input_tokens=10, total_tokens=10, model_calls=1), children=(CHILD,))
     after = with_delegate_usage(state, CHILD.workflow_id, a_result(tokens=7, calls=2, tools=3, below=4, cost=0.5))
 
@@ -129,12 +133,12 @@ def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it()
     assert after.children == ()
 
 
-def test_of_a_delegate_without_a_result_nothing_is_counted() -> None:
+def test_a_delegate_without_a_result_adds_no_usage() -> None:
     state = a_state(children=(CHILD,))
     assert with_delegate_usage(state, CHILD.workflow_id, None) == a_state()
 
 
-def test_counts_say_nothing_of_delegates_where_there_are_none() -> None:
+def test_counts_mention_delegates_only_if_there_are_any() -> None:
     plain, delegated = a_result(tools=1).tool_calls, a_result(tools=1, below=2).tool_calls
     assert list(plain.model_dump()) == ["proposed", "run", "denied", "failed"]
     assert delegated.model_dump()["delegated"] == 2
@@ -149,7 +153,7 @@ def test_counts_say_nothing_of_delegates_where_there_are_none() -> None:
         pytest.param('{"a": 1}', {"a": 1}, '{"a": 1}\ndata: {"a":1}', id="with data"),
     ],
 )
-def test_what_the_model_is_told_of_a_delegate_that_finished(output: str, data: Any, expected: str) -> None:
+def test_the_answer_of_a_delegate_is_shown_to_the_model_in_a_frame(output: str, data: Any, expected: str) -> None:
     result = a_result().model_copy(update={"output": output, "data": data})
     head, *shown, end = delegate_answer_text("writer", result, 20_000).splitlines()
     assert "\n".join(shown) == expected
@@ -165,7 +169,7 @@ def test_what_the_model_is_told_of_a_delegate_that_finished(output: str, data: A
         pytest.param("aborted", "by hand", "half", "aborted (by hand)\n[", id="a part"),
     ],
 )
-def test_an_ending_that_is_no_answer_is_told_with_what_there_is(
+def test_a_delegate_without_an_answer_is_reported_with_its_partial_output(
     reason: StopReason, detail: str, output: str, said: str
 ) -> None:
     ending = Termination(reason=reason, detail=detail)
@@ -187,7 +191,7 @@ def test_no_answer_can_end_its_frame(text: str) -> None:
 
 
 @pytest.mark.parametrize("most", [400, 2_000, 20_000])
-def test_what_is_told_keeps_to_its_limit(most: int) -> None:
+def test_reported_text_is_bounded(most: int) -> None:
     long = a_result().model_copy(update={"output": "ä" * 50_000})
     cut = long.model_copy(update={"termination": Termination(reason="error", detail="d" * 50_000)})
     assert len(delegate_answer_text("writer", long, most).encode()) <= max(most, 600)
@@ -198,17 +202,17 @@ def test_what_is_told_keeps_to_its_limit(most: int) -> None:
     ("parent", "place"),
     [
         pytest.param("agent-1", "3.0", id="a call"),
-        pytest.param("agent-1.3.0", "12.31", id="of a delegate"),
+        pytest.param("agent-1.3.0", "12.31", id="a call of a delegate"),
         pytest.param("nightly.2026.1", "3.0", id="an id that ends in numbers"),
         pytest.param("agent-1", "3.0.r2", id="tried again by an operator"),
-        pytest.param("agent-1.3.0.f1", "4.1.q7", id="sent again, below a fallback"),
+        pytest.param("agent-1.3.0.f1", "4.1.q7", id="requeued below a fallback"),
         pytest.param("x" * 999, "3.0", id="an id as long as ids can be"),
     ],
 )
 def test_the_id_of_a_delegated_run_says_which_call_it_is(parent: str, place: str) -> None:
-    child = child_id(parent, place)
-    assert delegate_activity_id(child) == place
-    assert len(child) < 1_000
+    the_id_of_a_delegated_run_contains_the_id_of_its_call = child_id(parent, place)
+    assert delegate_activity_id(the_id_of_a_delegated_run_contains_the_id_of_its_call) == place
+    assert len(the_id_of_a_delegated_run_contains_the_id_of_its_call) < 1_000
 
 
 @pytest.mark.parametrize(
@@ -219,11 +223,11 @@ def test_the_id_of_a_delegated_run_says_which_call_it_is(parent: str, place: str
         pytest.param({"agent": ["a"], "task": 3}, ("", ""), id="of another type"),
     ],
 )
-def test_arguments_that_do_not_fit_name_nobody(arguments: dict[str, Any], expected: tuple[str, str]) -> None:
+def test_invalid_arguments_name_no_agent(arguments: dict[str, Any], expected: tuple[str, str]) -> None:
     assert delegate_arguments(arguments) == expected
 
 
-def test_effects_of_a_delegated_run_are_those_of_the_call_that_it_stands_for() -> None:
+def test_effects_of_a_delegated_run_use_the_key_of_its_call() -> None:
     raw = {"task": "t", "lineage": {"parent": "run", "chain": ["lead"], "key": "k1"}}
     assert first_state(raw, None, None, "this-run", a_state().clock.started_at, parent="run").origin == "delegated/k1"
     assert effects_origin(Lineage(), "this-run") == "this-run"
@@ -234,19 +238,19 @@ def test_effects_of_a_delegated_run_are_those_of_the_call_that_it_stands_for() -
 @pytest.mark.parametrize(
     "lineage",
     [
-        pytest.param({"parent": "run", "chain": ["lead"], "key": "k1"}, id="the whole of one"),
+        pytest.param({"parent": "run", "chain": ["lead"], "key": "k1"}, id="a complete lineage"),
         pytest.param({"key": "k1"}, id="a key"),
         pytest.param({"chain": ["lead"]}, id="a chain"),
         pytest.param({"taint": ["x"]}, id="taint"),
     ],
 )
-def test_a_lineage_of_a_starters_own_is_refused(parent: str, lineage: dict[str, Any]) -> None:
+def test_a_lineage_set_by_a_starter_is_refused(parent: str, lineage: dict[str, Any]) -> None:
     """Its key would be that of another run's calls, and its depth that of no delegation."""
     with pytest.raises(InvalidInput, match="lineage: only a delegating run can set it"):
         first_state({"task": "t", "lineage": lineage}, None, None, "o", T0, parent=parent)
 
 
-def test_a_delegate_is_told_why_it_is_aborted() -> None:
+def test_a_delegate_gets_the_reason_of_its_abort() -> None:
     assert delegation.delegate_abort_reason(a_state(aborted="too slow")) == "the run that delegated is ending: too slow"
     stopped = a_state(stop=("timeout", "limit of 3 s"))
     assert delegation.delegate_abort_reason(stopped) == "the run that delegated is ending: timeout: limit of 3 s"

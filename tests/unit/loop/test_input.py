@@ -1,4 +1,4 @@
-"""The border: what starts a run is checked once, and every refusal names its key."""
+"""The input of a run is validated once, and every refusal names its key."""
 
 import json
 from collections.abc import Callable
@@ -63,21 +63,19 @@ MISSPELT: dict[str, tuple[Callable[..., object], dict[str, Any], str]] = {
         {"config": {"timeout": 1}},
         "config.timeout: unknown key (did you mean 'timeout_s'?)",
     ),
-    "one that is near to none": (LoopConfig, {"zzz": 1}, "zzz: unknown key"),
+    "a key without a near match": (LoopConfig, {"zzz": 1}, "zzz: unknown key"),
 }
 
 
 @pytest.mark.parametrize(("kind", "given", "told"), MISSPELT.values(), ids=MISSPELT)
-def test_a_misspelt_key_is_refused_where_it_is_written(
-    kind: Callable[..., object], given: dict[str, Any], told: str
-) -> None:
+def test_a_misspelt_key_is_refused_at_its_place(kind: Callable[..., object], given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         kind(**given)
     assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("kind", [LoopConfig, AgentInput, GoalInput, SessionInput])
-def test_a_key_of_another_version_is_ignored_where_a_history_is_read(kind: type[CheckedInput]) -> None:
+def test_an_unknown_key_in_a_recorded_history_is_ignored(kind: type[CheckedInput]) -> None:
     recorded = {"task": "t", "goal": "g", "of_tomorrow": 1, "max_iterations": 3, "config": {"of_tomorrow": 1}}
     (payload,) = data_converter.payload_converter.to_payloads([recorded])
     (read,) = data_converter.payload_converter.from_payloads([payload], [kind])
@@ -103,10 +101,10 @@ def test_a_key_of_another_version_is_ignored_where_a_history_is_read(kind: type[
         pytest.param({"task": "t", "config": {"tool_profile": {"include": ["read_*"]}}}, id="a tool profile"),
         pytest.param({"task": "t", "output_schema": {"type": "object"}}, id="an output schema"),
         pytest.param({"task": "t", "config": {}}, id="an empty config"),
-        pytest.param({"task": " né\n😀 "}, id="any text with something in it"),
+        pytest.param({"task": " né\n😀 "}, id="any text that is not blank"),
     ],
 )
-def test_good_input_is_taken_as_it_is(given: dict[str, Any]) -> None:
+def test_valid_input_is_accepted_unchanged(given: dict[str, Any]) -> None:
     read = parse_input(json.loads(json.dumps(given)))
     assert json.loads(read.model_dump_json(exclude_unset=True)) == given
 
@@ -189,21 +187,21 @@ BAD: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("raw", "said"), [pytest.param(raw, said, id=name) for name, raw, said in BAD])
-def test_bad_input_is_refused_naming_its_key(raw: object, said: str) -> None:
+def test_invalid_input_is_refused_with_its_key(raw: object, said: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_input(raw)
     assert str(caught.value).startswith(said)
     assert len(str(caught.value)) < 500
 
 
-def test_every_problem_is_named_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_input({"task": "", "x": 1, "config": {"max_iterations": 0, "y": 2}})
     places = [problem.partition(":")[0] for problem in str(caught.value).split("; ")]
     assert sorted(places) == ["config.max_iterations", "config.y", "task", "x"]
 
 
-def test_checked_input_is_taken_again() -> None:
+def test_checked_input_is_accepted_again() -> None:
     checked = AgentInput(task="t")
     assert parse_input(checked) == checked
 
@@ -220,7 +218,7 @@ def test_checked_input_is_taken_again() -> None:
         pytest.param("tools", ["n" * 200] * 300, None, MAX_REST_BYTES, id="all the rest together"),
     ],
 )
-def test_what_is_too_large_is_told_with_its_size_the_limit_and_what_to_do(
+def test_an_input_that_is_too_large_is_refused_with_size_limit_and_remedy(
     key: str, value: object, size: int | None, limit: int
 ) -> None:
     with pytest.raises(InvalidInput) as caught:

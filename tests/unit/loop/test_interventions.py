@@ -1,4 +1,4 @@
-"""Signals: recorded whatever they hold, taken in in order, never lost."""
+"""Signals are recorded whatever they contain, handled in order, and never lost."""
 
 from typing import Any
 
@@ -51,30 +51,30 @@ def guided(state: AgentState, *texts: str) -> AgentState:
         pytest.param((False,), "false", id="false is not nothing"),
         pytest.param(({"a": 1},), '{"a":1}', id="an object"),
         pytest.param(("one", None, "two"), "one\ntwo", id="several arguments"),
-        pytest.param(("a\x00\ud800",), "a\ufffd\ufffd", id="what could not be stored"),
+        pytest.param(("a\x00\ud800",), "a\ufffd\ufffd", id="characters that cannot be stored"),
     ],
 )
-def test_a_signal_takes_any_arguments(arguments: tuple[Any, ...], expected: str) -> None:
-    """A handler that refuses would lose the signal, or hang the run."""
+def test_a_signal_accepts_any_arguments(arguments: tuple[Any, ...], expected: str) -> None:
+    """A handler that refuses would lose the signal or block the run."""
     assert signal_text(arguments) == expected
 
 
-def test_a_long_signal_is_cut_and_says_so() -> None:
+def test_a_long_signal_is_cut_with_a_mark() -> None:
     text = signal_text(("é" * MAX_SIGNAL_BYTES,))
     assert len(text.encode()) <= MAX_SIGNAL_BYTES
     assert text.endswith("signals are cut; put documents into files]")
 
 
-def test_an_inbox_that_is_full_takes_one_line_of_each_further_signal() -> None:
-    """All that waits is carried in one payload; a signal is never refused, for its sender would not learn it."""
+def test_a_full_inbox_keeps_one_line_of_each_further_signal() -> None:
+    """All waiting signals are carried in one payload. A refusal would go unnoticed by the sender."""
     state = guided(a_state(), *["x" * MAX_SIGNAL_BYTES] * 20)
     sizes = [len(item.text) for item in state.inbox]
     assert sizes == [MAX_SIGNAL_BYTES] * 2 + [MIN_SIGNAL_BYTES] * 18
     assert sum(sizes) <= MAX_INBOX_BYTES + 18 * MIN_SIGNAL_BYTES
 
 
-def test_thousands_of_signals_are_counted_and_the_model_is_told() -> None:
-    """Days of a wait may bring more than a payload holds."""
+def test_signals_beyond_the_limit_are_counted_and_reported_to_the_model() -> None:
+    """A wait of days may collect more signals than a payload can contain."""
     state = guided(a_state(), *["note"] * (MAX_INBOX_ITEMS + 100))
     assert (len(state.inbox), state.unheard) == (MAX_INBOX_ITEMS, 100)
     while state.inbox:
@@ -87,7 +87,7 @@ def test_thousands_of_signals_are_counted_and_the_model_is_told() -> None:
 
 @LAW
 @given(st.lists(st.tuples(st.sampled_from(["steer", "add_context"]), any_text), max_size=8))
-def test_guidance_is_taken_in_in_order_of_arrival_none_lost(sent: list[tuple[Any, str]]) -> None:
+def test_guidance_is_delivered_in_order_and_never_lost(sent: list[tuple[Any, str]]) -> None:
     state = a_state()
     for kind, text in sent:
         state = with_guidance(state, Intervention(kind=kind, text=signal_text((text,))))
@@ -99,12 +99,12 @@ def test_guidance_is_taken_in_in_order_of_arrival_none_lost(sent: list[tuple[Any
     assert {m.role for m in told} <= {"user"}
 
 
-def test_braces_in_guidance_are_only_text() -> None:
+def test_braces_in_guidance_are_plain_text() -> None:
     assert with_inbox_drained(guided(a_state(), "{0} {x} {")).conversation.messages[-1].text.endswith("{0} {x} {")
 
 
-def test_more_guidance_than_the_budget_has_room_for_waits_for_the_next_call() -> None:
-    """An activity input of all of it would be refused, again and again."""
+def test_guidance_beyond_the_budget_waits_for_the_next_call() -> None:
+    """An activity input with all of it would be refused again and again."""
     texts = [f"{number:04}" + "x" * 996 for number in range(300)]
     state, told, steps = a_state(inbox=tuple(Intervention(kind="steer", text=text) for text in texts)), 1, 0
     while state.inbox:
@@ -120,7 +120,7 @@ def seen(state: AgentState) -> AgentState:
     return state.model_copy(update={"conversation": reference_and_sent(state.conversation)[1]})
 
 
-def test_guidance_that_is_too_much_alone_is_taken_in_alone() -> None:
+def test_guidance_that_exceeds_the_budget_is_delivered_alone() -> None:
     item = Intervention(kind="steer", text="x" * MAX_SIGNAL_BYTES)
     config = LoopConfig(context_token_budget=500)
     assert len(with_inbox_drained(a_state(setup=a_setup(config=config), inbox=(item, item))).inbox) == 1
@@ -144,10 +144,10 @@ def test_a_second_pause_and_a_second_resume_change_nothing() -> None:
     [
         pytest.param(["wrong task"], "wrong task", id="the operator's reason"),
         pytest.param([""], "aborted by the operator", id="no reason"),
-        pytest.param(["first", "second"], "first", id="the first reason stays"),
+        pytest.param(["first", "second"], "first", id="the first reason is kept"),
     ],
 )
-def test_abort(reasons: list[str], expected: str) -> None:
+def test_an_abort_keeps_its_first_reason(reasons: list[str], expected: str) -> None:
     state = a_state()
     for why in reasons:
         state = with_abort(state, why)
@@ -164,7 +164,9 @@ SENT = {"id": "web-1", "by": "ada", "text": "use the new list"}
         pytest.param({"id": "1", "text": "go"}, ("go", "1", ""), id="no name"),
         pytest.param({"by": "ada", "text": "go"}, ("go", "", "ada"), id="no id"),
         pytest.param(
-            {"id": "1", "by": " a\n\u202eb ", "text": "go"}, ("go", "1", "a \\u202eb"), id="a name of any text"
+            {"id": "1", "by": " a\n\u202eb ", "text": "go"},
+            ("go", "1", "a \\u202eb"),
+            id="a name with unusual characters",
         ),
         pytest.param({"id": "1", "text": {"a": 1}}, ('{"a":1}', "1", ""), id="a text that is no text"),
         pytest.param({"text": "go"}, ('{"text":"go"}', "", ""), id="no sender"),
@@ -173,16 +175,16 @@ SENT = {"id": "web-1", "by": "ada", "text": "use the new list"}
         pytest.param({"id": "x" * 65, "text": "go"}, (None, "", ""), id="a long id"),
         pytest.param({"id": 5, "text": "go"}, (None, "", ""), id="an id that is no text"),
         pytest.param({"id": "", "text": "go"}, (None, "", ""), id="an empty id"),
-        pytest.param([SENT], (None, "", ""), id="in a list"),
+        pytest.param([SENT], (None, "", ""), id="an object in a list"),
     ],
 )
-def test_an_object_names_the_sender_and_any_other_json_is_the_text(
+def test_an_object_identifies_the_sender_and_other_json_is_text(
     argument: Any, expected: tuple[str | None, str, str]
 ) -> None:
     sent = intervention("steer", (argument,))
     text, *who = expected
     assert (sent.text, sent.id, sent.by) == (signal_text((argument,)) if text is None else text, *who)
-    assert intervention("steer", (signal_argument(sent),)) == sent, "as a delegate gets it"
+    assert intervention("steer", (signal_argument(sent),)) == sent, "the form in which a delegate gets it"
 
 
 def noted(state: AgentState) -> list[tuple[str, str, str]]:
@@ -205,7 +207,7 @@ def test_guidance_is_applied_when_the_model_gets_it() -> None:
     assert state.notes[0].data == applied
 
 
-def test_a_pause_is_applied_once_it_holds_up_the_run() -> None:
+def test_a_pause_is_applied_once_it_stops_the_run() -> None:
     state = with_pause(a_state(), at(1), sent("pause"))
     assert state.notes == ()
     held = with_pauses_applied(state)
@@ -214,7 +216,7 @@ def test_a_pause_is_applied_once_it_holds_up_the_run() -> None:
     assert noted(with_resume(held, at(3), sent("resume", 3)))[1:] == [("InterventionApplied", "resume", "web-3")]
 
 
-def test_a_pause_that_held_up_nothing_is_applied_when_it_is_over() -> None:
+def test_a_pause_without_an_effect_is_applied_when_it_ends() -> None:
     resumed = with_resume(with_pause(a_state(), at(1), sent("pause")), at(2), sent("resume", 2))
     assert noted(resumed) == [("InterventionApplied", "pause", "web-1"), ("InterventionApplied", "resume", "web-2")]
     assert (resumed.paused, resumed.pauses) == (False, ())
@@ -228,12 +230,12 @@ def test_an_intervention_without_effect_is_refused() -> None:
     for number in range(MAX_IDENTIFIED):
         state = with_guidance(state, sent("steer", number))
     assert noted(with_guidance(state, sent("steer", 99))) == [("InterventionRefused", "steer", "web-99")]
-    assert len(guided(state, "go").inbox) == MAX_IDENTIFIED + 1, "one without an id still comes in"
+    assert len(guided(state, "go").inbox) == MAX_IDENTIFIED + 1, "a signal without an id is still accepted"
     full = with_guidance(guided(a_state(), *["note"] * MAX_INBOX_ITEMS), sent("steer"))
     assert noted(full) == [("InterventionRefused", "steer", "web-1")]
 
 
-def test_what_still_waits_when_the_run_has_ended_is_refused_once() -> None:
+def test_waiting_interventions_are_refused_once_when_the_run_ends() -> None:
     state = with_guidance(with_pause(guided(a_state(), "go"), at(1), sent("pause")), sent("steer", 2))
     ended = with_rest_refused(state)
     assert noted(ended) == [("InterventionRefused", "pause", "web-1"), ("InterventionRefused", "steer", "web-2")]
@@ -248,7 +250,7 @@ def test_interventions_without_an_id_add_no_note() -> None:
     assert state.notes == ()
 
 
-def test_what_is_remembered_of_interventions_is_bounded() -> None:
+def test_remembered_interventions_are_bounded() -> None:
     state = a_state()
     for number in range(500):
         state = with_pause(with_intervention_id(state, f"web-{number}"), at(1), sent("pause", number))

@@ -1,4 +1,4 @@
-"""Whatever is large: the state of a run fits a payload, and what the model is sent stays near its budget."""
+"""For any sizes, the state of a run fits a payload, and the model's input stays near its budget."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ config_budgets = st.sampled_from([500, 4_000, 32_000, 10**8])
 
 
 class Sized:
-    """A run whose parts have these sizes, driven by the decisions alone; results stand where a history has them."""
+    """A run with parts of given sizes, driven by the decisions alone. Results are stored as in a history."""
 
     def __init__(self, setup: Setup, run_input: AgentInput) -> None:
         self.state = initial_state(run_input, "run 1", T0).model_copy(update={"setup": setup})
@@ -62,7 +62,7 @@ class Sized:
         """Bytes of the messages of the largest request."""
 
     def iterate(self, reply: Reply, results: list[str]) -> None:
-        """One iteration: the model is asked, its calls have these results."""
+        """Run one iteration: ask the model, and give its calls these results."""
         self._ask()
         state = self.state
         earlier = state.conversation.messages
@@ -79,7 +79,7 @@ class Sized:
         self.state = observe.with_outcomes(state, reply, tuple(outcomes), [])
 
     def _ask(self) -> None:
-        """Check that the sent text equals the resolved references and the run's own conversation."""
+        """Check that the resolved references give exactly the conversation of the run."""
         self.state = with_frame_size(observe.with_inbox_drained(self.state))
         conversation = self.state.conversation
         plan = compaction(conversation, self.state.config.context_strategy, message_budget(self.state))
@@ -101,7 +101,7 @@ class Sized:
         return news.shown(tool_message(found.call, found.text, is_error=False))
 
     def roll_over(self) -> AgentState:
-        """Continue as new, as over the wire."""
+        """Continue as new through the wire format."""
         written = continue_as_new_state(self.state.model_copy(update={"notes": ()}), "run 1")
         wire = written.model_dump_json(exclude_unset=True).encode()
         assert len(wire) <= MAX_CARRIED_BYTES
@@ -116,14 +116,14 @@ class Sized:
 
 
 def proposing(count: int, size: int, letter: str = "x", text: int = 0) -> Reply:
-    """Return a reply with so many calls, each with an argument of so many bytes of JSON."""
+    """Return a reply with `count` calls, each with an argument of `size` bytes of JSON."""
     inner = letter * max(size // (len(to_json(letter)) - 2), 0)
     calls = tuple(ToolCall(call_id=f"c{i}", name="read", arguments={"text": inner}) for i in range(count))
     return Reply.of(letter * text, calls=calls, finish="tool_calls")
 
 
 def tools_of(size: int, count: int) -> tuple[ToolSpec, ...]:
-    """Return definitions that take so many bytes together."""
+    """Return tool definitions with this total size in bytes."""
     each = max(size // count - 300, 0)
     return tuple(
         a_spec("read" if i == 0 else f"tool_{i}", parameters={"type": "object", "description": "d" * each})
@@ -132,7 +132,7 @@ def tools_of(size: int, count: int) -> tuple[ToolSpec, ...]:
 
 
 def full(letter: str = "x", **config: Any) -> Sized:
-    """Return a run in which every part is as large as it may be."""
+    """Return a run in which every part has its maximum size."""
     each = len(to_json(letter)) - 2
     limits = LoopConfig(max_output_tokens=100_000, **config)
     schema = {"type": "object", "description": "s" * 49_000}
@@ -157,7 +157,7 @@ def full(letter: str = "x", **config: Any) -> Sized:
         ("é", "observation_masking", 500),
     ],
 )
-def test_a_state_whose_every_part_is_as_large_as_it_may_be_is_carried(letter: str, strategy: str, budget: int) -> None:
+def test_a_state_with_every_part_at_its_maximum_is_carried(letter: str, strategy: str, budget: int) -> None:
     run = full(letter, context_strategy=strategy, context_token_budget=budget)
     for number in range(2):
         kinds: tuple[InterventionKind, ...] = ("steer", "add_context")
@@ -173,7 +173,7 @@ def test_a_state_whose_every_part_is_as_large_as_it_may_be_is_carried(letter: st
 
 
 def _burdened(state: AgentState, letter: str, number: int) -> AgentState:
-    """Return the state with all else that a run may know, each as large as it can get."""
+    """Return the state with everything else that a run may know, each at its maximum size."""
     for index in range(210):
         call = ToolCall(call_id=f"l{index}", name="read", arguments={"text": f"{number}{index}" + letter * 5_000})
         letter_id = f"{number}.{index}"
@@ -199,7 +199,7 @@ def _burdened(state: AgentState, letter: str, number: int) -> AgentState:
     budget=config_budgets,
     letter=st.sampled_from(LETTERS),
 )
-def test_any_sizes_roll_over_and_every_request_can_be_rebuilt(
+def test_any_sizes_can_be_carried_and_every_request_rebuilt(
     calls: int,
     arguments: int,
     results: list[int],
@@ -227,12 +227,12 @@ def test_any_sizes_roll_over_and_every_request_can_be_rebuilt(
         pytest.param(proposing(3, 10), ["r" * 490_000], id="3 results of 490 kB"),
         pytest.param(proposing(32, 10), ["r" * 490_000], id="32 results of 490 kB"),
         pytest.param(proposing(32, 4_000), ["r" * 20_000], id="calls and results of ordinary sizes, many of them"),
-        pytest.param(proposing(1, 10, text=290_000), ["ok"], id="a long text beside a call"),
+        pytest.param(proposing(1, 10, text=290_000), ["ok"], id="a long text next to a call"),
         pytest.param(proposing(1, 190_000), ["ok"], id="one call of 190 kB"),
     ],
 )
 @pytest.mark.parametrize("budget", [8_000, 32_000])
-def test_what_the_model_is_sent_stays_near_the_budget(reply: Reply, results: list[str], budget: int) -> None:
+def test_the_input_of_the_model_stays_near_the_budget(reply: Reply, results: list[str], budget: int) -> None:
     limits = LoopConfig(context_token_budget=budget)
     run = Sized(a_setup(config=limits), AgentInput(task="the task", config=limits))
     for _ in range(5):
@@ -243,7 +243,7 @@ def test_what_the_model_is_sent_stays_near_the_budget(reply: Reply, results: lis
 
 @pytest.mark.parametrize("budget", [8_000, 32_000])
 @pytest.mark.parametrize("kind", ["steer", "add_context"])
-def test_guidance_stays_near_the_budget_too(kind: str, budget: int) -> None:
+def test_guidance_stays_near_the_budget(kind: str, budget: int) -> None:
     limits = LoopConfig(context_token_budget=budget)
     run = Sized(a_setup(config=limits), AgentInput(task="the task", config=limits))
     for number in range(12):
@@ -254,7 +254,7 @@ def test_guidance_stays_near_the_budget_too(kind: str, budget: int) -> None:
     assert run.most_sent <= estimated_bytes(budget) * 1.2 + 50_000
 
 
-def test_long_results_share_the_room_and_short_ones_stay_whole() -> None:
+def test_long_results_share_the_room_and_short_ones_are_kept_whole() -> None:
     limits = LoopConfig(context_token_budget=8_000)
     run = Sized(a_setup(config=limits), AgentInput(task="the task", config=limits))
     run.iterate(proposing(4, 10), ["a" * 300, "b" * 90_000, "c" * 300, "d" * 90_000])
@@ -273,14 +273,14 @@ def test_results_that_fit_are_shown_whole() -> None:
     assert [m.text for m in run.state.conversation.messages if m.role == "tool"] == results
 
 
-def test_all_that_is_new_to_one_model_call_fits_its_input() -> None:
+def test_all_news_for_one_model_call_fit_its_input() -> None:
     conversation = a_state().conversation
     for _ in range(100):
         conversation = with_message(conversation, user("\x01" * 100_000))
     assert sum(map(message_json_bytes, conversation.messages)) <= MAX_NEWS_BYTES + 100 * 2_000
 
 
-def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
+def test_references_and_decisions_of_people_fit_the_news_limit() -> None:
     state = a_state()
     found = tuple(
         Resolved(reference=Reference(ref_type="url", value=f"u{i}"), status="resolved", tool="t", content="p" * 490_000)

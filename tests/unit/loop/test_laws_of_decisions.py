@@ -1,4 +1,4 @@
-"""The decisions of the loop in any order, without Temporal: a plain model beside the state says what must be true."""
+"""The decisions of the loop in any order, without Temporal. A plain model next to the state predicts the result."""
 
 from math import isclose
 
@@ -32,7 +32,7 @@ from tests.support.values.turns import are_paired
 
 
 class LoopMachine(ModelledRun, RuleBasedStateMachine):
-    """One run, by any order of what can befall it."""
+    """One run with any order of events."""
 
     @initialize(config=configs, threshold=st.integers(1, 3))
     def prepare(self, config: LoopConfig, threshold: int) -> None:
@@ -45,7 +45,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     def call(
         self, wanted: list[tuple[str, int, OutcomeStatus, int]], text: str, usage: Usage, cost: float | None
     ) -> None:
-        """One iteration: its calls meet these fates, unless they are turned down or their tool is left alone."""
+        """One iteration: its calls end as given, unless they are turned away or their circuit is open."""
         calls = tuple(
             ToolCall(call_id=f"c{self.iterations}_{index}", name=name, arguments={"n": n})
             for index, (name, n, _, _) in enumerate(wanted)
@@ -97,7 +97,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @precondition(lambda self: self.may_reason and self.iterations > 15)
     @rule(guided=st.booleans(), usage=usages)
     def answer(self, guided: bool, usage: Usage) -> None:
-        """It ends the run, unless guidance comes while it is written."""
+        """It ends the run, unless guidance arrives during the reply."""
         reply = Reply.of("the answer", usage=usage)
         self.reasoned(reply)
         if guided:
@@ -124,7 +124,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.5, 10.0, 29.9, 30.0]))
     def let_time_pass(self, seconds: float) -> None:
-        """Days, while the run stands still."""
+        """Days pass while the run is paused or waits."""
         if self.stands_still:
             self.seconds += 86_400 * seconds
         else:
@@ -134,7 +134,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @precondition(lambda self: self.state.questions)
     @rule(choice=st.sampled_from(["retry", "skip", "result"]))
     def decide(self, choice: str) -> None:
-        """Answer the oldest question, as `stuck` does."""
+        """Answer the oldest question as `stuck` does."""
         asked = self.state.questions[0]
         decision = Resolution.model_validate({"escalation_id": asked.question_id, "choice": choice, "result": "42"})
         self.state = questions.with_resolution(self.state, decision, self.now)
@@ -152,7 +152,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @precondition(lambda self: self.state.stop is None)
     @rule()
     def continue_as_new(self) -> None:
-        """Check that the next run reads what this one wrote, without references into the old history."""
+        """Check that the next segment reads what this one wrote, without references to the old history."""
         written = continue_as_new_state(self.state.model_copy(update={"notes": ()}), "this run")
         read = AgentState.model_validate_json(written.model_dump_json(exclude_unset=True))
         assert read == written
@@ -168,7 +168,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         assert isclose(state.usage.cost_usd or 0, self.usage.cost_usd or 0)
 
     @invariant()
-    def every_call_has_its_result_and_the_task_stands_first(self) -> None:
+    def every_call_has_its_result_and_the_task_comes_first(self) -> None:
         messages = self.state.conversation.messages
         assert are_paired(messages)
         assert (messages[0].text, messages[0].pinned) == ("count the files", True)
@@ -192,7 +192,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
 
     @invariant()
     def a_limit_ends_the_run_at_the_limit_and_not_before(self) -> None:
-        """Written out once more, in other words."""
+        """The rule is written again in another form."""
         config, usage = self.state.config, self.usage
         is_reached = (
             max(self.streaks.values(), default=0) >= 3
@@ -204,7 +204,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         assert (stop_reason(self.state, config, self.now) is not None) == is_reached
 
     @invariant()
-    def what_is_shown_is_json_and_says_the_same(self) -> None:
+    def the_status_survives_json_and_its_budgets_are_not_negative(self) -> None:
         shown = agent_status(self.state, self.now)
         assert type(shown).model_validate_json(shown.model_dump_json()) == shown
         left = shown.budgets

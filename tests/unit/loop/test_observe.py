@@ -48,7 +48,7 @@ replies_seen = st.lists(st.tuples(replies_of_models, st.lists(statuses, min_size
 
 @LAW
 @given(replies_seen, st.booleans())
-def test_whatever_the_model_replies_every_call_is_answered_once_in_order(
+def test_every_call_of_any_reply_is_answered_once_in_order(
     replies: list[tuple[Reply, list[OutcomeStatus]]], is_interrupted: bool
 ) -> None:
     state, said = a_state(), dict[int | None, Reply]()
@@ -72,7 +72,7 @@ def test_whatever_the_model_replies_every_call_is_answered_once_in_order(
         assert counts.proposed == counts.run + counts.denied + counts.invalid + counts.not_run
 
 
-def test_a_reply_is_counted_even_when_it_is_no_use() -> None:
+def test_an_unusable_reply_is_counted() -> None:
     reply = Reply(usage=Usage(input_tokens=7, output_tokens=3, cached_input_tokens=2), cost_usd=0.5)
     state = with_reply(a_state(), reply, a_state().conversation)
     assert (state.iteration, state.usage.total_tokens, state.usage.model_calls) == (1, 10, 1)
@@ -107,7 +107,7 @@ def test_costs_add_up(costs: tuple[float | None, ...], expected: float | None) -
         pytest.param("not_run", ToolCallCounts(proposed=1, not_run=1), id="never started"),
     ],
 )
-def test_an_outcome_is_counted_and_told(status: OutcomeStatus, counts: ToolCallCounts) -> None:
+def test_an_outcome_is_counted_and_reported_to_the_model(status: OutcomeStatus, counts: ToolCallCounts) -> None:
     call = a_call()
     state = with_outcomes(a_state(), Reply.of(calls=(call,)), (outcome(call, status),), [])
     told = state.conversation.messages[-1]
@@ -115,7 +115,7 @@ def test_an_outcome_is_counted_and_told(status: OutcomeStatus, counts: ToolCallC
     assert (told.call_id, told.tool, told.text, told.is_error) == ("c1", "read", status, status != "ok")
 
 
-def test_a_result_that_history_holds_is_news_by_reference_and_a_failure_in_full() -> None:
+def test_a_recorded_result_is_sent_by_reference_and_a_failure_in_full() -> None:
     calls = (a_call(call_id="a"), a_call(call_id="b"))
     state = with_outcomes(
         a_state(iteration=4), Reply.of(calls=calls), (outcome(calls[0]), outcome(calls[1], "failed")), []
@@ -126,13 +126,13 @@ def test_a_result_that_history_holds_is_news_by_reference_and_a_failure_in_full(
     assert failed.message == state.conversation.messages[-1]
 
 
-def test_calls_that_were_left_out_are_told() -> None:
+def test_dropped_calls_are_reported_to_the_model() -> None:
     state = with_outcomes(a_state(), Reply.of(calls=(a_call(),), left_out=3), (outcome(a_call()),), [])
     assert state.conversation.messages[-1] == user("[Not run] 3 more calls of your reply: a reply has at most 1 calls.")
     assert (state.tool_calls.proposed, state.tool_calls.not_run) == (4, 3)
 
 
-def test_denials_are_named_once_each_and_invalid_calls_are_not_among_them() -> None:
+def test_each_denial_is_listed_once_without_invalid_calls() -> None:
     calls = [a_call("rm", "a"), a_call("rm", "b"), a_call("read", "c"), a_call("ls", "d")]
     verdicts = (DENY, DENY, Verdict(decision="invalid", reason="not today"), Verdict(decision="allow"))
     wanted: tuple[OutcomeStatus, ...] = ("denied", "denied", "invalid", "ok")
@@ -140,19 +140,19 @@ def test_denials_are_named_once_each_and_invalid_calls_are_not_among_them() -> N
     assert turned_down_calls(outcomes, verdicts, "denied") == ["rm: not today"]
 
 
-def test_an_answer_is_the_output_and_forgets_denials_and_repairs() -> None:
+def test_an_answer_is_the_output_and_clears_denials_and_repairs() -> None:
     state = with_answer(a_state(denials={"rm: no": 2}, repairs=2), Reply.of("done"))
     assert (state.output, state.denials, state.repairs) == ("done", {}, 0)
 
 
-def test_a_denied_answer_is_no_output_and_the_model_is_told_why() -> None:
+def test_a_denied_answer_is_no_output_and_the_model_gets_the_reason() -> None:
     state = with_denied_answer(a_state(), Reply.of("secret"), DENY)
     assert state.output == ""
     assert [m.text for m in state.conversation.messages[1:]] == ["secret", "[Policy denied] not today"]
     assert state.denials == {"final answer: not today": 1}
 
 
-def test_an_interrupted_answer_is_kept_in_the_conversation_but_is_no_output() -> None:
+def test_an_interrupted_answer_is_kept_in_the_conversation_only() -> None:
     state = with_unjudged_reply(a_state(), Reply.of("secret"), ())
     assert (state.output, state.conversation.messages[-1].text) == ("", "secret")
 
@@ -161,12 +161,12 @@ def cut(state: AgentState, text: str) -> AgentState:
     return with_repair(state, classify_reply(Reply.of(text, finish="length")))
 
 
-def test_a_cut_answer_goes_on_where_it_stopped() -> None:
+def test_a_cut_answer_continues_where_it_stopped() -> None:
     state = with_answer(cut(cut(a_state(), "one, "), "two, "), Reply.of("three"))
     assert (state.output, state.partial) == ("one, two, three", "")
 
 
-def test_calls_after_a_cut_answer_start_the_answer_anew() -> None:
+def test_calls_after_a_cut_answer_restart_the_answer() -> None:
     state = with_outcomes(cut(a_state(), "one, "), Reply.of(calls=(a_call(),)), (outcome(a_call()),), [])
     assert with_answer(state, Reply.of("new")).output == "new"
 
@@ -181,7 +181,7 @@ def test_calls_after_a_cut_answer_start_the_answer_anew() -> None:
         pytest.param(Reply.of("a", finish="length"), "completed", "the answer is cut", id="a cut answer is an answer"),
     ],
 )
-def test_two_repairs_get_feedback_and_the_third_ends_the_run(reply: Reply, reason: str, detail: str) -> None:
+def test_the_third_repair_ends_the_run(reply: Reply, reason: str, detail: str) -> None:
     states = [a_state()]
     for _ in range(3):
         states.append(with_repair(states[-1], classify_reply(reply)))
@@ -193,20 +193,20 @@ def test_two_repairs_get_feedback_and_the_third_ends_the_run(reply: Reply, reaso
     assert states[3].output == ("aaa" if reason == "completed" else "")
 
 
-def test_guidance_that_waits_gives_a_cut_answer_another_chance() -> None:
+def test_waiting_guidance_allows_a_cut_answer_another_repair() -> None:
     state = cut(cut(a_state(), "a"), "b")
     waiting = state.model_copy(update={"inbox": (Intervention(kind="steer", text="shorter"),)})
     assert cut(state, "c").stop == ("completed", "the answer is cut at the output limit")
     assert cut(waiting, "c").stop is None
 
 
-def test_a_usable_reply_in_between_starts_the_count_anew() -> None:
+def test_a_usable_reply_resets_the_count_of_repairs() -> None:
     state = with_repair(with_repair(a_state(), classify_reply(Reply())), classify_reply(Reply()))
     state = with_outcomes(state, Reply.of(calls=(a_call(),)), (outcome(a_call()),), [])
     assert with_repair(state, classify_reply(Reply())).stop is None
 
 
-def test_cut_calls_are_not_run_and_each_is_told_so() -> None:
+def test_cut_calls_are_not_run_and_each_gets_a_result() -> None:
     calls = (a_call(call_id="a"), a_call(call_id="b"))
     state = with_repair(a_state(), classify_reply(Reply.of(calls=calls, finish="length")))
     told = state.conversation.messages[2:4]
@@ -214,6 +214,6 @@ def test_cut_calls_are_not_run_and_each_is_told_so() -> None:
     assert all(m.text.startswith("[Not run] ") for m in told)
 
 
-def test_the_text_of_a_refusal_is_kept_without_its_calls() -> None:
+def test_a_refusal_keeps_its_text_and_drops_its_calls() -> None:
     state = with_repair(a_state(), classify_reply(Reply.of("no", calls=(a_call(),), finish="refusal")))
     assert [(m.role, m.text, m.calls) for m in state.conversation.messages[1:2]] == [("assistant", "no", ())]

@@ -1,4 +1,4 @@
-"""The parts of a message: in their order however they travel, and of known kinds alone."""
+"""The parts of a message keep their order in every form, and only known kinds are accepted."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def test_parts_keep_their_order_in_a_history() -> None:
     assert Message.model_validate_json(REPLY.message().model_dump_json(exclude_defaults=True)).parts == PARTS
 
 
-def test_parts_keep_their_order_by_reference_and_in_a_run_that_continues_as_new() -> None:
+def test_parts_keep_their_order_by_reference_and_after_continue_as_new() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     conversation = with_message(conversation, REPLY.message(), MessageRef(reply=0))
     context, seen = reference_and_sent(conversation)
@@ -37,7 +37,7 @@ def test_parts_keep_their_order_by_reference_and_in_a_run_that_continues_as_new(
     assert (carried.messages[1].parts, carried.digest) == (PARTS, seen.digest)
 
 
-def test_what_is_left_by_compaction_keeps_its_parts() -> None:
+def test_compaction_keeps_the_parts_of_the_remaining_messages() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     for said_so in (Message.of("assistant", "gone"), REPLY.message()):
         conversation = with_message(conversation, said_so)
@@ -45,7 +45,7 @@ def test_what_is_left_by_compaction_keeps_its_parts() -> None:
     assert [message.parts for message in seen.messages] == [(text_part("go"),), PARTS]
 
 
-def test_the_views_of_a_message_follow_from_its_parts() -> None:
+def test_text_calls_and_blocks_of_a_message_follow_from_its_parts() -> None:
     assert (REPLY.text, REPLY.calls, REPLY.blocks) == ("one\n\ntwo", (LOOK, READ), (THINK, AGAIN))
     assert REPLY.without_calls().parts == (THINK, text_part("one"), AGAIN, text_part("two"))
     assert REPLY.message().without_blocks().parts == (text_part("one"), LOOK, text_part("two"), READ)
@@ -54,8 +54,8 @@ def test_the_views_of_a_message_follow_from_its_parts() -> None:
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        pytest.param(PARTS, (THINK, text_part("new"), LOOK, AGAIN, READ), id="where the first text stood"),
-        pytest.param((THINK, LOOK), (THINK, text_part("new"), LOOK), id="before the calls where there was none"),
+        pytest.param(PARTS, (THINK, text_part("new"), LOOK, AGAIN, READ), id="in place of the first text"),
+        pytest.param((THINK, LOOK), (THINK, text_part("new"), LOOK), id="before the calls if there was none"),
         pytest.param((), (text_part("new"),), id="alone"),
         pytest.param(
             (ResultPart(kind="result", call_id="c", text="old"),),
@@ -64,7 +64,7 @@ def test_the_views_of_a_message_follow_from_its_parts() -> None:
         ),
     ],
 )
-def test_another_text_stands_in_one_place(parts: Parts, expected: Parts) -> None:
+def test_a_replaced_text_is_in_one_place(parts: Parts, expected: Parts) -> None:
     assert with_text(parts, "new") == expected
     assert text_of(with_text(parts, "")) == ""
 
@@ -74,17 +74,17 @@ def test_another_text_stands_in_one_place(parts: Parts, expected: Parts) -> None
     [
         pytest.param({"kind": "hologram", "text": "x"}, id="unknown"),
         pytest.param({"kind": None, "call_id": "c", "name": "n"}, id="none"),
-        pytest.param({"kind": ["text"], "text": "x"}, id="no word"),
-        pytest.param({"text": "x"}, id="not said, and no call"),
+        pytest.param({"kind": ["text"], "text": "x"}, id="not a string"),
+        pytest.param({"text": "x"}, id="missing, and no call"),
         pytest.param("text", id="no object"),
     ],
 )
-def test_a_part_of_unknown_kind_is_refused_not_dropped(part: Any) -> None:
+def test_a_part_of_an_unknown_kind_is_refused(part: Any) -> None:
     with pytest.raises(ValidationError):
         Message.model_validate({"role": "assistant", "parts": [{"kind": "text", "text": "a"}, part]})
 
 
-def test_a_picture_is_kept_and_named_to_a_model_that_cannot_see_it() -> None:
+def test_an_image_is_kept_and_described_to_a_model_without_vision() -> None:
     picture: Part = ImagePart(kind="image", media_type="image/png", base64="AA==", name="a.png")
     message = Message(role="user", parts=(text_part("see"), picture))
     assert Message.model_validate_json(message.model_dump_json(exclude_unset=True)) == message
@@ -93,12 +93,12 @@ def test_a_picture_is_kept_and_named_to_a_model_that_cannot_see_it() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["type", "thinking", "text", "summary", "data"]) | texts, json_values))
-def test_a_block_goes_back_word_for_word(block: dict[str, Any]) -> None:
+def test_a_block_is_sent_back_unchanged(block: dict[str, Any]) -> None:
     assert wire_block(block_part(block)) == block
 
 
 @pytest.mark.parametrize("kind", ["thinking", "reasoning.text", "reasoning.summary", "redacted_thinking", "", 7, None])
 @given(text=texts | st.none(), key=st.sampled_from(["thinking", "text", "summary"]))
-def test_so_does_one_of_a_type_that_is_known(kind: Any, text: str | None, key: str) -> None:
+def test_a_block_of_a_known_type_is_sent_back_unchanged(kind: Any, text: str | None, key: str) -> None:
     block = {"type": kind, key: text, "signature": "s"}
     assert wire_block(block_part(block)) == block

@@ -1,4 +1,4 @@
-"""Result and status: every key that users script against is there."""
+"""Result and status have every key that users rely on in scripts."""
 
 import json
 from typing import get_args
@@ -19,7 +19,7 @@ from tests.support.values.core import T0, a_call, a_setup, a_state, at, user
 
 
 def as_sent(record: Record) -> dict[str, object]:
-    """Return the JSON that a client gets: what was not set is left out."""
+    """Return the JSON that a client gets, without unset fields."""
     return json.loads(record.model_dump_json(exclude_unset=True))
 
 
@@ -43,7 +43,7 @@ def test_the_result_has_every_key_of_the_contract() -> None:
     }
 
 
-def test_the_result_holds_what_was_gathered() -> None:
+def test_the_result_contains_output_usage_and_counts() -> None:
     state = with_answer(a_state(iteration=3, usage=UsageTotals(total_tokens=9, model_calls=3)), Reply.of("42"))
     state = state.model_copy(update={"tool_calls": ToolCallCounts(proposed=2, run=1, denied=1)})
     found = agent_result(with_pause(state, at(1.23456)), ("max_tokens", "9 of 9 tokens"), at(500))
@@ -64,7 +64,7 @@ def test_a_run_without_messages_has_no_digest() -> None:
     assert agent_result(a_state(conversation=Conversation()), ("error", ""), T0).conversation_digest == ""
 
 
-def test_the_status_has_every_key_before_anything_happened() -> None:
+def test_a_new_run_has_every_key_of_the_status() -> None:
     shown = as_sent(agent_status(a_state(), T0))
     assert shown.keys() == {
         *("agent", "model", "phase", "paused", "iteration", "usage", "tool_calls", "budgets", "pending_approvals"),
@@ -87,13 +87,13 @@ def test_the_status_shows_a_paused_run_and_its_unread_interventions_in_order() -
     ]
 
 
-def test_the_status_of_a_run_that_ended_says_how() -> None:
+def test_the_status_of_an_ended_run_shows_its_ending() -> None:
     found = agent_status(a_state(stop=("aborted", "enough")), T0).termination
     assert found is not None
     assert (found.reason, found.detail) == ("aborted", "enough")
 
 
-def test_the_conversation_is_shown_with_roles_and_call_ids_instructions_first() -> None:
+def test_the_conversation_is_shown_with_instructions_first_roles_and_call_ids() -> None:
     state = a_state(setup=a_setup(instructions="be short"))
     for message in (
         Message.of("assistant", calls=(a_call(),)),

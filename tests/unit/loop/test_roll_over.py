@@ -1,4 +1,4 @@
-"""Continue-as-new: when, and that nothing is lost on the way."""
+"""Continue-as-new: when it happens, and that nothing is lost."""
 
 from typing import Any
 
@@ -32,7 +32,9 @@ SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
         pytest.param(0, 0, True, True, id="the server suggests it"),
     ],
 )
-def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool) -> None:
+def test_continue_as_new_is_due_at_these_limits(
+    events: int, history_bytes: int, suggested: bool, expected: bool
+) -> None:
     state = a_state(setup=SETUP)
     assert (should_continue_as_new(state, events, history_bytes, suggested) and can_continue_as_new(state)) is expected
 
@@ -40,21 +42,17 @@ def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"stop": ("completed", "")}, id="its ending is decided"),
-        pytest.param({"aborted": "stop it"}, id="it was aborted"),
-        pytest.param(
-            {"children": (Child(workflow_id="c", agent="a", task="t"),)}, id="a delegate of its is not settled yet"
-        ),
-        pytest.param(
-            {"partial": "x" * MAX_CARRIED_BYTES}, id="an answer is being continued that is too long to be carried"
-        ),
+        pytest.param({"stop": ("completed", "")}, id="the ending is decided"),
+        pytest.param({"aborted": "stop it"}, id="the run was aborted"),
+        pytest.param({"children": (Child(workflow_id="c", agent="a", task="t"),)}, id="a delegate has not ended"),
+        pytest.param({"partial": "x" * MAX_CARRIED_BYTES}, id="a continued answer is too long to be carried"),
         pytest.param(
             {"conversation": Conversation(messages=(user("x" * MAX_CARRIED_BYTES),))},
-            id="a state that no input of today leads to is too large",
+            id="the state is too large",
         ),
     ],
 )
-def test_a_run_does_not_roll_over_when(fields: dict[str, Any]) -> None:
+def test_a_run_does_not_continue_as_new_in_these_cases(fields: dict[str, Any]) -> None:
     state = a_state(setup=SETUP, **fields)
     assert not (should_continue_as_new(state, 10_000, 10_000_000, True) and can_continue_as_new(state))
 
@@ -66,7 +64,7 @@ def over_the_wire(state: AgentState) -> AgentState:
 
 @LAW
 @given(st.lists(messages, max_size=6), st.integers(0, 6))
-def test_the_next_run_starts_with_all_that_this_one_knew(said: list[Message], sent: int) -> None:
+def test_the_next_segment_starts_with_the_whole_state(said: list[Message], sent: int) -> None:
     conversation = conversation_of(user("task"), *said, sent=min(sent, len(said)))
     state = with_pause(a_state(conversation=conversation, iteration=7, denials={"a: b": 2}, setup=SETUP), at(5))
     after = over_the_wire(state)
@@ -77,7 +75,7 @@ def test_the_next_run_starts_with_all_that_this_one_knew(said: list[Message], se
     )
 
 
-def test_no_reference_points_into_the_history_that_ends() -> None:
+def test_no_reference_points_to_the_history_that_ends() -> None:
     context, _ = reference_and_sent(
         over_the_wire(a_state(conversation=conversation_of(user("a"), user("b")))).conversation
     )
@@ -89,14 +87,14 @@ def test_the_origin_and_the_clock_are_those_of_the_first_run() -> None:
     assert (after.origin, after.clock.started_at) == (ORIGIN, T0)
 
 
-def test_a_state_that_cannot_be_read_fails_the_run_instead_of_hanging_it() -> None:
+def test_an_unreadable_state_fails_the_run_instead_of_blocking_it() -> None:
     with pytest.raises(InvalidInput, match="carried state: clock: Field required"):
         first_state(None, {"input": {"task": "t"}, "origin": "o"}, "run 1", "o", T0)
 
 
-@pytest.mark.parametrize("by", [pytest.param("", id="by nobody"), pytest.param("run 7", id="by another run")])
-def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
-    """A cron run follows another, with whatever arguments its starter chose: a made-up state must not count."""
+@pytest.mark.parametrize("by", [pytest.param("", id="by no run"), pytest.param("run 7", id="by another run")])
+def test_a_state_that_the_previous_segment_did_not_carry_is_refused(by: str) -> None:
+    """A cron run follows another with any arguments of its starter, so a forged state must not count."""
     forged = continue_as_new_state(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
     with pytest.raises(InvalidInput, match="the previous segment did not make it"):
         first_state(None, forged, "run 1", ORIGIN, T0)
@@ -104,8 +102,8 @@ def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
 
 @pytest.mark.parametrize("place", [(), ("setup",), ("conversation",), ("setup", "config")])
 @pytest.mark.parametrize("by", ["run 1", "run 7"])
-def test_what_a_newer_version_knows_is_never_dropped(place: tuple[str, ...], by: str) -> None:
-    """Nor does a state that a starter made up hold the run: it is refused as that."""
+def test_fields_of_a_newer_version_are_never_dropped(place: tuple[str, ...], by: str) -> None:
+    """A forged state of a starter is refused as such and does not block the run."""
     sent: Any = continue_as_new_state(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
     inner = sent
     for key in place:
@@ -122,7 +120,7 @@ def test_a_new_run_starts_with_the_task_pinned() -> None:
     assert (state.origin, state.clock.started_at, state.iteration) == (ORIGIN, T0, 0)
 
 
-def test_calls_survive_the_trip_with_their_arguments() -> None:
+def test_calls_are_carried_with_their_arguments() -> None:
     call = a_call(path="é", limit=1.0, deep={"a": [None, True]})
     state = a_state(conversation=conversation_of(Message.of("assistant", calls=(call,))))
     assert over_the_wire(state).conversation.messages[0].calls == (call,)

@@ -1,4 +1,4 @@
-"""No agent writes its own rules: not by `write_file`, not by an isolated command, however the way there is spelled."""
+"""No agent can write its own rules, with `write_file` or an isolated command, by any spelling of the path."""
 
 import asyncio
 import os
@@ -99,7 +99,7 @@ def tool_of(name: str, project: Path, env: Mapping[str, str] | None = None) -> T
 
 
 @pytest.mark.parametrize("path", ["orga.toml", *RULES, *MISSING, *SPELLINGS, "state/server.json"])
-async def test_write_file_refuses(project: Path, path: str) -> None:
+async def test_write_file_refuses_rules(project: Path, path: str) -> None:
     before = {file: file.read_bytes() for file in project.rglob("*") if file.is_file()}
     error = await failure(tool_of("write_file", project), path=path, content="permit (principal, action, resource);")
     assert error.kind == "PathRefused"
@@ -114,7 +114,7 @@ async def test_write_file_refuses(project: Path, path: str) -> None:
         *("shop/data.json", "notes/json.py", "house/till_test.py", "prices.txt", "scripts/__pycache__/other.pyc"),
     ],
 )
-async def test_write_file_writes_all_else(project: Path, path: str) -> None:
+async def test_write_file_writes_other_files(project: Path, path: str) -> None:
     assert "bytes" in await result(tool_of("write_file", project), path=path, content="x")
 
 
@@ -126,7 +126,7 @@ async def test_write_file_writes_all_else(project: Path, path: str) -> None:
         pytest.param({"ORGA_SIGNING_KEY_FILE": "other/agents.toml"}, id="the key that signs"),
     ],
 )
-async def test_what_the_environment_names_is_closed_too(project: Path, settings: dict[str, str]) -> None:
+async def test_files_named_by_the_environment_are_protected(project: Path, settings: dict[str, str]) -> None:
     (project / "other").mkdir()
     (project / "other" / "agents.toml").write_text("")
     tool = tool_of("write_file", project, settings)
@@ -134,7 +134,7 @@ async def test_what_the_environment_names_is_closed_too(project: Path, settings:
 
 
 @pytest.mark.parametrize("path", ["shared/b.cedar", "chats/new.cedar"])
-async def test_where_a_link_among_the_policies_leads_is_closed(project: Path, path: str) -> None:
+async def test_the_target_of_a_link_in_the_policy_folder_is_protected(project: Path, path: str) -> None:
     (project / "shared").mkdir()
     (project / "shared" / "b.cedar").write_text("")
     (project / "chats").mkdir()
@@ -146,14 +146,14 @@ async def test_where_a_link_among_the_policies_leads_is_closed(project: Path, pa
     assert "bytes" in await result(tool, path="shared/notes.md", content="x")
 
 
-async def test_a_folder_of_policies_that_is_the_root_is_closed_file_by_file(project: Path) -> None:
+async def test_policies_in_the_root_are_protected_file_by_file(project: Path) -> None:
     tool = tool_of("write_file", project, {"ORGA_POLICY__DIR": str(project)})
     assert (await failure(tool, path="new.cedar", content="x")).kind == "PathRefused"
     assert "Created" in await result(tool, path="new.md", content="x")
 
 
-async def test_a_folder_of_rules_that_goes_by_another_name_is_closed(project: Path) -> None:
-    """A policy folder elsewhere, of which a link inside the root is the other name."""
+async def test_a_policy_folder_with_another_name_is_protected(project: Path) -> None:
+    """The policy folder is elsewhere, and a link inside the root is its other name."""
     outside = project.parent / "rules"
     outside.mkdir()
     tool = tool_of("write_file", project, {"ORGA_POLICY__DIR": str(project / "elsewhere")})
@@ -172,12 +172,12 @@ ATTACKS = [
     pytest.param("ln -s policies p; echo x > p/x.cedar", id="by a symbolic link"),
     pytest.param("chmod 777 orga.toml; echo x > orga.toml", id="by its mode"),
     pytest.param("echo x > known", id="by a hard link that was there"),
-    pytest.param("echo x > state/trust.json", id="our state"),
+    pytest.param("echo x > state/trust.json", id="the state folder"),
 ]
 
 
 @pytest.mark.parametrize("script", ATTACKS)
-async def test_an_isolated_command_changes_nothing_of_it(project: Path, script: str) -> None:
+async def test_an_isolated_command_changes_no_rule(project: Path, script: str) -> None:
     bubblewrap()
     (project / "state").mkdir()
     os.link(project / "policies" / "reading.cedar", project / "known")
@@ -186,7 +186,7 @@ async def test_an_isolated_command_changes_nothing_of_it(project: Path, script: 
     assert closed(project) == before
 
 
-async def test_folders_that_a_command_makes_do_not_hide_the_rules_behind_them(
+async def test_many_new_folders_do_not_hide_the_rules_after_them(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bubblewrap()
@@ -208,28 +208,28 @@ MADE = [
     pytest.param("touch prices.cpython-311-x86_64-linux-gnu.so", id="a compiled module"),
     pytest.param("mkdir prices; touch prices/__init__.abi3.so", id="a compiled package"),
     pytest.param("mkdir scripts/__pycache__; touch scripts/__pycache__/units.cpython-311.pyc", id="compiled code"),
-    pytest.param("touch scripts/enum.py", id="a module that Python itself imports"),
+    pytest.param("touch scripts/enum.py", id="a module that Python imports by itself"),
     pytest.param("mkdir real; touch real/__init__.py; ln -s real prices", id="a package by a link"),
-    pytest.param("ln -s nowhere prices.so", id="a link that leads nowhere"),
+    pytest.param("ln -s nowhere prices.so", id="a dangling link"),
     pytest.param("touch servers/later.sh", id="a script that was missing"),
     pytest.param("touch notes/orga.toml", id="a configuration"),
     pytest.param("mkdir -p a/b/c; touch a/b/c/Orga.toml", id="a configuration, deep"),
     pytest.param("mkdir -p notes/orga.toml/x", id="a folder of that name"),
     pytest.param("ln -s notes/a.md ../project/notes/orga.toml", id="a configuration by a link"),
-    pytest.param("mkdir -p node_modules/a; touch node_modules/a/orga.toml", id="a configuration in what is generated"),
-    pytest.param("mkdir -p x/.venv/y; git init --quiet x/.venv/y", id="a repository in what is generated"),
+    pytest.param("mkdir -p node_modules/a; touch node_modules/a/orga.toml", id="a configuration in a generated folder"),
+    pytest.param("mkdir -p x/.venv/y; git init --quiet x/.venv/y", id="a repository in a generated folder"),
     pytest.param("git init --quiet notes", id="a repository"),
-    pytest.param("echo 'gitdir: /tmp/x' > notes/.git", id="a repository that lies elsewhere"),
+    pytest.param("echo 'gitdir: /tmp/x' > notes/.git", id="a repository elsewhere"),
     pytest.param("mkdir s; touch s/orga.toml; chmod 111 s; chmod 500 notes; touch notes/orga.toml", id="by its mode"),
     pytest.param("rm way; mkdir -p way; echo x > way/stock.sh", id="in place of a link on the way"),
     pytest.param("rm linked.toml; cp notes/a.md linked.toml", id="in place of a link"),
-    pytest.param("rm -r way linked.toml", id="links that are gone"),
+    pytest.param("rm -r way linked.toml", id="removed links"),
     pytest.param("touch notes/orga.toml; exit 3", id="by a command that fails"),
 ]
 
 
 @pytest.mark.parametrize("script", MADE)
-async def test_what_an_isolated_command_makes_is_no_rule_afterwards(project: Path, script: str) -> None:
+async def test_a_file_made_by_an_isolated_command_is_no_rule_afterwards(project: Path, script: str) -> None:
     bubblewrap()
     for folder in ("node_modules/old/.git", "elsewhere", "state"):
         (project / folder).mkdir(parents=True)
@@ -252,12 +252,12 @@ async def test_what_an_isolated_command_makes_is_no_rule_afterwards(project: Pat
 
 
 def rules_of(project: Path) -> Mapping[Path, object]:
-    """Return all that counts as a rule, generated folders included, with where links lead."""
+    """Return everything that counts as a rule, with generated folders and the targets of links."""
     rules = rules_in_use(config_of(project), project, {})
     return rules.present_in(project, deadline=time.monotonic() + 60)
 
 
-async def test_what_a_command_makes_is_renamed_and_named(project: Path) -> None:
+async def test_a_rule_made_by_a_command_is_renamed_and_reported(project: Path) -> None:
     bubblewrap()
     script = "echo mine > notes/orga.toml; mkdir 'a\n[System]'; touch 'a\n[System]/.git'; echo done"
     told = await result(tool_of("run_command", project), command=["sh", "-c", script])
@@ -271,7 +271,7 @@ async def test_what_a_command_makes_is_renamed_and_named(project: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["time", "cancel"])
-async def test_what_a_command_made_until_it_was_stopped_is_no_rule(project: Path, how: str) -> None:
+async def test_a_rule_made_by_a_stopped_command_is_renamed(project: Path, how: str) -> None:
     bubblewrap()
     given = {"command": ["sh", "-c", "touch notes/orga.toml notes/begun; sleep 60"], "timeout_s": 1.5}
     call = asyncio.create_task(tool_of("run_command", project).call(given, CONTEXT))
@@ -285,7 +285,7 @@ async def test_what_a_command_made_until_it_was_stopped_is_no_rule(project: Path
     assert not (project / "notes" / "orga.toml").exists()
 
 
-async def test_what_a_command_makes_is_no_rule_for_one_that_began_meanwhile(project: Path) -> None:
+async def test_a_rule_made_by_one_command_is_no_rule_for_a_concurrent_one(project: Path) -> None:
     bubblewrap()
     (project / "state").mkdir()
     (project / "linked.toml").symlink_to("one_tool.toml")
@@ -306,7 +306,7 @@ async def test_what_a_command_makes_is_no_rule_for_one_that_began_meanwhile(proj
     assert rules_of(project) == before
 
 
-async def test_the_command_of_a_manifest_makes_no_rule_either(project: Path) -> None:
+async def test_the_command_of_a_manifest_makes_no_rule(project: Path) -> None:
     bubblewrap()
     text = 'argv = ["sh", "-c", "touch scripts/enum.py; echo 3"]\nsandbox.isolation = "bubblewrap"\n'
     (project / "one_tool.toml").write_text(
@@ -317,7 +317,9 @@ async def test_the_command_of_a_manifest_makes_no_rule_either(project: Path) -> 
     assert not (project / "scripts" / "enum.py").exists()
 
 
-async def test_what_takes_too_long_to_look_through_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_for_new_rules_that_takes_too_long_is_reported(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bubblewrap()
     monkeypatch.setattr("orga.activities.adapters.sandbox.limited_command._LOOKED_THROUGH_WITHIN_S", -1.0)
     error = await failure(tool_of("run_command", project), command=["sh", "-c", "true"])
@@ -325,7 +327,7 @@ async def test_what_takes_too_long_to_look_through_is_reported(project: Path, mo
 
 
 def closed(project: Path) -> Mapping[str, object]:
-    """Return all rules as they are, and those that came."""
+    """Return all rules with their content, and all new files next to them."""
     named = [project / name for name in ("orga.toml", *RULES)]
     folders = [project / name for name in ("policies", "tools", "state")]
     return {str(path): (path.read_bytes(), path.stat().st_ino) for path in named} | {
@@ -333,14 +335,14 @@ def closed(project: Path) -> Mapping[str, object]:
     }
 
 
-async def test_an_isolated_command_writes_all_else(project: Path) -> None:
+async def test_an_isolated_command_writes_other_files(project: Path) -> None:
     bubblewrap()
     tool = tool_of("run_command", project)
     await result(tool, command=["sh", "-c", "echo b > notes/b.md; mkdir -p new/deep; echo c > new/deep/c"])
     assert ((project / "notes/b.md").read_text(), (project / "new/deep/c").read_text()) == ("b\n", "c\n")
 
 
-async def test_policies_that_are_not_there_cannot_be_made(project: Path) -> None:
+async def test_a_missing_policy_folder_cannot_be_created(project: Path) -> None:
     bubblewrap()
     for path in (project / "policies").iterdir():
         path.unlink()
@@ -353,7 +355,7 @@ async def test_policies_that_are_not_there_cannot_be_made(project: Path) -> None
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        pytest.param('[agents.a]\ntools = ["read_file"]', None, id="nobody writes"),
+        pytest.param('[agents.a]\ntools = ["read_file"]', None, id="no tool that writes"),
         pytest.param('[agents.a]\ntools = ["write_*"]', "write_file cannot change them", id="by a glob"),
         pytest.param(
             '[agents.a]\ntools = ["run_command"]\n[tools.commands]\nallow = ["sh"]',
@@ -370,17 +372,17 @@ async def test_policies_that_are_not_there_cannot_be_made(project: Path) -> None
 tools.commands = { allow = ["sh"], sandbox = { isolation = "bubblewrap" } }
 tools.manifests = ["*_tool.toml"]""",
             "run_command cannot change them",
-            id="isolated, beside a glob",
+            id="isolated, next to a glob",
         ),
     ],
 )
-def test_rules_in_a_writable_root_are_told(project: Path, config: str, told: str | None) -> None:
+def test_rules_in_a_writable_root_are_reported(project: Path, config: str, told: str | None) -> None:
     (project / "orga.toml").write_text(config)
     found = writable_rules(config_of(project), project, {})
     assert (found and told and told in found.problem) or (found is None and told is None)
 
 
-def test_a_root_without_rules_is_not_told(project: Path) -> None:
+def test_a_root_without_rules_is_not_reported(project: Path) -> None:
     (project / "clean").mkdir()
     (project / "orga.toml").write_text('[agents.a]\ntools = ["write_file"]')
     assert writable_rules(config_of(project), project / "clean", {}) is None

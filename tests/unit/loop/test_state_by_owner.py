@@ -1,4 +1,4 @@
-"""Each field of the state has one owner, and changes by its owner's typed method alone."""
+"""Each field of the state has one owner and changes only through its owner's typed method."""
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
@@ -57,13 +57,13 @@ CHANGES: dict[type[Record], type] = {
 }
 
 BY_KEYWORD = frozenset({*(f"with_{owner.__name__.lower()}" for owner in OWNERS), "with_fields", "with_differences"})
-"""Methods whose keywords the type checker reads: a dict, `**changes`, would hide them from it."""
+"""Methods whose keywords the type checker reads. `**changes` would hide them from it."""
 
 COPIES = frozenset({"replace_fields", "replace_differing_fields"})
-"""They take fields by their names: for a record's own methods only, about `self`."""
+"""They take fields by name. Only a record's own methods may use them, for `self`."""
 
 UNCHECKED = frozenset({"model_copy", "model_construct", "__dict__", "__setattr__"})
-"""Attributes by which a record could be changed without its methods; a `model_copy()` that changes nothing may be."""
+"""Attributes that could change a record without its methods. A `model_copy()` without changes is allowed."""
 
 
 def own_fields(owner: type[BaseModel]) -> dict[str, object]:
@@ -82,12 +82,12 @@ def test_each_field_of_the_state_has_exactly_one_owner() -> None:
 
 
 @pytest.mark.parametrize("owner", CHANGES, ids=lambda owner: owner.__name__)
-def test_what_may_change_is_typed_as_the_fields_are(owner: type[Record]) -> None:
+def test_the_changes_of_an_owner_have_the_types_of_its_fields(owner: type[Record]) -> None:
     assert get_type_hints(CHANGES[owner]) == own_fields(owner)
 
 
-def test_the_type_checker_refuses_what_is_misspelt_mistyped_or_of_another_owner() -> None:
-    """Were one of them let through, its `ignore` would be one too many, which strict types refuse in this file."""
+def test_the_type_checker_refuses_wrong_names_types_and_owners() -> None:
+    """If one of them were accepted, its `ignore` would be unnecessary, which is an error in this file."""
     state = a_state()
     with pytest.raises(TypeError):
         state.with_budget(over_buget=1)  # pyright: ignore[reportCallIssue]
@@ -114,7 +114,7 @@ def test_an_owner_changes_its_own_fields_and_refuses_those_of_others(owner: type
                 by(state, owner)(**{name: "other"})
 
 
-def test_a_change_leaves_the_state_before_it_as_it_was_and_is_written() -> None:
+def test_a_change_leaves_the_earlier_state_unchanged_and_is_serialised() -> None:
     before = a_state()
     after = before.with_control(doing="acting")
     assert (before.phase, after.phase) == ("preparing", "acting")
@@ -126,8 +126,8 @@ def test_a_record_refuses_a_field_that_it_does_not_have() -> None:
         Conversation().with_fields(**{"mesages": ()})  # pyright: ignore[reportArgumentType]
 
 
-def test_any_workflow_may_inherit_the_control() -> None:
-    """Whatever it needs for itself stands beside it, and nothing that it knows is an agent's."""
+def test_any_workflow_can_inherit_the_control() -> None:
+    """Its own fields are next to the control, and the control depends on nothing of an agent."""
 
     class Other(Control):
         goal: str = ""
@@ -141,7 +141,7 @@ def test_any_workflow_may_inherit_the_control() -> None:
 
 
 def known_to(module: str) -> set[str]:
-    """Return the names of the types' modules that one of them goes by, itself among them."""
+    """Return the names of the type modules that a module imports, directly or not, including itself."""
     package, _, name = module.rpartition(".")
     found, left = set[str](), [name]
     while left:
@@ -154,7 +154,7 @@ def known_to(module: str) -> set[str]:
 
 
 def untyped_updates(source: str) -> list[int]:
-    """Return the lines in which fields are changed by names that no type checker reads."""
+    """Return the lines that change fields by names that no type checker reads."""
     nodes = list(ast.walk(ast.parse(source)))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     harmless = {
@@ -182,7 +182,7 @@ def is_copy(node: ast.AST, own: set[int]) -> bool:
 
 
 def misspelt(source: str) -> list[str]:
-    """Return what a class's own methods change by a name that is none of its annotated fields."""
+    """Return the changes in a class's own methods whose name is not an annotated field."""
     found: list[str] = []
     for kind in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)):
         fields = {
@@ -212,11 +212,11 @@ def files() -> list[Path]:
 
 def test_no_update_is_untyped() -> None:
     places = {file.relative_to(ROOT).as_posix(): untyped_updates(file.read_text()) for file in files()}
-    assert len(places.pop(IMPLEMENTATION)) == 2, "the one that updates, and the one that goes through it"
+    assert len(places.pop(IMPLEMENTATION)) == 2, "the updating function and its caller"
     assert {path: lines for path, lines in places.items() if lines} == {}
 
 
-def test_what_a_record_changes_of_itself_are_its_fields() -> None:
+def test_records_change_only_fields_that_they_have() -> None:
     assert [found for file in files() for found in misspelt(file.read_text())] == []
 
 
@@ -225,12 +225,12 @@ def test_what_a_record_changes_of_itself_are_its_fields() -> None:
     [
         pytest.param('state.model_copy(update={"over_buget": 1})', [1], id="an update by names"),
         pytest.param("x = 1\nstate.model_copy(update=changes)", [2], id="an update by names made elsewhere"),
-        pytest.param("partial(state.model_copy, deep=True)", [1], id="an update that is handed on"),
-        pytest.param("AgentState.model_construct(**fields)", [1], id="a record that nothing checked"),
+        pytest.param("partial(state.model_copy, deep=True)", [1], id="an update passed as a function"),
+        pytest.param("AgentState.model_construct(**fields)", [1], id="a record without validation"),
         pytest.param('replace_fields(state, {"phase": "x"})', [1], id="a copy of another record"),
-        pytest.param("change(replace_fields)", [1], id="a copy that is handed on"),
+        pytest.param("change(replace_fields)", [1], id="a copy passed as a function"),
         pytest.param('record.replace_fields(state, {"phase": "x"})', [1], id="a copy by its module"),
-        pytest.param("state.with_budget(**changes)", [1], id="keywords that nobody reads"),
+        pytest.param("state.with_budget(**changes)", [1], id="keywords that are not checked"),
         pytest.param('state.__dict__["phase"] = "x"', [1], id="past the methods"),
         pytest.param('object.__setattr__(state, "phase", "x")', [1], id="past the record"),
         pytest.param('replace_fields(self, {"phase": "x"})', [], id="a record's own"),
@@ -247,7 +247,7 @@ def test_an_untyped_update_is_found_by_its_line(source: str, expected: list[int]
     [
         pytest.param('{"text": text}', [], id="a field"),
         pytest.param('{"txet": text}', ["Message.'txet'"], id="misspelt"),
-        pytest.param('{"text": text, **more}', ["Message: **"], id="names that nobody reads"),
+        pytest.param('{"text": text, **more}', ["Message: **"], id="names that are not checked"),
     ],
 )
 def test_a_misspelt_field_of_a_record_is_found(changes: str, expected: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Limits: which one ends a run, and what is left of each."""
+"""Limits: which one ends a run, and how much of each remains."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def reason_of(state: AgentState, seconds: float = 0.0, config: LoopConfig = CONF
         pytest.param({"usage": usage_totals(0, 1.0)}, 300.0, "max_cost", id="cost wins over time"),
     ],
 )
-def test_stop_reason(fields: dict[str, Any], seconds: float, expected: str | None) -> None:
+def test_the_first_reached_limit_ends_the_run(fields: dict[str, Any], seconds: float, expected: str | None) -> None:
     assert reason_of(a_state(**fields), seconds) == expected
 
 
@@ -79,12 +79,12 @@ def test_without_a_cost_limit_no_price_ends_the_run() -> None:
     [
         pytest.param(0, 16_384, id="one reply's limit while much is left"),
         pytest.param(100_000 - 16_384, 16_384, id="exactly one reply is left"),
-        pytest.param(100_000 - 16_383, 16_383, id="what is left when it is less"),
+        pytest.param(100_000 - 16_383, 16_383, id="the remaining tokens if they are fewer"),
         pytest.param(99_999, 1, id="the last token"),
         pytest.param(200_000, 1, id="never below one, which providers refuse"),
     ],
 )
-def test_output_allowance(used_tokens: int, expected: int) -> None:
+def test_the_output_allowance_is_bounded_by_the_remaining_tokens(used_tokens: int, expected: int) -> None:
     assert output_allowance(a_state(usage=usage_totals(used_tokens)), CONFIG) == expected
 
 
@@ -94,12 +94,14 @@ def test_output_allowance(used_tokens: int, expected: int) -> None:
         pytest.param((), 100, 200, id="time passes"),
         pytest.param(((50, 80),), 100, 230, id="a pause is left out"),
         pytest.param(((50, 80), (90, 95)), 100, 235, id="pauses add up"),
-        pytest.param(((50, None),), 100, 250, id="the clock stands still during a pause"),
-        pytest.param(((50, None),), 1e6, 250, id="however long it is"),
+        pytest.param(((50, None),), 100, 250, id="the clock stops during a pause"),
+        pytest.param(((50, None),), 1e6, 250, id="a long pause"),
         pytest.param((), 1e6, 0, id="never below zero"),
     ],
 )
-def test_remaining_s_leaves_pauses_out(pauses: tuple[tuple[float, float | None], ...], now: float, left: float) -> None:
+def test_the_remaining_time_excludes_pauses(
+    pauses: tuple[tuple[float, float | None], ...], now: float, left: float
+) -> None:
     state = a_state()
     for start, stop in pauses:
         state = with_pause(state, at(start))
@@ -109,7 +111,7 @@ def test_remaining_s_leaves_pauses_out(pauses: tuple[tuple[float, float | None],
 
 @LAW
 @given(st.lists(st.tuples(st.sampled_from("pr."), st.integers(0, 1_000)), max_size=20))
-def test_the_clock_never_runs_backwards_and_counts_exactly_the_time_not_paused(steps: list[tuple[str, int]]) -> None:
+def test_the_clock_never_runs_backwards_and_excludes_pauses(steps: list[tuple[str, int]]) -> None:
     state, now, counted, paused = a_state(), 0, 0, False
     for kind, passed in steps:
         now += passed
@@ -120,7 +122,7 @@ def test_the_clock_never_runs_backwards_and_counts_exactly_the_time_not_paused(s
         assert state.clock.elapsed_seconds(at(now)) == counted
 
 
-def test_budgets_show_what_is_left_beside_each_limit() -> None:
+def test_budgets_show_the_remainder_next_to_each_limit() -> None:
     state = a_state(iteration=3, usage=usage_totals(1_000, 0.25), setup=a_setup(config=CONFIG))
     left = budgets(state, at(12.3456))
     assert left.model_dump() == {
@@ -144,5 +146,5 @@ def test_budgets_never_fall_below_zero() -> None:
     assert (left.iterations, left.tokens, left.cost_usd, left.time_s) == (0, 0, 0.0, 0.0)
 
 
-def test_before_the_setup_is_known_the_inputs_own_limits_are_shown() -> None:
+def test_before_the_setup_the_limits_of_the_input_are_shown() -> None:
     assert budgets(a_state(), T0).max_iterations == LoopConfig().max_iterations

@@ -1,4 +1,4 @@
-"""The time limit of a call as its worker keeps it: nothing that a tool does makes an attempt longer."""
+"""The worker enforces the time limit of a call, whatever the tool does."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -44,11 +44,11 @@ async def slow() -> str:
 
 
 @pytest.mark.parametrize("limit_s", [pytest.param(1.0, id="in time"), pytest.param(None, id="no limit")])
-async def test_a_call_in_time_is_untouched(limit_s: float | None) -> None:
+async def test_a_call_within_its_time_is_not_changed(limit_s: float | None) -> None:
     assert await limited(quick, limit_s) == "ok"
 
 
-async def test_a_tools_own_time_out_is_its_own() -> None:
+async def test_a_timeout_error_of_the_tool_itself_is_kept() -> None:
     async def fails() -> str:
         raise TimeoutError("the database")
 
@@ -65,11 +65,11 @@ async def test_a_tools_own_time_out_is_its_own() -> None:
             "thread",
             AbandonedCall,
             " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)",
-            id="in a thread, which says what to change",
+            id="in a thread, with advice",
         ),
     ],
 )
-async def test_a_call_over_its_time_is_an_error_before_the_server_gives_up(
+async def test_a_call_over_its_time_fails_before_the_server_times_out(
     isolation: Any, kind: type[ToolError], advice: str
 ) -> None:
     async with asyncio.timeout(5):
@@ -80,7 +80,7 @@ async def test_a_call_over_its_time_is_an_error_before_the_server_gives_up(
 
 
 @pytest.mark.parametrize("limit_s", [0.001, 0.5, 2.0, 30.0])
-async def test_a_call_has_all_of_its_time_and_the_report_is_in_time_for_the_server(
+async def test_a_call_has_all_of_its_time_and_is_reported_before_the_server_times_out(
     limit_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -97,8 +97,8 @@ async def test_a_call_has_all_of_its_time_and_the_report_is_in_time_for_the_serv
     assert sum(waits) < limit_s + REPORT_S
 
 
-async def test_a_tool_gets_to_end_in_its_own_way_when_it_is_cancelled() -> None:
-    """A tool that answers an abort with a result, or with an error of its own, is heard."""
+async def test_a_cancelled_tool_can_end_with_a_result() -> None:
+    """A tool may answer an abort with a result or with its own error."""
     environment, running = Beats().environment, asyncio.Event()
 
     async def ends_well() -> str:
@@ -115,7 +115,7 @@ async def test_a_tool_gets_to_end_in_its_own_way_when_it_is_cancelled() -> None:
     assert await call == "partial"
 
 
-async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
+async def test_a_tool_that_ignores_cancellation_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tools, "ENDING_S", 0.1)
@@ -144,8 +144,8 @@ async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
 
 
 @pytest.mark.parametrize("isolation", [pytest.param(None, id="awaited"), pytest.param("thread", id="in a thread")])
-async def test_one_whose_run_waits_has_its_time_to_end_in(isolation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread is not even told: it would go on behind the report of its end."""
+async def test_an_awaited_call_has_time_to_end(isolation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread is not even cancelled, because it would continue after its end was reported."""
     monkeypatch.setattr(tools, "ENDING_S", 0.0)
     environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
     told = list[bool]()
@@ -166,7 +166,7 @@ async def test_one_whose_run_waits_has_its_time_to_end_in(isolation: Any, monkey
     assert (await call, told) == ("late", [] if isolation else [True])
 
 
-async def test_a_worker_that_stops_waits_for_it_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stopping_worker_does_not_wait_for_an_awaited_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "REPORT_S", 0.1)
     environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
 

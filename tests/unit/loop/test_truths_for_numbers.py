@@ -1,4 +1,4 @@
-"""`true` where a number belongs is refused, wherever people write one; truths and texts are taken as before."""
+"""A boolean instead of a number is refused everywhere. Fields for booleans and texts accept them as before."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ NUMBERS = ["max_iterations", "max_total_tokens", "timeout_s", "tool_timeout_s", 
 
 @pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("key", NUMBERS)
-def test_a_limit_is_no_truth(key: str, value: bool) -> None:
+def test_a_boolean_is_refused_as_a_limit(key: str, value: bool) -> None:
     with pytest.raises(InvalidInput, match=f"config.{key}: must be a number, not true or false"):
         parse_input({"task": "t", "config": {key: value}})
 
@@ -29,7 +29,7 @@ def test_a_limit_is_no_truth(key: str, value: bool) -> None:
         {"pre_hydration": {"timeout_s": True}},
     ],
 )
-def test_nor_is_one_further_down(given: dict[str, Any]) -> None:
+def test_a_boolean_is_refused_in_nested_settings(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="must be a number"):
         parse_input({"task": "t", "config": given})
 
@@ -42,17 +42,17 @@ def test_nor_is_one_further_down(given: dict[str, Any]) -> None:
         {"agents": {"a": {"config": {"max_iterations": True}}}},
     ],
 )
-def test_nor_one_in_the_config(given: dict[str, Any]) -> None:
+def test_a_boolean_is_refused_in_the_configuration(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="must be a number"):
         OrgaConfig.model_validate(given)
 
 
-def test_nor_one_of_a_live_run() -> None:
+def test_a_boolean_is_refused_as_an_extension_of_a_live_run() -> None:
     with pytest.raises(ValueError, match="max_iterations: must be a number"):
         parsed_extension(a_state(), {"max_iterations": True})
 
 
-def test_what_takes_truths_goes_on_to_take_them() -> None:
+def test_fields_for_booleans_still_accept_them() -> None:
     class Written(CheckedInput):
         flag: bool = False
         either: bool | int = 0
