@@ -1,4 +1,4 @@
-"""Both sides of every limit that a goal goes by, through the decisions that take a turn or a round in."""
+"""Both sides of every limit of a goal, tested through the decisions that handle a reply or a round."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def evaluated(state: GoalState, score: float, memory: str = "") -> GoalState:
 
 
 @pytest.mark.parametrize("confidence", [0.7, "70%", 70, "3.5/5"])
-def test_done_counts_from_its_confidence_on(confidence: object) -> None:
+def test_done_counts_at_the_required_confidence(confidence: object) -> None:
     after = decided(a_goal(JUDGED, LATER), action="done", confidence=confidence)
     assert (after.pursuit.stage, after.pursuit.ending) == ("summarise", ("completed", ""))
 
@@ -56,9 +56,9 @@ def test_done_counts_from_its_confidence_on(confidence: object) -> None:
     ("states", "is_taken"),
     [
         pytest.param(("failed",), False, id="the only step failed"),
-        pytest.param(("failed", "failed", "open"), False, id="all that were tried failed"),
+        pytest.param(("failed", "failed", "open"), False, id="all attempted steps failed"),
         pytest.param(("failed", "done"), True, id="one of them is done"),
-        pytest.param(("open",), True, id="none was tried"),
+        pytest.param(("open",), True, id="no step was attempted"),
     ],
 )
 def test_done_does_not_count_if_every_step_failed(states: tuple[StepState, ...], is_taken: bool) -> None:
@@ -71,7 +71,7 @@ def test_done_does_not_count_if_every_step_failed(states: tuple[StepState, ...],
 @pytest.mark.parametrize(
     ("answer", "is_taken"), [("1999", True), (GUIDANCE_INSTEAD_TEXT, True), (NO_ANSWER_TEXT, False)]
 )
-def test_an_answer_of_a_person_may_be_all_that_a_goal_needs(answer: str, is_taken: bool) -> None:
+def test_an_answer_of_a_person_can_complete_a_goal(answer: str, is_taken: bool) -> None:
     asked = decided(a_goal(a_plan_step("a", "failed")), action="ask_user", question="Which year?")
     after = decided(with_person_answer(asked, answer), action="done", confidence=1)
     assert after.pursuit.ending == (("completed", "") if is_taken else None)
@@ -80,7 +80,7 @@ def test_an_answer_of_a_person_may_be_all_that_a_goal_needs(answer: str, is_take
 @pytest.mark.parametrize(
     "confidence", [0.6999, "69.99%", 69.99, "3.49/5", "1/5", None, 10**400], ids=lambda confidence: str(confidence)[:10]
 )
-def test_done_below_its_confidence_goes_on_or_is_told_that_nothing_is_left(confidence: object) -> None:
+def test_done_below_the_required_confidence_continues_or_asks_again(confidence: object) -> None:
     after = decided(a_goal(JUDGED, LATER), action="done", confidence=confidence)
     assert (after.pursuit.stage, after.pursuit.ending, after.pursuit.unusable) == ("execute", None, 0)
     told = decided(a_goal(JUDGED, stage="decide"), action="done", confidence=confidence)
@@ -88,7 +88,7 @@ def test_done_below_its_confidence_goes_on_or_is_told_that_nothing_is_left(confi
 
 
 @pytest.mark.parametrize(("score", "state"), [(1.99, "failed"), (2.0, "done"), (3.49, "done"), (3.5, "done")])
-def test_a_step_of_no_use_has_failed(score: float, state: str) -> None:
+def test_a_step_with_a_useless_result_has_failed(score: float, state: str) -> None:
     after = evaluated(executed(a_goal(a_plan_step("a")), "ok"), score)
     assert (after.pursuit.steps[0].state, after.pursuit.bad) == (state, int(state == "failed"))
     is_done = with_decision_by_rules(after)
@@ -96,7 +96,7 @@ def test_a_step_of_no_use_has_failed(score: float, state: str) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "stops"), [(14, False), (15, True), (16, True)])
-def test_rounds_end_it_before_another_begins_and_never_elsewhere(rounds: int, stops: bool) -> None:
+def test_the_limit_of_rounds_applies_only_before_a_new_round(rounds: int, stops: bool) -> None:
     state = a_goal(LATER, rounds=rounds)
     assert (goal_stop(state, at(0), counts_rounds=True) is not None) is stops
     assert goal_stop(state, at(0), counts_rounds=False) is None
@@ -106,7 +106,7 @@ def test_rounds_end_it_before_another_begins_and_never_elsewhere(rounds: int, st
 @pytest.mark.parametrize(
     ("calls", "stops", "may_answer"), [(58, False, True), (59, True, True), (60, True, False), (61, True, False)]
 )
-def test_the_last_model_call_is_kept_for_the_answer(calls: int, stops: bool, may_answer: bool) -> None:
+def test_the_last_model_call_is_reserved_for_the_answer(calls: int, stops: bool, may_answer: bool) -> None:
     state = a_goal(LATER).with_budget(usage=UsageTotals(model_calls=calls))
     assert (goal_stop(state, at(0), counts_rounds=False) is not None) is stops
     assert can_be_summarised(state, at(0)) is may_answer
@@ -115,14 +115,14 @@ def test_the_last_model_call_is_kept_for_the_answer(calls: int, stops: bool, may
 @pytest.mark.parametrize(
     ("config", "steps", "limit_s"),
     [
-        pytest.param({}, 0, 300, id="a plan is yet to be made"),
-        pytest.param({}, 1, 600, id="one step, and once more for the rest"),
+        pytest.param({}, 0, 300, id="no plan yet"),
+        pytest.param({}, 1, 600, id="one step plus one budget for the rest"),
         pytest.param({}, 3, 1_200, id="three steps"),
-        pytest.param({"step_budget_s": 10}, 3, 40, id="less for each"),
-        pytest.param({"timeout_s": 50}, 3, 50, id="the whole is given"),
+        pytest.param({"step_budget_s": 10}, 3, 40, id="a smaller budget for each step"),
+        pytest.param({"timeout_s": 50}, 3, 50, id="an explicit time limit"),
     ],
 )
-def test_time_is_proportional_to_the_longest_plan(config: dict[str, Any], steps: int, limit_s: float) -> None:
+def test_the_time_limit_grows_with_the_longest_plan(config: dict[str, Any], steps: int, limit_s: float) -> None:
     state = a_goal(*(a_plan_step(f"s{n}") for n in range(steps)), config=config)
     assert goal_stop(state, at(limit_s - 0.001), counts_rounds=True) is None
     assert goal_stop(state, at(limit_s), counts_rounds=True) == ("timeout", f"limit of {limit_s:g} s")
@@ -131,15 +131,15 @@ def test_time_is_proportional_to_the_longest_plan(config: dict[str, Any], steps:
 @pytest.mark.parametrize(
     ("size", "rounds", "stage"), [(500, 3, "decide"), (501, 3, "compress"), (501, 2, "decide"), (501, 6, "compress")]
 )
-def test_a_memory_is_shortened_beyond_its_bytes_at_every_third_round(size: int, rounds: int, stage: str) -> None:
-    """Bytes, not letters: an umlaut has two."""
+def test_a_long_memory_is_compressed_every_third_round(size: int, rounds: int, stage: str) -> None:
+    """The limit counts bytes, not characters. An umlaut has two bytes."""
     state = executed(a_goal(a_plan_step("a"), rounds=rounds - 1), "ok")
     assert evaluated(state, 3, "m" * size).pursuit.stage == stage
     assert evaluated(state, 3, "ü" * (size // 2) + "m" * (size % 2)).pursuit.stage == stage
 
 
 @pytest.mark.parametrize(("rounds", "ends"), [(2, False), (3, True)])
-def test_equal_rounds_end_it_at_their_third_however_good_they_were(rounds: int, ends: bool) -> None:
+def test_the_third_identical_round_ends_the_goal_even_if_all_were_good(rounds: int, ends: bool) -> None:
     state = a_goal()
     for number in range(rounds):
         step = a_plan_step(f"s{number}").with_fields(arguments={"at": 1})
@@ -188,7 +188,7 @@ KINDS = [bad_plan, bad_decision, bad_adjust, bad_evaluation, bad_calls, sure_adj
 
 
 @pytest.mark.parametrize("befall", KINDS)
-def test_each_kind_of_failure_ends_it_at_its_third_and_not_before(befall: Callable[[GoalState], GoalState]) -> None:
+def test_the_third_failure_of_each_kind_ends_the_goal(befall: Callable[[GoalState], GoalState]) -> None:
     state = a_goal()
     for _ in range(2):
         state = befall(state)
@@ -200,14 +200,14 @@ def test_each_kind_of_failure_ends_it_at_its_third_and_not_before(befall: Callab
 
 
 @pytest.mark.parametrize("threshold", [1, 5])
-def test_the_threshold_is_that_of_the_goal(threshold: int) -> None:
+def test_the_goal_config_sets_the_stuck_threshold(threshold: int) -> None:
     state = a_goal(config={"stuck_threshold": threshold})
     for number in range(1, threshold + 1):
         state = bad_decision(state)
         assert (state.pursuit.ending is not None) is (number == threshold)
 
 
-def test_streaks_of_different_kinds_do_not_add_up_and_what_succeeds_ends_its_own() -> None:
+def test_streaks_of_different_kinds_are_separate_and_a_success_ends_its_own() -> None:
     state = bad_plan(bad_plan(a_goal()))
     state = failing_round(state)
     assert (state.pursuit.unusable, state.pursuit.errors) == (0, 1)
@@ -216,7 +216,7 @@ def test_streaks_of_different_kinds_do_not_add_up_and_what_succeeds_ends_its_own
     assert evaluated(state, 4).pursuit.unusable == 0
 
 
-def test_an_unsure_change_of_plan_begins_its_streak_anew() -> None:
+def test_an_unsure_change_of_plan_resets_its_streak() -> None:
     state = sure_adjust(sure_adjust(a_goal()))
     state = decided(state, action="adjust", confidence=0.69, steps=planned_steps("x"))
     assert (state.pursuit.adjusted, state.pursuit.ending) == (0, None)
@@ -226,7 +226,7 @@ def test_an_unsure_change_of_plan_begins_its_streak_anew() -> None:
     ("at_most", "over"),
     [
         pytest.param(planned_steps(*"abcdefgh"), planned_steps(*"abcdefghi"), id="steps"),
-        pytest.param(planned_steps("i" * 40), planned_steps("i" * 41), id="the letters of an id"),
+        pytest.param(planned_steps("i" * 40), planned_steps("i" * 41), id="the characters of an id"),
         pytest.param(
             [planned_steps("a")[0] | {"arguments": {"x": "y" * 3_992}}],
             [planned_steps("a")[0] | {"arguments": {"x": "y" * 3_993}}],
@@ -234,13 +234,13 @@ def test_an_unsure_change_of_plan_begins_its_streak_anew() -> None:
         ),
     ],
 )
-def test_a_plan_may_be_so_large_and_no_larger(at_most: list[Any], over: list[Any]) -> None:
+def test_a_plan_has_a_maximum_size(at_most: list[Any], over: list[Any]) -> None:
     assert len(parsed_plan(at_most, {"read": ""}, 8)) == len(at_most)
     with pytest.raises(UnusableReply, match="at most"):
         parsed_plan(over, {"read": ""}, 8)
 
 
 @pytest.mark.parametrize(("ready", "due"), [(4, 4), (5, 4)])
-def test_so_many_steps_are_done_side_by_side(ready: int, due: int) -> None:
+def test_a_limited_number_of_steps_runs_in_parallel(ready: int, due: int) -> None:
     state = with_round(a_goal(*(a_plan_step(f"s{n}") for n in range(ready))))
     assert len(state.pursuit.due) == due

@@ -1,4 +1,4 @@
-"""The calls of a round: those of the plan are made as they are, the model makes the others."""
+"""The calls of a round: planned calls are made unchanged, and the model proposes the others."""
 
 from typing import Any
 
@@ -33,24 +33,26 @@ A, B, C = planned("a"), planned("b"), planned("c")
 @pytest.mark.parametrize(
     ("round_", "said_by_model", "calls"),
     [
-        pytest.param((A, None), (made("b"),), (A, made("b")), id="the missing call alone"),
+        pytest.param((A, None), (made("b"),), (A, made("b")), id="only the missing call"),
         pytest.param((A, None), (made("a"), made("b")), (A, made("b")), id="all calls of the round"),
         pytest.param((None, B), (made("a"),), (made("a"), B), id="the missing call comes first"),
-        pytest.param((A, None, C), (made("b"),), (A, made("b"), C), id="one between two"),
-        pytest.param((None, B, None), (made("a"), made("c")), (made("a"), B, made("c")), id="two around one"),
+        pytest.param((A, None, C), (made("b"),), (A, made("b"), C), id="one missing between two"),
+        pytest.param((None, B, None), (made("a"), made("c")), (made("a"), B, made("c")), id="two missing around one"),
         pytest.param((A, B, None), tuple(map(made, "abc")), (A, B, made("c")), id="all three"),
         pytest.param((None, None), (made("a"), made("b")), (made("a"), made("b")), id="a plan without arguments"),
-        pytest.param((A, B, None), (made("a"), made("b")), (made("a"), made("b")), id="too few stay as they are"),
+        pytest.param(
+            (A, B, None), (made("a"), made("b")), (made("a"), made("b")), id="too few calls are kept unchanged"
+        ),
         pytest.param((A, None), (), (), id="none at all"),
     ],
 )
-def test_calls_of_the_plan_stay_whatever_the_model_makes(
+def test_planned_calls_replace_the_calls_of_the_model(
     round_: tuple[ToolCall | None, ...], said_by_model: tuple[ToolCall, ...], calls: tuple[ToolCall, ...]
 ) -> None:
     assert with_planned_calls(replied(*said_by_model), asked(*round_)).calls == calls
 
 
-def test_thinking_stays_before_the_call_that_it_led_to() -> None:
+def test_thinking_stays_before_its_call() -> None:
     first, second = ThinkingPart(kind="thinking", text="1"), ThinkingPart(kind="thinking", text="2")
     reply = replied(first, made("a"), text_part("and"), second, made("c"))
     parts = with_planned_calls(reply, asked(None, B, None)).parts
@@ -65,7 +67,7 @@ def test_thinking_stays_before_the_call_that_it_led_to() -> None:
         pytest.param((None, None), {}, id="none is planned"),
     ],
 )
-def test_a_request_holds_no_more_than_it_needs(round_: tuple[ToolCall | None, ...], fields: dict[str, Any]) -> None:
+def test_a_request_contains_only_what_it_needs(round_: tuple[ToolCall | None, ...], fields: dict[str, Any]) -> None:
     request = asked(*round_)
     assert {name: getattr(request, name) for name in request.model_fields_set - {"iteration", "context"}} == fields
     assert request.needs_model == (None in round_)

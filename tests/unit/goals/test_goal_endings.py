@@ -12,7 +12,7 @@ from tests.support.values.goals import a_goal, a_plan_step
 TIMEOUT = ("timeout", "900 s")
 
 
-def test_findings_come_with_their_sources_and_scores_and_what_is_left_with_its_cause() -> None:
+def test_findings_are_listed_with_sources_and_scores_and_open_steps_with_their_cause() -> None:
     steps = (
         a_plan_step("a", "done", 4.0).with_fields(source='read "a.md"', summary="it says five"),
         a_plan_step("b", "done").with_fields(source='read "b.md"', summary="not judged yet"),
@@ -33,7 +33,7 @@ def test_findings_come_with_their_sources_and_scores_and_what_is_left_with_its_c
     ]
 
 
-def test_a_goal_that_found_nothing_says_why() -> None:
+def test_a_goal_without_findings_explains_why() -> None:
     steps = a_plan_step("a", "failed").with_fields(error="[Error] no such file"), a_plan_step("b")
     why = "The goal ended early: timeout (900 s). Nothing was done."
     assert best_effort_answer(a_goal(*steps), TIMEOUT) == f"{why}\n\nNot done: a (failed: [Error] no such file), b."
@@ -51,13 +51,13 @@ def test_a_goal_that_found_nothing_says_why() -> None:
             "",
             ("stuck", ""),
             "The goal ended early: stuck. Nothing was done.",
-            id="nothing was let through",
+            id="nothing was allowed",
         ),
-        pytest.param((a_plan_step("a", "failed"),), "because", ("stuck", ""), "because", id="the model says why"),
-        pytest.param((a_plan_step("a", "done"),), "", ("timeout", ""), "", id="what was found is not let through"),
+        pytest.param((a_plan_step("a", "failed"),), "because", ("stuck", ""), "because", id="the model explains why"),
+        pytest.param((a_plan_step("a", "done"),), "", ("timeout", ""), "", id="findings that were not allowed"),
     ],
 )
-def test_the_output_of_a_goal_that_brings_nothing(
+def test_a_goal_without_an_answer_has_this_output(
     steps: tuple[PlanStep, ...], output: str, stop: Stop, brought: str
 ) -> None:
     assert goal_result(a_goal(*steps).with_task(output=output), stop, T0).output == brought

@@ -1,4 +1,4 @@
-"""Hostile words in every turn of a goal: each is gone by or told, and the goal stays one that can be carried on."""
+"""Hostile text in every reply of a goal is ignored or reported to the model, and the state stays valid and bounded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ SETUP = a_setup()
 
 
 def under_way(*statuses: str, **pursuit: Any) -> GoalState:
-    """Return a goal whose first round is done, and one step is open behind it."""
+    """Return a goal after its first round, with one open step."""
     steps = [a_plan_step(each) for each in ("a", "c")[: len(statuses)]]
     state = with_round(a_goal(*steps, a_plan_step("b", "open", None, "a"), memory="what was before"))
     return with_round_outcomes(state, step_outcomes(state, statuses)).with_pursuit(**pursuit)
@@ -74,7 +74,7 @@ def check_bounds(state: GoalState) -> None:
 
 
 def check_shown(state: GoalState) -> None:
-    """Assert that it can be shown, asked about and brought."""
+    """Assert that the state can be shown, put into prompts and returned as a result."""
     asked = [
         prompts.plan_prompt(state, SETUP),
         prompts.input_prompt(state, state.pursuit.open_steps, is_planned=True),
@@ -97,7 +97,7 @@ def check_shown(state: GoalState) -> None:
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("said", HOSTILE_TURNS)
-def test_hostile_words_are_gone_by_or_told(turn: str, said: str) -> None:
+def test_hostile_text_is_ignored_or_reported(turn: str, said: str) -> None:
     take_in, before = TURNS[turn]
     after = take_in(before, a_turn(HOSTILE_TURNS[said]))
 
@@ -112,7 +112,7 @@ def test_hostile_words_are_gone_by_or_told(turn: str, said: str) -> None:
     check_shown(after)
 
 
-def test_what_is_filled_into_a_prompt_is_filled_in_as_it_stands() -> None:
+def test_inserted_text_is_not_expanded_in_a_prompt() -> None:
     words = "{goal} {0} %s ${HOME} {{x}}"
     state = under_way("ok", memory=words)
     for text in (prompts.decide_prompt(state, SETUP), prompts.plan_prompt(state, SETUP), prompts.summary_prompt(state)):
@@ -130,7 +130,7 @@ def test_what_is_filled_into_a_prompt_is_filled_in_as_it_stands() -> None:
         ("scores twice", 5.0),
     ],
 )
-def test_odd_scores_are_read_as_what_they_mean(said: str, mean: float) -> None:
+def test_unusual_scores_are_read_by_their_meaning(said: str, mean: float) -> None:
     after = with_evaluation(under_way("ok"), a_turn(HOSTILE_TURNS[said]))
     scores = after.pursuit.steps[0].scores
     assert (scores and scores.mean, after.pursuit.steps[0].state) == (mean, "failed" if mean < 2 else "done")
@@ -144,8 +144,8 @@ def test_odd_scores_are_read_as_what_they_mean(said: str, mean: float) -> None:
         *["a confidence that is a list", "two objects", "a key twice", "an action that is an object"],
     ],
 )
-def test_only_a_confidence_that_is_one_ends_a_goal(said: str) -> None:
-    """An unreadable value is no confidence. The first of two objects counts; a repeated key counts as none."""
+def test_only_a_valid_confidence_ends_a_goal(said: str) -> None:
+    """An unreadable value is no confidence. The first of two objects counts, and a repeated key is invalid."""
     after = decided(under_way("ok", stage="decide"), a_turn(HOSTILE_TURNS[said]))
     is_sure = said in {"a fence in a string", "a confidence in percent"}
     assert (after.pursuit.ending == ("completed", "")) is is_sure

@@ -19,30 +19,30 @@ LONG = "The harbour opened in 1887, says docs/harbour.md; its crane lifts 40 ton
 @pytest.mark.parametrize(
     ("before", "after", "lost"),
     [
-        pytest.param("in 1887 it opened", "opened 1887", [], id="a year that stays"),
+        pytest.param("in 1887 it opened", "opened 1887", [], id="a year that is kept"),
         pytest.param("in 1887 it opened", "it opened", ["1887"], id="a year"),
         pytest.param("see docs/a.md, (docs/b.md)", "docs/A.md", ["docs/b.md"], id="a path, whatever its case"),
         pytest.param(
             "call read_file; ask ada@example.com.", "", ["read_file", "ada@example.com"], id="names of all kinds"
         ),
-        pytest.param("words alone, many of them!", "few", [], id="words name nothing"),
+        pytest.param("words alone, many of them!", "few", [], id="ordinary words are no names"),
         pytest.param("", "", [], id="nothing"),
         pytest.param("... -- (1) 1", "2", ["1"], id="each once"),
     ],
 )
-def test_what_a_memory_names_is_known(before: str, after: str, lost: list[str]) -> None:
+def test_lost_names_are_found(before: str, after: str, lost: list[str]) -> None:
     assert lost_names(before, after) == lost
 
 
 @pytest.mark.parametrize(
     ("memory", "is_taken", "lost"),
     [
-        pytest.param("Harbour 1887 (docs/harbour.md), crane 40 t.", True, None, id="shorter, and all is there"),
+        pytest.param("Harbour 1887 (docs/harbour.md), crane 40 t.", True, None, id="shorter, with all names"),
         pytest.param("Harbour 1887, crane.", False, ["docs/harbour.md", "40"], id="a source is lost"),
         pytest.param(f"{LONG} And more.", False, None, id="no shorter"),
     ],
 )
-def test_a_memory_is_shortened_by_what_names_as_much(memory: str, is_taken: bool, lost: list[str] | None) -> None:
+def test_a_compressed_memory_must_keep_all_names(memory: str, is_taken: bool, lost: list[str] | None) -> None:
     state = a_goal().with_pursuit(memory=LONG, stage="compress")
     after = with_compressed_memory(state, Reply.of(to_json({"memory": memory}).decode()))
     assert after.pursuit.memory == (memory if is_taken else LONG)
@@ -51,7 +51,7 @@ def test_a_memory_is_shortened_by_what_names_as_much(memory: str, is_taken: bool
 
 
 @pytest.mark.parametrize(("said", "kept"), [("both ports", "both ports"), (None, "the harbour")])
-def test_steps_side_by_side_write_none_and_their_one_evaluation_does(said: str | None, kept: str) -> None:
+def test_parallel_steps_write_no_memory_and_their_evaluation_does(said: str | None, kept: str) -> None:
     state = with_round(a_goal(a_plan_step("a"), a_plan_step("b"), memory="the harbour"))
     state = with_round_outcomes(state, step_outcomes(state, ("ok", "ok")))
     assert (state.pursuit.due, state.pursuit.memory) == (("a", "b"), "the harbour")

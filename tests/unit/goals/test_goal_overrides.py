@@ -1,4 +1,4 @@
-"""A step by a person's word: its words reach whoever does it whole, or it is refused."""
+"""A step added by a person is passed on in full, or it is refused."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ MOST = "x" * (MAX_ARGUMENTS_BYTES - len('""'))
 
 
 def of_scouts() -> GoalState:
-    """Return a goal whose next step waits for none, and which may delegate to `scout`."""
+    """Return a goal whose next step can run and which may delegate to `scout`."""
     state = a_goal(a_plan_step("a", "done", 4.0), a_plan_step("b", "open", None, "a"), stage="decide")
     setup = a_setup(a_spec(), a_spec("delegate"), delegates=(DelegateSpec(agent="scout"),))
     return state.with_task(setup=setup)
@@ -37,14 +37,14 @@ def _nested(levels: int) -> Any:
     return value
 
 
-def test_a_text_is_the_task_of_an_agent_as_it_stands() -> None:
-    """The step depends on another, so of its own words the model would make the task."""
+def test_a_text_becomes_the_task_of_an_agent_unchanged() -> None:
+    """The step depends on another one, so the model would otherwise write the task."""
     state = with_round(with_override(of_scouts(), {"skill": "scout", "input": LONG}))
     task = {"agent": "scout", "task": LONG}
     assert due_step_calls(state) == (ToolCall(call_id="b", name="delegate", arguments=task),)
 
 
-def test_of_a_text_for_a_tool_the_model_makes_the_arguments_and_sees_all_of_it() -> None:
+def test_the_model_makes_the_arguments_from_the_whole_text() -> None:
     state = with_round(with_override(of_scouts(), {"skill": "read", "input": LONG}))
     assert due_step_calls(state) == (None,)
     plan_question = prompts.input_prompt(state, state.pursuit.due_steps, is_planned=False)
@@ -53,7 +53,7 @@ def test_of_a_text_for_a_tool_the_model_makes_the_arguments_and_sees_all_of_it()
 
 
 @pytest.mark.parametrize("skill", ["read", "scout"])
-def test_what_is_too_long_is_refused_and_never_cut(skill: str) -> None:
+def test_an_input_that_is_too_long_is_refused_and_never_cut(skill: str) -> None:
     assert with_override(of_scouts(), {"skill": skill, "input": MOST}).pursuit.steps[1].skill == skill
     for given in (f"{MOST}x", "ü" * MAX_ARGUMENTS_BYTES, {"task": MOST}):
         assert len(to_json(given)) > MAX_ARGUMENTS_BYTES
@@ -61,7 +61,7 @@ def test_what_is_too_long_is_refused_and_never_cut(skill: str) -> None:
             with_override(of_scouts(), {"skill": skill, "input": given})
 
 
-def test_of_two_words_in_a_row_none_is_lost() -> None:
+def test_consecutive_overrides_are_all_kept() -> None:
     state = of_scouts()
     for at in range(3):
         state = with_override(state, {"skill": "read", "input": {"at": at}})
@@ -73,7 +73,7 @@ def test_of_two_words_in_a_row_none_is_lost() -> None:
     assert len(state.inbox) == 3
 
 
-def test_there_is_an_end_to_steps_by_people() -> None:
+def test_the_number_of_waiting_overrides_is_limited() -> None:
     state = of_scouts()
     most = state.goal_config.max_plan_steps
     for at in range(most):
@@ -92,14 +92,14 @@ def test_there_is_an_end_to_steps_by_people() -> None:
         ("read", {"a": _nested(MAX_DEPTH)}, f"nested more than {MAX_DEPTH} deep"),
     ],
 )
-def test_what_nobody_could_carry_out_is_refused(skill: str, given: object, why: str) -> None:
+def test_an_override_that_cannot_be_executed_is_refused(skill: str, given: object, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         with_override(of_scouts(), {"skill": skill, "input": given})
     assert with_override(of_scouts(), {"skill": "scout", "input": {"task": "look"}}).inbox
 
 
-def test_a_plan_that_is_held_for_people_is_put_before_them_anew() -> None:
-    """A yes to what they were asked about would be to a step that nobody has seen."""
+def test_an_override_of_a_held_plan_asks_people_again() -> None:
+    """Otherwise an approval of the earlier question would cover a step that nobody has seen."""
     for how in ("always", "policy"):
         held = with_plan_to_review(a_goal(a_plan_step("a"), config={"plan_review": how}))
         held = held.with_pursuit(question="Is this plan right? a (read): g", questions=1)
@@ -117,7 +117,7 @@ def test_a_plan_that_is_held_for_people_is_put_before_them_anew() -> None:
 
 
 @pytest.mark.parametrize(("reason", "is_taken"), [("completed", True), ("stuck", True), ("max_iterations", False)])
-def test_a_step_comes_too_late_only_where_a_limit_ends_the_goal(reason: StopReason, is_taken: bool) -> None:
+def test_an_override_is_too_late_only_if_a_limit_ends_the_goal(reason: StopReason, is_taken: bool) -> None:
     ending = of_scouts().with_pursuit(stage="summarise", ending=(reason, ""), errors=3)
     if not is_taken:
         with pytest.raises(ValueError, match=r"the goal is ending .max_iterations.; raise its limit first, or fork it"):

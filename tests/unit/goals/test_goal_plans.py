@@ -1,4 +1,4 @@
-"""Plans: what makes one, all that is wrong with one at once, which steps can be done, by which calls."""
+"""Plans: valid forms, all problems of an invalid one, the steps that are ready, and their calls."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def a_plan_step(step_id: str, *needs: str, **fields: Any) -> PlanStep:
     return PlanStep(**given | fields)
 
 
-def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
+def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_accepted() -> None:
     listed = [said("a", arguments={"path": "x"}), {"tool": "read", "description": "then", "depends_on": ["a"]}]
     first, second = parsed_plan(listed, SKILLS, 8)
     assert (first.arguments, second.id, second.goal, second.depends_on) == ({"path": "x"}, "s2", "then", ("a",))
@@ -53,7 +53,7 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
         pytest.param([said("old")], "old: the id is used twice", id="the id of a step that is over"),
     ],
 )
-def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
+def test_each_problem_of_a_plan_is_reported(listed: object, why: str) -> None:
     with pytest.raises(UnusableReply, match=why):
         parsed_plan(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
 
@@ -62,8 +62,8 @@ def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
     ("ids", "given", "needs"),
     [
         pytest.param((1, 2, 3), [1, 2], ("1", "2"), id="numbers"),
-        pytest.param(("1", "2", "3"), [1], ("1",), id="numbers of ids that are texts"),
-        pytest.param((1, 2, 3), ["2"], ("2",), id="texts of ids that are numbers"),
+        pytest.param(("1", "2", "3"), [1], ("1",), id="numbers for ids that are strings"),
+        pytest.param((1, 2, 3), ["2"], ("2",), id="strings for ids that are numbers"),
         pytest.param((1, 2, 3), 2, ("2",), id="one number"),
         pytest.param(("a", "b", "c"), "a", ("a",), id="one text"),
         pytest.param(("a", "b", "c"), "a, b", ("a", "b"), id="two ids in one text"),
@@ -85,9 +85,9 @@ def test_dependencies_are_read_in_all_forms(ids: tuple[Any, ...], given: object,
         pytest.param({"arguments": '{"path": "x"}'}, {"path": "x"}, id="JSON text"),
         pytest.param({"arguments": '```json\n{"path": "x"}\n```'}, {"path": "x"}, id="JSON text in a fence"),
         pytest.param({"args": {"path": "x"}}, {"path": "x"}, id="another key"),
-        pytest.param({"arguments": None, "input": {"path": "x"}}, {"path": "x"}, id="another key beside null"),
+        pytest.param({"arguments": None, "input": {"path": "x"}}, {"path": "x"}, id="another key next to null"),
         pytest.param({"parameters": '{"path": "x"}'}, {"path": "x"}, id="JSON text under another key"),
-        pytest.param({"input": "what a brings"}, None, id="words under another key"),
+        pytest.param({"input": "what a brings"}, None, id="text under another key"),
         pytest.param({"arguments": "null"}, None, id="null as a text"),
         pytest.param({"arguments": ""}, None, id="an empty text"),
         pytest.param({"arguments": {}}, {}, id="an empty object"),
@@ -97,13 +97,13 @@ def test_arguments_are_read_in_all_forms(given: dict[str, Any], arguments: dict[
     assert parsed_plan([said(**given)], SKILLS, 8)[0].arguments == arguments
 
 
-def test_a_text_is_the_task_of_an_agent() -> None:
+def test_a_text_becomes_the_task_of_an_agent() -> None:
     (step,) = parsed_plan([said(skill="scout", arguments="look at x")], SKILLS, 8, agents=frozenset({"scout"}))
     assert step.arguments == {"task": "look at x"}
 
 
 @pytest.mark.parametrize("given", [{"question": "?"}, {"task": "look", "path": "a"}, {"task": ""}, {"task": 5}])
-def test_an_agent_takes_a_task_and_no_more(given: dict[str, Any]) -> None:
+def test_an_agent_accepts_only_a_task(given: dict[str, Any]) -> None:
     with pytest.raises(UnusableReply, match="a: arguments: an agent takes its task as a text"):
         parsed_plan([said(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
     for fine, task in (({"task": "look"}, {"task": "look"}), ({}, None), (None, None)):
@@ -111,13 +111,13 @@ def test_an_agent_takes_a_task_and_no_more(given: dict[str, Any]) -> None:
         assert step.arguments == task
 
 
-def test_all_problems_are_told_at_once_and_bounded() -> None:
+def test_problems_are_reported_together_and_bounded() -> None:
     with pytest.raises(UnusableReply, match="and 6 more") as told:
         parsed_plan([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
     assert str(told.value).count("fly") == 5
 
 
-def test_steps_are_ready_once_all_they_depend_on_is_done() -> None:
+def test_steps_are_ready_when_all_their_dependencies_are_done() -> None:
     steps = [
         a_plan_step("a", state="done"),
         a_plan_step("f", state="failed"),
@@ -130,7 +130,7 @@ def test_steps_are_ready_once_all_they_depend_on_is_done() -> None:
     assert [step.id for step in ready_steps(steps, 1)] == ["b"]
 
 
-def test_skills_are_tools_and_agents_but_nothing_of_the_loop() -> None:
+def test_skills_are_tools_and_agents_without_the_tools_of_the_loop() -> None:
     setup = a_setup(
         *(a_spec(name) for name in ("read", "delegate", "terminate", "decide", "saga")),
         delegates=(DelegateSpec(agent="scout", description="looks"), DelegateSpec(agent="read")),
@@ -139,7 +139,7 @@ def test_skills_are_tools_and_agents_but_nothing_of_the_loop() -> None:
     assert available_skills(a_setup(delegates=(DelegateSpec(agent="scout"),))) == {"read": ""}
 
 
-def test_a_step_is_a_call_and_one_by_an_agent_a_delegation() -> None:
+def test_a_step_is_a_call_or_a_delegation() -> None:
     tools = frozenset({"read", "delegate"})
     made = step_call(a_plan_step("a", arguments={"path": "x"}), tools)
     assert made is not None
@@ -151,7 +151,7 @@ def test_a_step_is_a_call_and_one_by_an_agent_a_delegation() -> None:
     assert step_call(a_plan_step("a", "b", skill="scout"), tools) is None
 
 
-def test_only_the_calls_of_the_steps_fit_them() -> None:
+def test_only_the_calls_of_the_due_steps_match() -> None:
     setup = a_setup(a_spec("read"), a_spec("delegate"))
     steps = [a_plan_step("a"), a_plan_step("b", skill="scout")]
     fitting = [a_call("read"), a_call("delegate", agent="scout", task="t")]
@@ -177,19 +177,19 @@ def test_only_the_calls_of_the_steps_fit_them() -> None:
         pytest.param({"at": {"x": [1, 2]}}, {"at": {"x": [2, 1]}}, id="another order, deep inside"),
     ],
 )
-def test_arguments_that_the_plan_has_are_kept(planned: dict[str, Any], made: dict[str, Any]) -> None:
+def test_planned_arguments_must_be_kept(planned: dict[str, Any], made: dict[str, Any]) -> None:
     setup, steps = a_setup(a_spec("read")), [a_plan_step("a"), a_plan_step("b")]
     plan = (a_call("read", **planned), None)
     assert calls_mismatch([a_call("read", **planned), a_call("read", **made)], steps, plan, setup) == ""
     assert "the plan has the arguments" in calls_mismatch([a_call("read", **made), a_call("read")], steps, plan, setup)
 
 
-def test_a_planned_call_whose_arguments_were_refused_is_not_the_one_of_the_plan() -> None:
+def test_a_planned_call_with_invalid_arguments_does_not_match() -> None:
     broken = a_call("read").with_differences(malformed="(too large)")
     assert calls_mismatch([broken], [a_plan_step("a")], [a_call("read")], a_setup(a_spec("read")))
 
 
-def test_of_a_round_the_model_is_told_the_calls_that_it_has_to_make() -> None:
+def test_the_mismatch_lists_the_calls_that_the_model_has_to_make() -> None:
     setup = a_setup(a_spec("read"), a_spec("write"))
     steps = [a_plan_step("a"), a_plan_step("b", skill="write")]
     assert calls_mismatch([], steps, (a_call("read"), None), setup) == (

@@ -1,4 +1,4 @@
-"""Quality, trend, streaks and the rules before any decision: each boundary on both of its sides."""
+"""Quality, trend, streaks and the rules before any decision of a model, tested at each boundary."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_quality_follows_from_the_mean(mean: float, quality: str) -> None:
         ([4.0, 3.5, 3.3], 3.6, -0.35, "DEGRADING"),
     ],
 )
-def test_a_trend_is_that_of_the_last_three(means: list[float], average: float, slope: float, word: str) -> None:
+def test_the_trend_covers_the_last_three_scores(means: list[float], average: float, slope: float, word: str) -> None:
     trend = score_trend(means)
     assert trend is not None
     assert (trend.average, trend.slope, trend.word) == (average, slope, word)
@@ -62,14 +62,14 @@ def test_without_scores_there_is_no_trend() -> None:
 
 
 @pytest.mark.parametrize("name", ["errors", "bad", "unusable", "adjusted"])
-def test_each_streak_is_counted_apart_and_ends_it_at_its_third(name: str) -> None:
+def test_each_streak_is_counted_separately_and_ends_the_goal_at_three(name: str) -> None:
     two = {"errors": 2, "bad": 2, "unusable": 2, "adjusted": 2}
     assert stuck_reason(Pursuit.model_validate(two), CONFIG) == ""
     assert stuck_reason(Pursuit.model_validate({name: 3}), CONFIG)
 
 
 def rounds(*calls: dict[str, Any]) -> tuple[str, ...]:
-    """Return rounds of one call each, as they are compared."""
+    """Return the signatures of rounds with one call each."""
     return tuple(round_signature([a_call("read", **arguments)]) for arguments in calls)
 
 
@@ -83,26 +83,26 @@ FLAGS = tuple({"path": "reports/of/the/year/1999/report.md", "deep": 1, "at": at
 @pytest.mark.parametrize(
     ("calls", "errors", "is_round"),
     [
-        pytest.param([A, A], 2, False, id="twice is no circle"),
-        pytest.param([A, A, A], 0, True, id="three times is, however good"),
-        pytest.param([A, {"path": "z"}, A], 3, False, id="something else between"),
+        pytest.param([A, A], 2, False, id="two equal rounds are no loop"),
+        pytest.param([A, A, A], 0, True, id="three equal rounds are a loop, even if good"),
+        pytest.param([A, {"path": "z"}, A], 3, False, id="another call between"),
         pytest.param(PAGES, 0, False, id="pages of a file"),
         pytest.param(FILES, 0, False, id="numbered files"),
         pytest.param(DATES, 0, False, id="dates"),
         pytest.param(FLAGS, 0, False, id="values that are equal in Python alone"),
-        pytest.param(FILES, 2, False, id="numbered files, of which one was read"),
+        pytest.param(FILES, 2, False, id="numbered files with one success"),
         pytest.param(FILES, 3, True, id="numbered files that all failed"),
         pytest.param([A, {"path": "z"}, {"query": "x"}], 3, False, id="other calls that all failed"),
     ],
 )
-def test_equal_calls_are_a_circle_and_nearly_equal_ones_only_if_all_failed(
+def test_equal_rounds_are_a_loop_and_similar_ones_only_if_all_failed(
     calls: list[dict[str, Any]], errors: int, is_round: bool
 ) -> None:
     assert is_repeating_rounds(Pursuit(recent=rounds(*calls), errors=errors)) is is_round
 
 
 @pytest.mark.parametrize("calls", [PAGES, FILES, DATES], ids=["pages", "files", "dates"])
-def test_rounds_that_are_half_good_are_no_circle(calls: tuple[dict[str, Any], ...]) -> None:
+def test_partly_good_rounds_are_no_loop(calls: tuple[dict[str, Any], ...]) -> None:
     state = a_goal(*(a_step(f"s{number}").with_fields(arguments=each) for number, each in enumerate(calls)))
     for step in state.pursuit.steps:
         state = state.with_pursuit(due=(step.id,))
@@ -112,7 +112,7 @@ def test_rounds_that_are_half_good_are_no_circle(calls: tuple[dict[str, Any], ..
     assert (state.pursuit.rounds, stuck_reason(state.pursuit, CONFIG)) == (3, "")
 
 
-def test_a_signature_knows_no_order() -> None:
+def test_a_signature_ignores_the_order() -> None:
     one, other = a_call("read", path="a", line=1), a_call("list", path="b")
     assert round_signature([one, other]) == round_signature([other, a_call("read", line=1, path="a")])
     assert round_signature([one]) != round_signature([other])
@@ -124,13 +124,13 @@ DONE = a_step("a", "done", 4)
 @pytest.mark.parametrize(
     ("pursuit", "expected"),
     [
-        pytest.param(Pursuit(errors=3, is_guided=True), "stuck", id="a streak wins over all"),
+        pytest.param(Pursuit(errors=3, is_guided=True), "stuck", id="a streak wins over everything"),
         pytest.param(Pursuit(steps=(DONE,), due=("a",)), "done", id="all is done, and good"),
-        pytest.param(Pursuit(steps=(DONE,), due=("a",), is_guided=True), None, id="people are heard first"),
+        pytest.param(Pursuit(steps=(DONE,), due=("a",), is_guided=True), None, id="guidance is handled first"),
         pytest.param(
             Pursuit(steps=(a_step("a", "done", 3.49),), due=("a",)), None, id="all is done, not all of it good"
         ),
-        pytest.param(Pursuit(steps=(a_step("a", "done"),), due=("a",)), None, id="what nobody judged is not good"),
+        pytest.param(Pursuit(steps=(a_step("a", "done"),), due=("a",)), None, id="an unscored step is not good"),
         pytest.param(Pursuit(steps=(a_step("f", "failed"), DONE), due=("a",)), None, id="an earlier step failed"),
         pytest.param(Pursuit(steps=(DONE, a_step("b")), due=("a",)), "continue", id="a step can be done"),
         pytest.param(
@@ -141,11 +141,11 @@ DONE = a_step("a", "done", 4)
         pytest.param(Pursuit(), None, id="nothing was planned"),
     ],
 )
-def test_what_is_next_without_a_model(pursuit: Pursuit, expected: str | None) -> None:
+def test_the_next_action_follows_from_rules_without_a_model(pursuit: Pursuit, expected: str | None) -> None:
     assert decision_by_rules(pursuit, CONFIG) == expected
 
 
-def test_confidence_is_what_was_measured_and_words_only_lower_it() -> None:
+def test_confidence_is_measured_and_can_only_be_lowered_by_the_model() -> None:
     steps = [a_step("a", "done", 5), a_step("b", "done", 3), a_step("c", "failed", 1), a_step("d")]
     assert result_confidence(steps) == 0.375
     assert result_confidence(steps, 0.2) == 0.2

@@ -1,4 +1,4 @@
-"""A plan before people: what approves it, and what sends it back."""
+"""The review of a plan by people: which answers approve it, and which send it back."""
 
 from typing import Any
 
@@ -26,17 +26,17 @@ def listed(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("answer", listed(APPROVES))
-def test_what_approves_a_plan(answer: str) -> None:
+def test_a_plain_approval_is_recognised(answer: str) -> None:
     assert is_yes(answer)
 
 
 @pytest.mark.parametrize("answer", listed(SAYS_MORE))
-def test_what_says_more_than_yes_approves_nothing(answer: str) -> None:
+def test_an_answer_with_more_than_an_approval_approves_nothing(answer: str) -> None:
     assert not is_yes(answer)
 
 
 @pytest.mark.parametrize(("answer", "stage"), [("Yes, please.", "execute"), ("yes, but skip step 2", "plan")])
-def test_a_plan_is_carried_out_or_goes_back_with_the_words(answer: str, stage: str) -> None:
+def test_a_plan_is_executed_or_sent_back_with_the_answer(answer: str, stage: str) -> None:
     state = with_plan_to_review(a_goal(a_plan_step("a"), config={"plan_review": "always"}))
     assert state.pursuit.stage == "review"
     assert state.setup is not None
@@ -47,22 +47,22 @@ def test_a_plan_is_carried_out_or_goes_back_with_the_words(answer: str, stage: s
 
 
 def held(*steps: PlanStep, **fields: Any) -> GoalState:
-    """Return a goal whose plan is held for a person."""
+    """Return a goal whose plan waits for a person's approval."""
     return with_plan_to_review(a_goal(*steps, config={"plan_review": "always"}, **fields))
 
 
 def long_plan() -> GoalState:
-    """Return one with more steps than can be shown, of which the last is no harmless one."""
+    """Return a held plan with more steps than can be shown. The last step is dangerous."""
     steps = [a_plan_step(f"s{n}").with_fields(goal="look around " * 40) for n in range(10)]
     return held(*steps, a_plan_step("wipe").with_fields(arguments={"path": "/prod"}))
 
 
-def test_people_see_each_step_of_a_plan_whole_with_its_arguments() -> None:
+def test_people_see_each_step_of_a_plan_with_its_arguments() -> None:
     question = held(a_plan_step("a").with_fields(arguments={"path": "a.md"}), a_plan_step("b", "open", None, "a"))
     assert question.pursuit.question.endswith('{"path":"a.md"}, b (read after a): g {"at":"b"}')
 
 
-def test_of_a_plan_that_cannot_be_shown_whole_nothing_is_approved_by_a_mere_yes() -> None:
+def test_a_plan_that_cannot_be_shown_in_full_needs_an_explicit_approval() -> None:
     state = long_plan()
     assert state.setup is not None
     question = state.pursuit.question
@@ -75,7 +75,7 @@ def test_of_a_plan_that_cannot_be_shown_whole_nothing_is_approved_by_a_mere_yes(
     assert with_review_answer(again, "Yes to all 11 steps.", state.setup).pursuit.stage == "execute"
 
 
-def test_what_nobody_approves_in_time_is_not_done_and_counts_as_of_no_use() -> None:
+def test_an_unapproved_plan_is_not_executed_and_counts_as_unusable() -> None:
     state = held(a_plan_step("a"))
     for count in (1, 2):
         state = with_unapproved_plan(
@@ -88,7 +88,7 @@ def test_what_nobody_approves_in_time_is_not_done_and_counts_as_of_no_use() -> N
     assert with_unapproved_plan(state, Resolution(escalation_id="q", choice="skip")).pursuit.ending is not None
 
 
-def test_a_pipeline_whose_plan_nobody_approves_ends() -> None:
+def test_a_pipeline_whose_plan_is_not_approved_ends() -> None:
     state = pipeline_state(CHAIN, config={"plan_review": "always"})
     after = with_unapproved_plan(state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time"))
     assert after.pursuit.ending == ("stuck", "the plan was not approved: nobody answered in time")

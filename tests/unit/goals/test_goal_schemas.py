@@ -1,4 +1,4 @@
-"""The schemas that goals send to providers that enforce them, and the prompts for all others."""
+"""The schemas of goal prompts are sent to providers that enforce them. All others get only the prompts."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def bodies(kind: str, turn: str, *answers: http.Response) -> list[dict[str
 
 
 @pytest.mark.parametrize("turn", REPLY_SCHEMAS)
-async def test_openai_holds_the_reply_to_the_schema_of_its_turn(turn: str) -> None:
+async def test_openai_enforces_the_schema_of_each_prompt(turn: str) -> None:
     [body] = await bodies("openai", turn)
     asked = body["response_format"]["json_schema"]
     assert asked["schema"] == REPLY_SCHEMAS[turn]
@@ -47,7 +47,7 @@ async def test_openai_holds_the_reply_to_the_schema_of_its_turn(turn: str) -> No
 
 
 @pytest.mark.parametrize("turn", REPLY_SCHEMAS)
-async def test_anthropic_does_where_the_schema_is_closed(turn: str) -> None:
+async def test_anthropic_enforces_only_closed_schemas(turn: str) -> None:
     request = a_request(tools=(SEARCH,), tool_choice="none", reply_schema=REPLY_SCHEMAS[turn])
     _, _, network = await complete_request(
         "anthropic", stream_response(*message_events(text_block("{}"))), request=request
@@ -59,13 +59,13 @@ async def test_anthropic_does_where_the_schema_is_closed(turn: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "ollama", "openrouter"])
-async def test_others_are_asked_in_words_alone(kind: str) -> None:
+async def test_other_providers_get_no_schema(kind: str) -> None:
     [body] = await bodies(kind, "goal_plan")
     assert "response_format" not in body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["search"]
 
 
-async def test_a_model_that_takes_no_schema_is_asked_without() -> None:
+async def test_a_model_that_refuses_the_schema_is_asked_without_it() -> None:
     refusal = http.Response(
         400, json={"error": {"message": "'response_format' of type 'json_schema' is not supported"}}
     )
@@ -82,12 +82,12 @@ async def test_a_model_that_takes_no_schema_is_asked_without() -> None:
         pytest.param("goal_compress", {"memory": "short"}, id="a memory"),
     ],
 )
-def test_what_the_run_reads_fits_the_schema(turn: str, said: dict[str, Any]) -> None:
+def test_accepted_replies_match_the_schema(turn: str, said: dict[str, Any]) -> None:
     assert argument_errors(REPLY_SCHEMAS[turn], said) == []
     assert argument_errors(REPLY_SCHEMAS[turn], {"other": 1}) != []
 
 
-def test_what_fits_the_schema_is_read() -> None:
+def test_replies_that_match_the_schema_are_read() -> None:
     assert [step.id for step in parsed_plan([STEP], {"look": ""}, 8)] == ["a"]
     assert parsed_evaluations({"steps": [EVALUATION], "memory": None}, ("a",))["a"].scores.mean > 4
     assert parsed_goal_decision(DECISION).action == "adjust"

@@ -1,4 +1,4 @@
-"""Templates of goals: their variables, text that is never expanded, and the errors of a wrong one."""
+"""Templates of goals: their placeholders, text that is never expanded, and the errors of an invalid template."""
 
 from time import process_time
 
@@ -20,13 +20,13 @@ SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"
 
 
 @given(words=st.text(st.characters(codec="utf-8")))
-def test_no_text_is_expanded_or_escaped(words: str) -> None:
+def test_inserted_text_is_never_expanded_or_escaped(words: str) -> None:
     assert render_template("<{{ goal }}>", {"goal": words}) == f"<{words}>"
 
 
 FAULTS: dict[str, tuple[str, str]] = {
-    "a name that there is not": ("a\n{{ gaol }}", "line 2: there is no placeholder 'gaol'; use goal, memory, answer_f"),
-    "a name in a branch that is not taken": (
+    "an unknown name": ("a\n{{ gaol }}", "line 2: there is no placeholder 'gaol'; use goal, memory, answer_f"),
+    "an unknown name in an unused branch": (
         "{% if memory %}{% else %}{% if gaol %}{% endif %}{% endif %}",
         "line 1: there is no placeholder 'gaol'",
     ),
@@ -47,15 +47,15 @@ FAULTS: dict[str, tuple[str, str]] = {
     "a comment without its end": ("{# note", "line 1: {# is not closed; end it with #}"),
     "a condition without its end": ("{% if goal %}", "line 1: unexpected end of input, expected end of block"),
     "an end without its condition": ("a\n{% endif %}", "line 2: unknown statement endif"),
-    "a word of the engine": ("{% if not %}x{% endif %}", "line 1: "),
-    "much to do": ("{{goal}}" * 1_000, f"takes more than {TEMPLATE_FUEL:,} instructions; use fewer tags"),
-    "a long one": ("x" * (MAX_TEMPLATE_BYTES + 1), "has 16,001 bytes; at most 16,000 are allowed, so shorten it"),
-    "a deep one": ("{% if goal %}" * 1_000, "line 1: "),
+    "a keyword of the engine": ("{% if not %}x{% endif %}", "line 1: "),
+    "too many instructions": ("{{goal}}" * 1_000, f"takes more than {TEMPLATE_FUEL:,} instructions; use fewer tags"),
+    "a long template": ("x" * (MAX_TEMPLATE_BYTES + 1), "has 16,001 bytes; at most 16,000 are allowed, so shorten it"),
+    "a deep template": ("{% if goal %}" * 1_000, "line 1: "),
 }
 
 
 @pytest.mark.parametrize(("text", "says"), FAULTS.values(), ids=FAULTS)
-def test_what_is_wrong_with_a_template_is_told_with_its_remedy(text: str, says: str) -> None:
+def test_an_invalid_template_is_reported_with_its_remedy(text: str, says: str) -> None:
     assert says in template_problem("compression", text)
 
 
@@ -68,8 +68,8 @@ NOT_COUNTED = (
 
 
 @pytest.mark.parametrize("bomb", NOT_COUNTED)
-def test_work_that_no_fuel_counts_is_not_begun(bomb: str) -> None:
-    """The folder whose config is read may be anybody's."""
+def test_work_outside_the_fuel_limit_is_refused_before_it_starts(bomb: str) -> None:
+    """The folder with the configuration may belong to anyone."""
     began = process_time()
     assert "more than a template may say" in template_problem("summary", bomb)
     assert process_time() - began < 1
@@ -78,7 +78,7 @@ def test_work_that_no_fuel_counts_is_not_begun(bomb: str) -> None:
 @given(
     text=st.lists(st.sampled_from(["{{", "}}", "{%", "%}", "{#", "#}", "-", " ", "if", "goal", '"', "\n"])).map("".join)
 )
-def test_any_template_makes_a_text_or_is_told(text: str) -> None:
+def test_any_template_is_rendered_or_refused(text: str) -> None:
     try:
         made = render_template(text, {"goal": SUM})
     except TemplateProblem as error:
@@ -86,7 +86,7 @@ def test_any_template_makes_a_text_or_is_told(text: str) -> None:
     assert made.count(SUM) == made.count("7*7")
 
 
-def test_a_prompt_is_bounded() -> None:
+def test_the_size_of_a_prompt_is_bounded() -> None:
     values = {"goal": "ü" * 1_000}
     assert len(render_template("{{goal}}" * 124, values)) == 124_000
     with pytest.raises(TemplateProblem, match=r"^makes 251,000 bytes"):
@@ -97,6 +97,6 @@ def test_a_prompt_is_bounded() -> None:
         render_template("{{goal}}!", most)
 
 
-def test_a_tag_on_a_line_of_its_own_leaves_no_line() -> None:
+def test_a_tag_on_its_own_line_leaves_no_empty_line() -> None:
     text = "a\n{# why #}\n  {% if goal %}\n{{ goal }}\n  {% else %}\nb\n  {% endif %}\nc\n"
     assert (render_template(text, {"goal": "g"}), render_template(text, {"goal": ""})) == ("a\ng\nc", "a\nb\nc")

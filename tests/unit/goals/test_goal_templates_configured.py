@@ -1,4 +1,4 @@
-"""`[goals.prompts]`: read where it is, kept in the setup of a goal, and shown in its guide."""
+"""`[goals.prompts]` is read from the configuration, kept in the setup of a goal, and documented in its guide."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def a_worker(prompts: dict[str, str], folder: Path) -> Any:
     return configured_parts(config, {}, folder, knows_attributes=False).agents
 
 
-async def test_goals_record_their_templates_and_agents_none(tmp_path: Path) -> None:
+async def test_the_setup_of_a_goal_has_its_templates_and_that_of_an_agent_none(tmp_path: Path) -> None:
     agents = a_worker({"planning": PLANNING, "summary": "  \n"}, tmp_path)
     assert isinstance(agents, ConfiguredAgents)
     goal = await agents.setup(PrepareRequest(), is_goal=True)
@@ -69,7 +69,7 @@ async def test_the_longest_templates_fit_a_setup(tmp_path: Path) -> None:
         pytest.param("[goals.prompts]\nsummary = 3\n", 2, "goals.prompts.summary: 3 should be", id="no text"),
     ],
 )
-def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
+def test_a_mistake_is_reported_with_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
     assert says in config_error_at(tmp_path, toml, line)
 
 
@@ -80,15 +80,15 @@ def test_a_template_can_come_from_the_environment(tmp_path: Path) -> None:
         load_config(folder=tmp_path, env={"ORGA_GOALS__PROMPTS__PLANNING": "x"})
 
 
-def test_templates_ask_for_no_trust(tmp_path: Path) -> None:
-    """An agent's instructions ask for none either."""
+def test_templates_need_no_trust(tmp_path: Path) -> None:
+    """The instructions of an agent need none either."""
     assert risks({"goals": {"prompts": {"planning": PLANNING}}}, tmp_path) == []
 
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "goal-prompts.md").read_text()
 
 
-def test_the_guide_has_the_default_templates() -> None:
+def test_the_guide_shows_the_default_templates() -> None:
     *_, block = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
     shown = tomllib.loads(block)["goals"]["prompts"]
     assert {name: text.strip() for name, text in shown.items()} == {
@@ -96,7 +96,7 @@ def test_the_guide_has_the_default_templates() -> None:
     }
 
 
-def test_the_guide_has_each_placeholder() -> None:
+def test_the_guide_lists_each_placeholder() -> None:
     rows = re.findall(r"^\| `?(\w+)`? \| `(\w+)`(, needed)? \| (.*) \|$", GUIDE, re.MULTILINE)
     told = {(name, each): (what, bool(needed)) for name, each, needed, what in rows}
     known = {
@@ -107,7 +107,7 @@ def test_the_guide_has_each_placeholder() -> None:
     assert told == known
 
 
-def test_a_command_without_templates_does_not_load_their_engine(tmp_path: Path) -> None:
+def test_a_command_without_templates_does_not_load_the_template_engine(tmp_path: Path) -> None:
     asks = (
         "import sys; from orga.client.config.file import load_config; load_config(); print('minijinja' in sys.modules)"
     )

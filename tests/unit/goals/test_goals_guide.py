@@ -14,13 +14,13 @@ def keys_in(text: str) -> list[str]:
 
 
 def value_in(cell: str) -> object:
-    """Return the default that a cell tells: a word in code, a number, or none."""
+    """Return the default in a cell: a word in code, a number, or none."""
     if cell == "none":
         return None
     return cell[1:-1] if cell.startswith("`") else float(cell.replace(",", ""))
 
 
-def test_every_setting_of_a_goal_stands_in_the_guide_with_its_default() -> None:
+def test_the_guide_lists_every_setting_of_a_goal_with_its_default() -> None:
     rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", SETTINGS, re.MULTILINE)
     told = {key: value_in(cell) for keys, cell in rows for key in keys_in(keys)}
     [others] = re.findall(r"^(.*) are those of an agent\.$", SETTINGS, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The picture of a goal's stages, as `docs/goals.md` shows it, names all that the code has."""
+"""The picture of a goal's stages in `docs/goals.md` names all stages and actions of the code."""
 
 import xml.etree.ElementTree as Xml
 from typing import get_args

@@ -1,4 +1,4 @@
-"""The table of stages: loop, journal and laws read one order, and nothing passes it without the gate's last word."""
+"""The table of review stages: loop, journal and laws use one order, and only allowed proposals are executed."""
 
 from typing import get_args
 
@@ -30,13 +30,13 @@ WORDS: tuple[StageVerdict, ...] = (*get_args(Decision), "yes", "no", *CRITICS)
 BOTH = pytest.mark.parametrize("stages", [CALL_STAGES, ANSWER_STAGES], ids=["calls", "answers"])
 
 
-def test_what_a_stage_needs_is_a_part_of_the_setup_and_what_it_keeps_of_the_state() -> None:
+def test_the_needs_of_stages_are_setup_fields_and_their_results_state_fields() -> None:
     assert (STAGE_NEEDS, STAGE_FIELDS) == (("critics",), ("critiques",))
     assert set(STAGE_NEEDS) <= Setup.model_fields.keys()
     assert set(STAGE_FIELDS) <= AgentState.model_fields.keys()
 
 
-def test_the_loop_walks_the_stages_of_the_table() -> None:
+def test_the_loop_has_a_pass_for_each_stage_of_the_table() -> None:
     assert [stage.name for stage in CALL_STAGES] == ["approval", "budget", "critics", "confirmation"]
     assert [stage.name for stage in ANSWER_STAGES] == ["approval", "check", "critics"]
     assert list(CALL_STAGE_PASSES) == [stage.name for stage in CALL_STAGES]
@@ -45,7 +45,7 @@ def test_the_loop_walks_the_stages_of_the_table() -> None:
 
 @given(st.lists(st.sampled_from(WORDS), max_size=8))
 @BOTH
-def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forbids(
+def test_no_proposal_is_executed_after_a_final_no_of_gate_person_or_critic(
     stages: ReviewStages, words: list[StageVerdict]
 ) -> None:
     statuses = ProposalStatuses[str](stages, ["1.0"])
@@ -62,7 +62,7 @@ def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forb
 
 @BOTH
 @pytest.mark.parametrize("status", ["denied", "rejected", "ended"])
-def test_nothing_follows_a_no(stages: ReviewStages, status: ProposalStatus) -> None:
+def test_no_verdict_follows_a_final_no(stages: ReviewStages, status: ProposalStatus) -> None:
     assert [word for word in WORDS if next_status(stages, status, word) is not None] == []
 
 
@@ -78,7 +78,7 @@ def test_only_calls_are_confirmed() -> None:
         assert statuses.needs_confirmation("1") is late
 
 
-def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() -> None:
+def test_a_call_needs_confirmation_after_a_pause_until_it_is_judged_again() -> None:
     statuses = ProposalStatuses[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
     statuses.apply_verdict("1.0", "allow")
     statuses.apply_verdict("1.1", "allow")
@@ -91,5 +91,5 @@ def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() ->
     assert (statuses.status_of("1.1"), statuses.missing_verdict_text("1.0")) == ("proposed", "")
 
 
-def test_what_may_act_was_let_through() -> None:
+def test_executable_proposals_were_allowed() -> None:
     assert EXECUTABLE_STATUSES <= LET_THROUGH_STATUSES
