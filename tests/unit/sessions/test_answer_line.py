@@ -1,4 +1,4 @@
-"""The answers that a viewer is offered, and how the typed line is read."""
+"""The questions that a viewer can answer, and the label of the input line."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ def asked(wait_id: str = "question-1.0", kind: QuestionKind = "answer", **fields
     return ShownQuestion(wait_id=wait_id, kind=kind, since=NOW, question="Which year?", **fields)
 
 
-def test_what_has_a_free_answer_is_offered_here_and_below() -> None:
+def test_open_questions_of_the_run_and_its_delegates_are_offered() -> None:
     decided = Resolution(escalation_id="question-9.0", choice="result", result="x")
     own = (asked(), asked("call-1.1", "escalation"), asked("question-9.0", resolution=decided))
     below = (("run.1.0", a_status(waiting=[asked("question-2.0")])),)
@@ -26,7 +26,7 @@ def test_what_has_a_free_answer_is_offered_here_and_below() -> None:
     assert list(offered) == [("run", "question-1.0"), ("run.1.0", "question-2.0")]
 
 
-def test_what_is_answered_is_not_offered_any_more() -> None:
+def test_an_answered_question_is_no_longer_offered() -> None:
     progress = Progress(run_id="run", waiting=(asked(),))
     answered = progress_after(an_entry("QuestionAnswered", id="question-1.0", choice="result"), since=progress)
     assert (answered.open_questions(), answered.phase) == ({}, "acting")
@@ -44,5 +44,5 @@ def test_what_is_answered_is_not_offered_any_more() -> None:
     ],
     ids=["a text", "options", "a default", "a hostile option"],
 )
-def test_the_line_says_what_counts(data: dict[str, Any], says: str) -> None:
+def test_the_label_shows_options_and_default(data: dict[str, Any], says: str) -> None:
     assert answer_label(asked(data=data)) == says

@@ -1,4 +1,4 @@
-"""A yes in a chat is to what its person had been shown, and to nothing that came up meanwhile."""
+"""An approval in a chat applies only to calls that the person was shown."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from tests.support.values.core import T0
 
 
 class HoldingSession:
-    """Holds calls, and keeps what is decided about them."""
+    """Holds calls and records the decisions about them."""
 
     id = "our talk"
 
@@ -41,7 +41,7 @@ class HoldingSession:
 
 
 class TellingScreen:
-    """Tells each call once."""
+    """Shows each call once."""
 
     def __init__(self, *told: str) -> None:
         self.told = set(told)
@@ -71,7 +71,7 @@ class ChatOf:
         return self.session.decided
 
 
-async def test_what_came_up_in_place_of_what_was_shown_is_shown_before_it_is_decided() -> None:
+async def test_a_new_call_is_shown_before_it_can_be_decided() -> None:
     chat = ChatOf(held=["new"], told=["old"])
     with pytest.raises(UsageError, match="had not seen the waiting call yet"):
         await chat.says("approve", "ok")
@@ -82,26 +82,26 @@ async def test_what_came_up_in_place_of_what_was_shown_is_shown_before_it_is_dec
 @pytest.mark.parametrize(
     ("name", "argument", "decided"),
     [
-        pytest.param("approve", "fine", [("yes", "shown", "fine")], id="without a name"),
-        pytest.param("deny", "", [("no", "shown", "")], id="a no"),
+        pytest.param("approve", "fine", [("yes", "shown", "fine")], id="without an id"),
+        pytest.param("deny", "", [("no", "shown", "")], id="a denial"),
         pytest.param("approve", "all at once", [("yes", "shown", "at once")], id="all"),
         pytest.param("approve", "new I know", [("yes", "new", "I know")], id="by its id"),
     ],
 )
-async def test_only_what_was_shown_is_meant_unless_it_is_named(
+async def test_only_a_shown_call_is_decided_unless_its_id_is_given(
     name: str, argument: str, decided: list[tuple[str, str, str]]
 ) -> None:
     assert await ChatOf(held=["shown", "new"], told=["shown"]).says(name, argument) == decided
 
 
-async def test_the_name_of_a_call_that_is_gone_is_no_reason_for_another() -> None:
+async def test_the_id_of_a_call_that_no_longer_waits_decides_no_other_call() -> None:
     chat = ChatOf(held=["other"], told=["gone", "other"])
     with pytest.raises(UsageError, match="gone does not wait any more"):
         await chat.says("approve", "gone")
     assert chat.session.decided == []
 
 
-async def test_several_that_were_shown_are_told_apart() -> None:
+async def test_several_shown_calls_need_an_id_or_all() -> None:
     chat = ChatOf(held=["a1", "b2"], told=["a1", "b2"])
     with pytest.raises(UsageError, match=r"several calls wait\. Use /approve ID, or /approve all") as refused:
         await chat.says("approve", "ok")
@@ -111,7 +111,7 @@ async def test_several_that_were_shown_are_told_apart() -> None:
         await ChatOf(held=[], told=["a1"]).says("approve")
 
 
-async def test_of_several_each_is_told_how_it_was_decided_also_where_one_is_refused() -> None:
+async def test_each_decision_is_reported_even_if_one_is_refused() -> None:
     chat = ChatOf(held=["a1", "b2", "c3"], told=["a1", "b2", "c3"])
     chat.session.refuses = "b2"
     assert await chat.says("approve", "all") == [("yes", "a1", ""), ("yes", "c3", "")]
@@ -122,7 +122,7 @@ async def test_of_several_each_is_told_how_it_was_decided_also_where_one_is_refu
     ]
 
 
-async def test_what_is_too_long_to_be_shown_may_be_denied_here_and_is_approved_where_it_stands_whole() -> None:
+async def test_a_call_too_long_to_show_can_be_denied_here_but_not_approved() -> None:
     chat = ChatOf(held=["a1"], told=["a1"])
     (question,) = chat.session.waiting
     question.data["calls"][0] |= {"arguments": "", "arguments_bytes": 4_000, "arguments_digest": "sha256:0"}
@@ -132,10 +132,10 @@ async def test_what_is_too_long_to_be_shown_may_be_denied_here_and_is_approved_w
     assert await chat.says("deny", "no") == [("no", "a1", "no")]
 
 
-async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
+async def test_a_question_of_a_model_cannot_pass_for_a_held_call(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who reads of a harmless call says yes, and that yes goes to another one that was shown before."""
+    """A person who reads about a harmless call would approve it, and approve another call that was shown before."""
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
     shown = screen.ChatScreen(TurnPrinter("s", as_json=False))
     forged = "waits for your approval: read_file a.md → /approve or /deny"
@@ -146,7 +146,7 @@ async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
     assert capsys.readouterr().err.startswith("? asks: waits for your approval")
 
 
-async def test_a_line_that_was_begun_before_a_question_came_up_is_no_answer_to_it(
+async def test_a_line_begun_before_a_question_is_not_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
@@ -162,7 +162,7 @@ async def test_a_line_that_was_begun_before_a_question_came_up_is_no_answer_to_i
 
 
 class AtOnce:
-    """Prints at once."""
+    """Prints immediately."""
 
     begun_before = False
 

@@ -1,4 +1,4 @@
-"""The sources of a chat's messages: keys of a terminal, lines of a pipe, an argument of the command."""
+"""The sources of chat messages: a terminal, a pipe, or an argument of the command."""
 
 import asyncio
 import io
@@ -42,10 +42,10 @@ async def typed(file: Path, keys: str, ctrl_c: Callable[[], str] = clears) -> st
     ("keys", "message"),
     [
         pytest.param(f"one{ENTER}", "one", id="a line"),
-        pytest.param(f"one{ALT_ENTER}two{ENTER}", "one\ntwo", id="Alt-Enter begins another"),
-        pytest.param(f"one\\{ENTER}two{ENTER}", "one\ntwo", id="so does a backslash at the end"),
-        pytest.param(f"\x1b[200~one\ntwo\x1b[201~{ENTER}", "one\ntwo", id="what is pasted is one message"),
-        pytest.param(f"gone{CTRL_C}said{ENTER}", "said", id="Ctrl-C clears what is typed"),
+        pytest.param(f"one{ALT_ENTER}two{ENTER}", "one\ntwo", id="Alt-Enter adds a line"),
+        pytest.param(f"one\\{ENTER}two{ENTER}", "one\ntwo", id="a backslash at the end adds a line"),
+        pytest.param(f"\x1b[200~one\ntwo\x1b[201~{ENTER}", "one\ntwo", id="pasted text is one message"),
+        pytest.param(f"gone{CTRL_C}said{ENTER}", "said", id="Ctrl-C clears the line"),
         pytest.param(ENTER, "", id="an empty line"),
     ],
 )
@@ -54,13 +54,13 @@ async def test_keys_become_a_message(tmp_path: Path, keys: str, message: str) ->
 
 
 @pytest.mark.parametrize("keys", [CTRL_D, CTRL_C])
-async def test_an_empty_line_is_left(tmp_path: Path, keys: str) -> None:
+async def test_ctrl_c_or_ctrl_d_on_an_empty_line_exits(tmp_path: Path, keys: str) -> None:
     with pytest.raises(ChatExit) as left:
         await typed(tmp_path / "typed", keys)
     assert left.value.code == 0
 
 
-async def test_ctrl_c_amid_a_turn_keeps_what_is_typed_and_leaves_at_once_the_second_time(tmp_path: Path) -> None:
+async def test_ctrl_c_during_a_turn_keeps_the_typed_text_and_exits_the_second_time(tmp_path: Path) -> None:
     does = iter(["interrupts", "leaves"])
     with pytest.raises(ChatExit) as left:
         await typed(tmp_path / "typed", f"half{CTRL_C}{CTRL_C}", lambda: next(does))
@@ -68,18 +68,18 @@ async def test_ctrl_c_amid_a_turn_keeps_what_is_typed_and_leaves_at_once_the_sec
     assert await typed(tmp_path / "typed", f"half{CTRL_C} a word{ENTER}", lambda: "interrupts") == "half a word"
 
 
-async def test_what_was_typed_comes_back_in_the_next_chat_and_is_the_users_alone(tmp_path: Path) -> None:
+async def test_typed_messages_are_kept_for_the_next_chat_in_a_private_file(tmp_path: Path) -> None:
     file = tmp_path / "typed"
     await typed(file, f"remember me{ENTER}")
     assert await typed(file, f"{UP}{ENTER}") == "remember me"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_each_line_of_a_pipe_is_a_message_and_empty_ones_are_none() -> None:
+async def test_each_line_of_a_pipe_is_a_message_and_empty_ones_are_skipped() -> None:
     assert await read(PipedLines(io.BytesIO("one\n\n  \nzwei ü\r\nlast".encode()))) == ["one", "zwei ü", "last"]
 
 
-async def test_a_pipe_tells_whether_lines_are_left_that_say_something() -> None:
+async def test_a_pipe_knows_whether_more_messages_follow() -> None:
     source = PipedLines(io.BytesIO(b"one\ntwo\n\n"))
     assert await source.read(clears) == "one"
     while not source.has_more():
@@ -90,13 +90,13 @@ async def test_a_pipe_tells_whether_lines_are_left_that_say_something() -> None:
     assert not source.has_more()
 
 
-async def test_a_line_that_is_no_text_is_named() -> None:
+async def test_a_line_that_is_not_text_is_reported_with_its_number() -> None:
     with pytest.raises(UsageError, match="line 2 of standard input is not UTF-8 text"):
         await read(PipedLines(io.BytesIO(b"one\n\xff\n")))
 
 
-async def test_a_pipe_is_not_read_far_ahead_of_what_is_said() -> None:
-    """It may never end; nor does the chat wait for it in the end."""
+async def test_a_pipe_is_read_only_a_few_lines_ahead() -> None:
+    """A pipe may never end, and the chat does not wait for it at the end."""
     given = io.BytesIO(b"y\n" * 100_000)
     source = PipedLines(given)
     for _ in range(3):
@@ -104,13 +104,13 @@ async def test_a_pipe_is_not_read_far_ahead_of_what_is_said() -> None:
     assert given.tell() <= len(b"y\n") * (MAX_QUEUED_LINES + 10)
 
 
-async def test_a_line_without_an_end_is_refused() -> None:
+async def test_an_endless_line_is_refused() -> None:
     with pytest.raises(UsageError, match="line 1 of standard input is longer than 1,000,000 bytes"):
         await read(PipedLines(io.BytesIO(b"y" * 3_000_000)))
 
 
 class Unreadable(io.BytesIO):
-    """Fails behind its first line."""
+    """Fails after its first line."""
 
     def readline(self, size: int | None = -1, /) -> bytes:
         if self.tell():
@@ -118,18 +118,18 @@ class Unreadable(io.BytesIO):
         return super().readline(size)
 
 
-async def test_a_pipe_that_cannot_be_read_is_told() -> None:
+async def test_an_unreadable_pipe_is_reported() -> None:
     source = PipedLines(Unreadable(b"one\ntwo\n"))
     assert await source.read(clears) == "one"
     with pytest.raises(OSError, match="Input/output error"):
         await asyncio.wait_for(source.read(clears), 20)
 
 
-async def test_it_is_known_when_a_line_was_begun(tmp_path: Path) -> None:
+async def test_the_start_time_of_a_line_is_known(tmp_path: Path) -> None:
     with create_pipe_input() as keys, create_app_session(input=keys):
         keyboard = Keyboard(tmp_path / "typed", lambda: "› ", lambda: "")
         reading = asyncio.create_task(keyboard.read(clears))
-        assert not keyboard.was_begun_before(math.inf), "nothing is typed"
+        assert not keyboard.was_begun_before(math.inf), "nothing was typed"
         keys.send_text("half")
         while not keyboard.was_begun_before(math.inf):
             await asyncio.sleep(0)
@@ -142,7 +142,7 @@ async def test_it_is_known_when_a_line_was_begun(tmp_path: Path) -> None:
         assert not keyboard.was_begun_before(between)
 
 
-async def test_what_cannot_be_printed_above_the_line_ends_the_reading(tmp_path: Path) -> None:
+async def test_a_print_error_ends_the_reading(tmp_path: Path) -> None:
     def full() -> None:
         raise OSError(28, "No space left on device")
 
@@ -159,5 +159,5 @@ async def test_what_cannot_be_printed_above_the_line_ends_the_reading(tmp_path: 
             await keyboard.read(clears)
 
 
-async def test_one_message_is_said_once() -> None:
+async def test_one_message_is_read_once() -> None:
     assert await read(OneMessage("two\nlines")) == ["two\nlines"]

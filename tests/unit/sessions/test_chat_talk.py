@@ -1,4 +1,4 @@
-"""A chat between what is sent and what comes of it: a worker may be slow to take it, or done before that is known."""
+"""A chat with a worker that is slow to accept a message, or finishes a turn before the message is confirmed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ SOON_S = 10.0
 
 
 class Shown:
-    """Keeps what is shown."""
+    """Records the shown lines."""
 
     def __init__(self) -> None:
         self.is_busy = False
@@ -47,7 +47,7 @@ class Shown:
 
 
 class Session:
-    """Takes a message as turn 1 when it is let."""
+    """Accepts a message as turn 1 when the test allows it."""
 
     id = "s"
     events: Any = None
@@ -60,7 +60,7 @@ class Session:
         self.ids: set[str] = set()
         self.fails: Exception | None = None
         self.loses: list[Exception] = []
-        """Errors for the next messages, each of which may have arrived."""
+        """Errors for the next messages. Each message may still have arrived."""
         self.unknown: Exception | None = None
         self.reason = "max_iterations"
         self.interrupts: list[tuple[str, int | None]] = []
@@ -88,7 +88,7 @@ class Session:
 
 
 class Watch:
-    """Looks at nothing."""
+    """Observes nothing."""
 
     def take(self, viewed: ViewedEntry) -> None:
         pass
@@ -99,7 +99,7 @@ class Watch:
 
 
 class Source:
-    """Says these lines, then leaves."""
+    """Returns these lines and then exits."""
 
     def __init__(self, *lines: str) -> None:
         self.lines = list(lines)
@@ -126,8 +126,8 @@ def shown_in(chat: Chat) -> list[str]:
     return shown.seen
 
 
-def followed_ahead_of(session: Session) -> Any:
-    """Return a journal that tells of the whole turn before its message is known to be taken."""
+def journal_ahead_of_confirmation(session: Session) -> Any:
+    """Return a journal with the whole turn before its message is confirmed."""
 
     async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         while not session.posted:
@@ -140,21 +140,21 @@ def followed_ahead_of(session: Session) -> Any:
     return followed
 
 
-async def test_a_script_waits_for_no_turn_that_has_ended_already(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_does_not_wait_for_a_turn_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
-    monkeypatch.setattr(Session, "events", followed_ahead_of(session))
+    monkeypatch.setattr(Session, "events", journal_ahead_of_confirmation(session))
     chat = a_chat(session, "one", "What is in it?")
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 3
     assert "A test." in shown_in(chat)
 
 
-async def test_a_turn_whose_result_is_kept_no_more_is_told_as_the_journal_has_it(
+async def test_a_turn_without_a_kept_result_is_shown_from_the_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A chat that was stopped (Ctrl-Z, a closed laptop) while others said much in the same session goes on."""
+    """A chat that was suspended (Ctrl-Z, a closed laptop) continues after others sent many messages."""
     session = Session()
     session.unknown = TurnUnknown("turn 1 is too long ago")
-    monkeypatch.setattr(Session, "events", followed_ahead_of(session))
+    monkeypatch.setattr(Session, "events", journal_ahead_of_confirmation(session))
     chat = a_chat(session, "one", "What is in it?")
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
     told = "\n".join(shown_in(chat))
@@ -162,8 +162,8 @@ async def test_a_turn_whose_result_is_kept_no_more_is_told_as_the_journal_has_it
     assert "turn 1 is too long ago" in told
 
 
-def ended_behind(session: Session, *entries: JournalEntry) -> Any:
-    """Return a journal that ends with the session, before the message that was sent is known to be taken."""
+def journal_of_an_ended_session(session: Session, *entries: JournalEntry) -> Any:
+    """Return a journal that ends with the session before the sent message is confirmed."""
 
     async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         while not session.posted:
@@ -175,7 +175,7 @@ def ended_behind(session: Session, *entries: JournalEntry) -> Any:
 
 
 async def talked(chat: Chat, session: Session) -> int:
-    """Talk, and let the message be taken when the session has ended."""
+    """Talk, and let the message be accepted after the session has ended."""
     talk = asyncio.create_task(chat.talk())
     while not (chat.has_ended or talk.done()):
         await asyncio.sleep(0)
@@ -183,33 +183,33 @@ async def talked(chat: Chat, session: Session) -> int:
     return await asyncio.wait_for(talk, SOON_S)
 
 
-async def test_a_script_keeps_the_code_of_a_turn_with_which_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_keeps_the_exit_code_of_the_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
-    monkeypatch.setattr(Session, "events", ended_behind(session, *TURN, ENDED))
+    monkeypatch.setattr(Session, "events", journal_of_an_ended_session(session, *TURN, ENDED))
     chat = a_chat(session, "one", "What is in it?")
     assert await talked(chat, session) == 3
     assert shown_in(chat)[1:] == ["A test."]
 
 
-async def test_a_message_whose_turn_is_not_begun_any_more_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_whose_turn_never_begins_is_reported_as_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
     session.reason = "aborted"
-    monkeypatch.setattr(Session, "events", ended_behind(session))
+    monkeypatch.setattr(Session, "events", journal_of_an_ended_session(session))
     assert await talked(a_chat(session, "piped", "What is in it?"), session) == 5
 
 
-async def test_a_script_of_which_lines_are_left_when_the_session_ends_has_failed(
+async def test_a_script_fails_if_the_session_ends_before_its_last_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = Session()
     session.reason = "completed"
-    monkeypatch.setattr(Session, "events", ended_behind(session, *TURN, ENDED))
+    monkeypatch.setattr(Session, "events", journal_of_an_ended_session(session, *TURN, ENDED))
     with pytest.raises(RunEnded):
         await talked(a_chat(session, "piped", "What is in it?", "And then?"), session)
     assert [text for text, _ in session.posted] == ["What is in it?"]
 
 
-async def test_a_script_that_closes_the_session_stays_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_script_that_closes_the_session_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
 
     async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
@@ -227,9 +227,11 @@ async def test_a_script_that_closes_the_session_stays_until_it_has_ended(monkeyp
         await asyncio.wait_for(a_chat(session, "piped", "/close", "And then?").talk(), SOON_S)
 
 
-async def test_a_turn_that_ends_as_it_is_steered_keeps_no_chat_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_ends_while_it_is_steered_does_not_keep_the_chat_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     session = Session()
-    monkeypatch.setattr(Session, "events", followed_ahead_of(session))
+    monkeypatch.setattr(Session, "events", journal_ahead_of_confirmation(session))
     chat = a_chat(session, "typed", "/steer Be brief")
     chat.turns.take(chat.run.take(TURN[0]))
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
@@ -237,7 +239,7 @@ async def test_a_turn_that_ends_as_it_is_steered_keeps_no_chat_busy(monkeypatch:
     assert not chat.is_busy
 
 
-async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_leaves() -> None:
+async def test_a_message_in_transit_counts_as_sent_and_is_interrupted_before_exit() -> None:
     session = Session()
     chat = a_chat(session, "typed")
     does = [chat.handle_ctrl_c()]
@@ -252,8 +254,8 @@ async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_l
     assert session.interrupts == [("Ctrl-C in the chat", None)]
 
 
-async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also before the next turn has begun: while its message is sent, say."""
+async def test_ctrl_c_interrupts_again_after_the_interrupted_turn_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This also holds before the next turn has begun, for example while its message is sent."""
     session, is_cut, has_ended = Session(), asyncio.Event(), asyncio.Event()
 
     async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
@@ -286,7 +288,7 @@ async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monke
     await asyncio.gather(saying, talking, return_exceptions=True)
 
 
-async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_session_is_closed_if_no_message_could_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
 
     async def unread(*_: Any) -> AsyncGenerator[JournalEntry]:
@@ -308,7 +310,7 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
     assert session.closed.is_set()
 
 
-async def test_what_nobody_took_was_not_said() -> None:
+async def test_a_message_that_no_worker_accepted_was_not_sent() -> None:
     session = Session()
     session.fails = NoAnswer("q")
     chat = a_chat(session, "one")
@@ -317,7 +319,7 @@ async def test_what_nobody_took_was_not_said() -> None:
     assert (chat.has_sent, chat.is_busy) == (False, False)
 
 
-async def test_an_interrupt_with_a_text_says_it_in_the_place_of_the_turn() -> None:
+async def test_an_interrupt_with_text_sends_it_in_place_of_the_turn() -> None:
     session = Session()
     session.taken.set()
     chat = a_chat(session, "typed")
@@ -327,8 +329,8 @@ async def test_an_interrupt_with_a_text_says_it_in_the_place_of_the_turn() -> No
     assert (len(session.posted), session.interrupts) == (1, [("/interrupt in the chat", None)])
 
 
-async def test_an_interrupt_is_of_the_turn_that_is_shown() -> None:
-    """The one behind it may have begun meanwhile."""
+async def test_an_interrupt_applies_to_the_shown_turn() -> None:
+    """The next turn may have begun in the meantime."""
     session = Session()
     chat = a_chat(session, "typed")
     chat.turns.take(chat.run.take(TURN[0]))
@@ -336,7 +338,7 @@ async def test_an_interrupt_is_of_the_turn_that_is_shown() -> None:
     assert session.interrupts == [("/interrupt in the chat", 1)]
 
 
-async def test_a_message_that_may_have_arrived_is_sent_again_under_its_id() -> None:
+async def test_a_message_that_may_have_arrived_is_sent_again_with_its_id() -> None:
     session = Session()
     session.taken.set()
     session.loses = [NotTakenYet("no worker", "start one"), ServerLost("it is away"), ServerLost("still")]
@@ -346,20 +348,20 @@ async def test_a_message_that_may_have_arrived_is_sent_again_under_its_id() -> N
     assert shown_in(chat)[0] == "no worker has confirmed the message yet; sending it again"
 
 
-async def test_an_error_of_several_lines_is_shown_as_such() -> None:
+async def test_an_error_of_several_lines_is_shown_on_several_lines() -> None:
     session = Session()
     session.fails = Refused("several calls wait\napproval  tool")
     chat = a_chat(session, "typed", "/steer x", "Hello")
     chat.turns.take(chat.run.take(TURN[0]))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Session, "events", followed_ahead_of(session))
+        patched.setattr(Session, "events", journal_ahead_of_confirmation(session))
         assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
     assert shown_in(chat)[:2] == ["orga: several calls wait", "      approval  tool"]
 
 
 @pytest.mark.parametrize("closing", [SessionClosed("it is ending"), RunEnded("s")], ids=["closing", "ended"])
 @pytest.mark.parametrize("before", [0, 3])
-async def test_a_script_whose_session_is_closed_meanwhile_has_failed_or_ends_as_its_turns_did(
+async def test_a_script_fails_or_keeps_its_code_if_its_session_is_closed(
     monkeypatch: pytest.MonkeyPatch, closing: Exception, before: int
 ) -> None:
     async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
@@ -378,7 +380,7 @@ async def test_a_script_whose_session_is_closed_meanwhile_has_failed_or_ends_as_
         await asyncio.wait_for(chat.talk(), SOON_S)
 
 
-async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
+async def test_the_history_shows_the_requested_number_of_turns() -> None:
     chat = a_chat(Session(), "typed")
     await carry_out(chat, CommandCall("history"))
     assert shown_in(chat) == ["nothing was sent yet"]

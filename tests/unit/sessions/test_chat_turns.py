@@ -1,4 +1,4 @@
-"""The turns of a session, from its journal: folded while they run, and shown to a person who comes back."""
+"""The turns of a session, folded from its journal and shown to a person who returns."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ from tests.support.values.statuses import progress_after
 
 
 class Turns(SessionTurns):
-    """The turns of one session, with the run that its entries are of."""
+    """The turns of one session, with the run of its entries."""
 
     def __init__(self, *entries: JournalEntry) -> None:
         super().__init__()
@@ -24,19 +24,19 @@ class Turns(SessionTurns):
         return self.take(self.run.take(entry))
 
 
-def test_a_call_is_one_line_when_it_is_over_and_the_answer_is_none() -> None:
+def test_a_finished_call_is_shown_on_one_line_and_the_answer_on_none() -> None:
     turns = Turns()
     assert [line.text for entry in TURN for line in turns.add(entry)] == ["✓ read_file README.md (0.25 s)"]
 
 
-def test_a_turn_is_under_way_until_it_has_ended() -> None:
+def test_a_turn_is_in_progress_until_it_ends() -> None:
     turns = Turns(*TURN)
     assert turns.under_way is not None
     turns.add(ENDED)
     assert (turns.under_way, turns.recorded[0].turn.reason) == (None, "completed")
 
 
-def test_guidance_is_told_and_what_turns_tell_of_is_not() -> None:
+def test_guidance_is_shown_and_messages_that_become_turns_are_not() -> None:
     turns = Turns(*TURN[:1])
     message = {"text": "Be brief", "when_busy": "steer", "message_id": "m"}
     steers = an_entry("InterventionReceived", kind="send", text=message)
@@ -45,13 +45,13 @@ def test_guidance_is_told_and_what_turns_tell_of_is_not() -> None:
     assert [line.text for each in (steers, says, waits) for line in turns.add(each)] == ["steer: Be brief"]
 
 
-def test_what_is_denied_stays_in_the_fold() -> None:
+def test_a_denied_call_is_shown() -> None:
     turns = Turns(*TURN[:2])
     denied = an_entry("PolicyEvaluated", verdicts=[{"decision": "deny", "reason": "not listed"}])
     assert [line.text for line in turns.add(denied)] == ["✗ denied read_file README.md: not listed"]
 
 
-def test_the_history_tells_how_long_ago_and_acts_on_no_terminal() -> None:
+def test_the_history_shows_ages_and_no_control_sequences() -> None:
     entries = Turns(*TURN, ENDED, *CUT).recorded
     assert history_lines(entries, T0 + timedelta(days=90)) == [
         "── turn 1, 90 d ago",
@@ -71,7 +71,7 @@ def test_a_long_answer_is_cut_in_the_history() -> None:
     assert len("".join(history_lines(Turns(TURN[0], long).recorded, T0))) < 800
 
 
-def test_the_meters_count_each_turn_anew() -> None:
+def test_the_meters_restart_with_each_turn() -> None:
     entries = [*TURN, ENDED, CUT[0], an_entry("ReasoningComplete", 62, 3, actions=[], finish="stop")]
     assert progress_after(*entries).iteration == 1
     run = Turns(*entries).run

@@ -1,4 +1,4 @@
-"""The parts that a session carries into its next run, and those that give way."""
+"""The parts that a session carries into its next segment, and the parts that are cut."""
 
 import pytest
 from pydantic_core import from_json, to_json
@@ -40,8 +40,8 @@ def largest() -> SessionState:
     return state
 
 
-def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None:
-    """The newest answer is kept whole as long as there is room: it is cut only where the state is too large."""
+def test_the_session_fields_fit_their_share_of_the_payload() -> None:
+    """The newest answer is kept whole while there is room. It is cut only if the state is too large."""
     state = largest()
     assert len(state.session.results[-1].output) == 590_000
     light = with_bounded_results(state)
@@ -51,7 +51,7 @@ def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None
     assert state.task_bytes == SESSION_BYTES + 2 * MAX_MESSAGE_BYTES
 
 
-def test_a_session_is_carried_on_as_it_is_and_nobody_can_make_one_up() -> None:
+def test_a_session_is_carried_unchanged_and_cannot_be_forged() -> None:
     state = with_sent_message(session_in_turn(a_session(idle_timeout_s=9.0)), says("second"))
     sent = from_json(continue_as_new_state(state, "run 1").model_dump_json(exclude_unset=True))
     after = first_session(None, sent, "run 1", "run 2", at(99))
@@ -64,7 +64,7 @@ def test_a_session_is_carried_on_as_it_is_and_nobody_can_make_one_up() -> None:
 
 
 def a_long_turn() -> Conversation:
-    """An old turn with its answer, and one that began before many calls."""
+    """An old turn with its answer, and a turn with many calls."""
     rounds = [
         message
         for n in range(30)
@@ -78,7 +78,7 @@ def a_long_turn() -> Conversation:
     return conversation_of(*messages, sent=len(messages))
 
 
-def test_what_the_turn_under_way_was_begun_with_stays_while_it_lasts() -> None:
+def test_the_message_of_the_current_turn_is_kept_while_it_lasts() -> None:
     conversation = a_long_turn()
     gone = range_indexes(messages_to_drop(conversation, 1_000))
     assert {1, 2, 4, 5} <= set(gone)
@@ -86,7 +86,7 @@ def test_what_the_turn_under_way_was_begun_with_stays_while_it_lasts() -> None:
 
 
 def with_lookups(conversation: Conversation) -> Conversation:
-    """Return it where something was looked up for each of the three messages."""
+    """Return the conversation with a resolved reference for each of the three messages."""
     old, first = (Message.of("user", text, pinned=True, begins_turn=True) for text in ("old page", "new page"))
     messages = conversation.messages
     page = Message.of("user", "first page", pinned=True, begins_turn=True)
@@ -94,7 +94,7 @@ def with_lookups(conversation: Conversation) -> Conversation:
     return conversation_of(*found, sent=len(found))
 
 
-def test_what_was_looked_up_for_a_turn_stays_while_that_lasts() -> None:
+def test_the_references_of_a_turn_are_kept_while_it_lasts() -> None:
     conversation = with_lookups(a_long_turn())
     gone = range_indexes(messages_to_drop(conversation, 1_000))
     assert {1, 2, 3, 4} <= set(gone)
@@ -103,7 +103,7 @@ def test_what_was_looked_up_for_a_turn_stays_while_that_lasts() -> None:
     assert [text for text in texts if "page" in text] == ["new page"]
 
 
-def test_it_is_carried_on_ahead_of_calls_that_came_after_it() -> None:
+def test_the_message_of_a_turn_is_carried_before_its_later_calls() -> None:
     texts = [message.text for message in shrunk_conversation(a_long_turn(), 3_000).messages]
     assert "the new one" in texts
     assert "the old one" not in texts

@@ -1,4 +1,4 @@
-"""The fate of a message to a session."""
+"""What happens to a message that is sent to a session."""
 
 import pytest
 
@@ -27,7 +27,7 @@ from tests.support.values.sessions import DONE, a_session, says, session_in_turn
         ("interrupt", 3, (3, 2), True),
     ],
 )
-def test_what_becomes_of_a_message_while_a_turn_is_under_way(
+def test_a_message_during_a_turn_is_handled_by_its_mode(
     when_busy: WhenBusy, turn: int | None, queue: tuple[int, ...], is_cut: bool
 ) -> None:
     state = with_sent_message(session_in_turn(a_session()), says("second"))
@@ -47,15 +47,13 @@ def test_what_becomes_of_a_message_while_a_turn_is_under_way(
 @pytest.mark.parametrize(
     ("stop", "queued", "turn", "waits"),
     [
-        pytest.param(DONE, (), 1, (), id="an answer gives way to it"),
-        pytest.param(
-            ("aborted", "cut"), (), 2, (2,), id="of a turn that is cut nothing reads it: it is one of its own"
-        ),
-        pytest.param(("error", ""), (), 2, (2,), id="nor of one that fails"),
-        pytest.param(("aborted", "cut"), ("next",), 2, (2,), id="the turn about to begin does"),
+        pytest.param(DONE, (), 1, (), id="it reopens an answered turn"),
+        pytest.param(("aborted", "cut"), (), 2, (2,), id="an interrupted turn cannot read it, so it gets its own"),
+        pytest.param(("error", ""), (), 2, (2,), id="a failed turn cannot read it"),
+        pytest.param(("aborted", "cut"), ("next",), 2, (2,), id="the next turn reads it"),
     ],
 )
-def test_guidance_is_for_a_turn_that_reads_it(
+def test_guidance_goes_to_a_turn_that_can_read_it(
     stop: Stop, queued: tuple[str, ...], turn: int, waits: tuple[int, ...]
 ) -> None:
     state = session_in_turn(a_session())
@@ -71,7 +69,7 @@ def test_guidance_is_for_a_turn_that_reads_it(
     assert [each.text for each in after.inbox] == (["shorter"] if turn == 1 or queued else [])
 
 
-def test_a_message_id_that_was_seen_changes_nothing_also_where_the_queue_is_full_or_the_session_ends() -> None:
+def test_a_repeated_message_id_changes_nothing_even_if_the_session_is_ending() -> None:
     state = with_closing(session_in_turn(a_session()))
     check_message(state, says("hello"))
     assert with_sent_message(state, says("hello")) is state
@@ -79,7 +77,7 @@ def test_a_message_id_that_was_seen_changes_nothing_also_where_the_queue_is_full
         check_message(state, says("other"))
 
 
-def test_the_queue_is_bounded_by_number_and_by_bytes() -> None:
+def test_the_queue_is_bounded_by_number_and_bytes() -> None:
     full = session_in_turn(a_session())
     for number in range(MAX_QUEUED_MESSAGES):
         full = with_sent_message(full, says(f"{number}"))
@@ -90,15 +88,15 @@ def test_the_queue_is_bounded_by_number_and_by_bytes() -> None:
         check_message(large, says("y" * 40_000))
 
 
-def test_messages_that_cut_are_answered_in_the_order_in_which_they_came() -> None:
+def test_interrupting_messages_are_answered_in_order() -> None:
     state = with_sent_message(session_in_turn(a_session()), says("waits"))
     for text in ("stop", "no, rather this", "and that"):
         state = with_sent_message(state, says(text, "interrupt"))
     assert [each.text for each in state.session.queue] == ["stop", "no, rather this", "and that", "waits"]
 
 
-def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
-    """A message with other words under that id would be answered with a turn that never read it."""
+def test_a_message_id_belongs_to_one_text() -> None:
+    """A different text with the same id would be answered by a turn that never read it."""
     state = with_sent_message(session_in_turn(a_session()), says("Delete nothing.", message_id="m"))
     check_message(state, says("Delete nothing.", message_id="m"))
     with pytest.raises(ValueError, match="message_id 'm' was sent with another text, which became turn 2"):
@@ -108,7 +106,7 @@ def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
     assert len(state.session.taken) == MAX_TAKEN
 
 
-def test_messages_that_wait_when_it_ends_are_answered_as_not_begun() -> None:
+def test_messages_that_wait_at_the_end_are_answered_as_aborted() -> None:
     state = with_session_end(with_sent_message(with_sent_message(a_session(), says("a")), says("b")))
     assert [(r.turn, r.termination.reason) for r in state.session.results] == [(1, "aborted"), (2, "aborted")]
     assert not state.session.queue

@@ -1,4 +1,4 @@
-"""Turns of a session: what a turn begins with and leaves, and how it and the session end."""
+"""Turns of a session: their start state, what they leave, and how they and the session end."""
 
 from datetime import timedelta
 
@@ -49,11 +49,11 @@ from tests.support.values.sessions import DONE, a_session, says, session_in_turn
         (800 * 86_400, "2 years"),
     ],
 )
-def test_time_is_told_in_words_from_an_hour_on(seconds: float, words: str) -> None:
+def test_elapsed_time_is_shown_from_one_hour(seconds: float, words: str) -> None:
     assert elapsed_text(seconds) == words
 
 
-def test_a_long_wait_is_told_with_the_message_and_a_short_one_is_not() -> None:
+def test_a_long_wait_is_mentioned_in_the_message_and_a_short_one_is_not() -> None:
     state = with_turn_ended(session_in_turn(a_session()), DONE, at(10))
     soon, later = session_in_turn(state, "now", 20), session_in_turn(state, "then", 10 + 3 * 86_400)
     assert soon.conversation.messages[-1].text == "now"
@@ -61,7 +61,7 @@ def test_a_long_wait_is_told_with_the_message_and_a_short_one_is_not() -> None:
     assert later.input.task == "then"
 
 
-def test_a_turn_begins_with_all_budgets_and_keeps_what_a_run_keeps() -> None:
+def test_a_turn_starts_with_full_budgets_and_keeps_taint_and_iterations() -> None:
     spent = session_in_turn(a_session()).with_control(iteration=7)
     spent = spent.with_budget(
         usage=UsageTotals(total_tokens=99, model_calls=7),
@@ -89,13 +89,13 @@ def answering(state: SessionState, text: str) -> SessionState:
     return state.with_dialogue(conversation=with_message(state.conversation, Message.of("assistant", text)))
 
 
-def test_the_end_of_a_turn_stores_what_that_turn_has_taught() -> None:
+def test_each_turn_stores_only_its_own_learnings() -> None:
     first = with_turn_ended(answering(session_in_turn(a_session()), "one"), DONE, at(10))
     second = with_turn_ended(answering(session_in_turn(first, "next", 20), "two"), DONE, at(30))
     assert (unstored_learnings(first), unstored_learnings(second)) == ("one", "two")
 
 
-def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_resumes() -> None:
+def test_the_clock_stops_between_turns_even_after_pause_and_resume() -> None:
     state = with_idle_clock(with_turn_ended(session_in_turn(a_session()), DONE, at(10)), at(10))
     assert state.clock.stopped_at is not None
     assert state.with_control(paused=True).with_clock_updated(at(20)).with_control(paused=False).with_clock_updated(
@@ -103,7 +103,7 @@ def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_res
     ).clock.elapsed_seconds(at(99_999)) == pytest.approx(0.0)
 
 
-def test_a_result_is_that_of_the_turn_alone_and_the_session_has_the_totals() -> None:
+def test_a_result_covers_its_turn_and_the_session_has_the_totals() -> None:
     state = a_session()
     for number in range(1, 4):
         state = session_in_turn(state, f"question {number}")
@@ -123,7 +123,7 @@ def test_a_result_is_that_of_the_turn_alone_and_the_session_has_the_totals() -> 
     assert "in all     30 tokens in 6 model calls" in shown
 
 
-def test_a_cut_turn_says_so_and_one_whose_end_is_decided_ends_as_it_does() -> None:
+def test_an_interrupted_turn_records_it_and_a_decided_ending_is_kept() -> None:
     cut = with_interrupted_turn(session_in_turn(a_session()), "no more")
     assert cut.stop is not None
     how = with_turn_ended(cut, cut.stop, at(5)).session.results[-1].termination
@@ -146,19 +146,19 @@ def test_a_cut_turn_says_so_and_one_whose_end_is_decided_ends_as_it_does() -> No
     ("said", "why", "turn"),
     [(None, "", None), ("enough", "enough", None), ({"turn": 3}, "", 3), ({"why": "x", "turn": None}, "x", None)],
 )
-def test_what_is_to_be_cut_may_be_named(said: object, why: str, turn: int | None) -> None:
+def test_an_interrupt_can_name_its_turn(said: object, why: str, turn: int | None) -> None:
     wanted = parsed_interrupt(said)
     assert (wanted.why, wanted.turn) == (why, turn)
 
 
-def test_a_cut_of_no_turn_is_refused() -> None:
+def test_an_invalid_interrupt_is_refused() -> None:
     for said, told in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
         with pytest.raises(ValueError, match=told):
             parsed_interrupt(said)
 
 
-def test_a_turn_at_a_limit_that_people_are_asked_about_can_be_cut() -> None:
-    """Else it would wait for them for days, and the message that cuts it behind that."""
+def test_a_turn_that_waits_at_a_limit_can_be_interrupted() -> None:
+    """Otherwise it could wait for days, and the interrupting message would wait after it."""
     asks = a_session(config=LoopConfig(on_exhausted="ask"))
     at_limit = session_in_turn(asks).with_control(stop=("timeout", "the time is up"))
     check_interrupt(at_limit)
@@ -166,7 +166,7 @@ def test_a_turn_at_a_limit_that_people_are_asked_about_can_be_cut() -> None:
     assert (after.stop, after.session.is_cut) == (("aborted", "interrupted by a message"), True)
 
 
-def test_why_a_session_ends_between_turns() -> None:
+def test_a_session_between_turns_ends_when_closed_or_aborted() -> None:
     state = a_session(idle_timeout_s=60.0)
     assert stop_between_turns(state) is None
     assert stop_between_turns(with_closing(state)) == ("completed", "closed")
@@ -175,7 +175,7 @@ def test_why_a_session_ends_between_turns() -> None:
     assert idle_seconds_left(a_session(), at(0)) is None
 
 
-def test_who_can_be_told_of_a_turn() -> None:
+def test_only_known_and_recent_turns_can_be_awaited() -> None:
     state = with_sent_message(session_in_turn(a_session()), says("second"))
     for turn in (1, 2):
         check_awaited_turn(state.session, turn)
@@ -187,7 +187,7 @@ def test_who_can_be_told_of_a_turn() -> None:
         check_awaited_turn(state.session, 1)
 
 
-def test_the_law_of_turns() -> None:
+def test_turns_in_the_journal_do_not_overlap() -> None:
     def told(*events: tuple[str, int]) -> list[str]:
         named = [("Started", 0), *events]
         return law_faults(
