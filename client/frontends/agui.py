@@ -34,16 +34,9 @@ from orga.client.frontends.threads import (
     known_turn,
     own_id,
     post_message,
-    read_past,
     start_thread,
 )
-from orga.client.frontends.turns import (
-    Over,
-    Progress,
-    TurnFold,
-    Waiting,
-    turn_steps,
-)
+from orga.client.frontends.turns import Over, Progress, TurnFold, Waiting, read_past, turn_steps
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object

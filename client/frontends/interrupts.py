@@ -9,7 +9,7 @@ from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
 from orga.client.errors import Refused
 from orga.client.frontends.reach import OpenWait, held_arguments, open_waits
-from orga.client.frontends.threads import read_past
+from orga.client.frontends.turns import read_past
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_text

@@ -33,11 +33,10 @@ from orga.client.frontends.threads import (
     open_stream,
     own_id,
     post_message,
-    read_past,
     require_room,
     start_thread,
 )
-from orga.client.frontends.turns import TurnFold, Waiting, turn_steps
+from orga.client.frontends.turns import TurnFold, Waiting, read_past, turn_steps
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES

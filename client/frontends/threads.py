@@ -14,7 +14,7 @@ from orga.client.console.problems import Problem
 from orga.client.console.routes import Console, console_of, visible_run
 from orga.client.console.start import START_KINDS, begin_run, checked_input
 from orga.client.errors import NotAnAgent, OrgaError, RunEnded, RunNotFound
-from orga.client.journal.reading import read_journal
+from orga.client.frontends.turns import read_past
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.ids import MAX_ID_BYTES
@@ -114,10 +114,6 @@ async def post_message(session: SessionHandle, text: str, message_id: str, when_
         if last.event == "Terminated" and last.data.get("reason") == "error":
             raise InvalidInput(as_text(last.data.get("detail")).removeprefix("InvalidInput: ")) from None
         raise
-
-
-async def read_past(run: AgentHandle) -> list[JournalEntry]:
-    return [entry async for entry in read_journal(run.client, run.id)]
 
 
 def asked_turn(past: Sequence[JournalEntry], run_id: str, interrupts: Collection[str]) -> int | None:

@@ -16,6 +16,7 @@ from orga.client.frontends.reach import OpenWait, open_waits
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import ANSWER_PROMPT
 from orga.client.journal.events import LiveActivity, RunEvent
+from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timelines import timelines_of
 from orga.client.runs.agents import AgentHandle
@@ -27,6 +28,15 @@ QUIET_S, AGAIN_S = 0.2, 30.0
 """Seconds without news after which what waits is complete, because a run asks all its questions at once, and seconds
 until it is asked again what waits.
 """
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A turn of a session begins, or a run with a task of its own."""
+
+    turn: int
+    """0 for a run that is no session."""
+    message: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,14 @@ class CallMade:
     tool: str
     arguments: str
     """JSON."""
+
+
+@dataclass(frozen=True)
+class CallBegun:
+    """A call that was made is allowed, and executed now."""
+
+    run: str
+    place: str
 
 
 @dataclass(frozen=True)
@@ -91,13 +109,17 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Over:
+    """A turn has ended, or the run."""
+
     reason: str
     detail: str
     output: str
     usage: UsageTotals
+    turn: int = 0
+    """0 if the run itself has ended."""
 
 
-Step = Text | CallMade | CallEnded | Delegated | Progress | Waiting | Over
+Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | Progress | Waiting | Over
 
 _PLAN_EVENTS = (on.PlanMade, on.PlanAdjusted, on.StepExecuted, on.StepEvaluated, on.StepOverridden)
 _TEXTS_FOR_PEOPLE = {"reason", ANSWER_PROMPT}
@@ -128,7 +150,7 @@ class TurnFold:
 
     run_id: str
     turn: int | None
-    """The turn of a session. None means the whole run."""
+    """The turn of a session. None means the whole run, with all its turns."""
     last: int | None = None
     """The last turn to show, if it is a later one."""
     view: RunView = field(default_factory=RunView)
@@ -152,28 +174,35 @@ class TurnFold:
             self._is_reached = True  # a session may also end before the turn begins
         if not self._is_reached or self.is_over:
             return
+        yield from self._steps(entry, event)
+        is_plan = isinstance(event, _PLAN_EVENTS)
+        if not run and (is_plan or isinstance(event, on.ObservationsCollected)):
+            yield Progress(entry, is_plan)
+
+    def _steps(self, entry: JournalEntry, event: on.JournalEvent) -> Iterator[Step]:
+        run = entry.run
         match event:
+            case on.TurnStarted() if not run:
+                yield Begun(event.turn, event.message)
+            case on.Started(task=task) if task and not run:
+                yield Begun(0, task)
             case on.ReasoningComplete():
                 yield from self._take_reply(run, entry.iteration, event)
+            case on.ToolsDispatched():
+                yield from (CallBegun(run, self._place(run, call.call_id)) for call in event.tools)
             case on.ObservationsCollected():
                 yield from self._end_calls(run, entry.iteration, event.outcomes)
             case on.DelegationStarted():
-                place = next((place for place, call in self._open.get(run, []) if call == event.call_id), "")
-                yield Delegated(run, place, event.workflow_id, event.agent)
+                yield Delegated(run, self._place(run, event.call_id), event.workflow_id, event.agent)
             case on.DelegationEnded():
                 yield Delegated(run, "", event.workflow_id, "", event.reason or "ended")
-            case on.ApprovalRequested() | on.QuestionAsked():
-                self.pause_s = QUIET_S
-            case on.InterventionReceived(kind="delegate_held"):
+            case on.ApprovalRequested() | on.QuestionAsked() | on.InterventionReceived(kind="delegate_held"):
                 self.pause_s = QUIET_S
             case on.TurnEnded() | on.Terminated() if not run:
                 is_last = isinstance(event, on.Terminated) or event.turn == (self.last or self.turn)
                 yield from self._end(event, entry.iteration, is_last=is_last)
             case _:
                 pass
-        is_plan = isinstance(event, _PLAN_EVENTS)
-        if not run and (is_plan or isinstance(event, on.ObservationsCollected)):
-            yield Progress(entry, is_plan)
 
     def take_live(self, live: LiveActivity) -> Iterator[Text]:
         """Return the new text and thinking of a model call. `reason` of iteration 7 has the activity id `7`."""
@@ -204,6 +233,9 @@ class TurnFold:
             arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
             yield CallMade(run, iteration, f"{iteration}.{n}", call.tool or "", arguments)
 
+    def _place(self, run: str, call_id: str) -> str:
+        return next((place for place, call in self._open.get(run, []) if call == call_id), "")
+
     def _end_calls(self, run: str, iteration: int, outcomes: Iterable[on.RecordedCall]) -> Iterator[CallEnded]:
         """End the calls of a reply. A call that has no outcome was denied."""
         left = self._open.pop(run, [])
@@ -220,8 +252,9 @@ class TurnFold:
         for run in list(self._open):
             for place, _ in self._open.pop(run):
                 yield CallEnded(run, iteration, place, "not_run", event.reason)
-        if is_last:
-            yield Over(event.reason, event.detail, self._answer, event.usage)
+        if is_last or self.turn is None:
+            turn = event.turn if isinstance(event, on.TurnEnded) else 0
+            yield Over(event.reason, event.detail, self._answer, event.usage, turn)
         self._answer = ""
 
 
@@ -239,7 +272,7 @@ async def turn_steps(
     """
     for entry in past:
         for step in fold.take(entry):
-            yield await _completed(run, step)
+            yield await completed(run, step)
     if not follow and fold.pause_s is not None:
         with suppress(NoAnswer):
             if waits := await open_waits(run):
@@ -259,10 +292,14 @@ async def turn_steps(
             if isinstance(event, JournalEntry) and fold.newest and event.sequence <= fold.newest.sequence:
                 raise OrgaError(f"run {run.id!r} was rewound meanwhile. Open it again")
             for step in fold.take_live(event) if isinstance(event, LiveActivity) else fold.take(event):
-                yield await _completed(run, step)
+                yield await completed(run, step)
             if fold.is_over:
                 return
     yield Over("error", "the run has ended", "", UsageTotals())
+
+
+async def read_past(run: AgentHandle) -> list[JournalEntry]:
+    return [entry async for entry in read_journal(run.client, run.id)]
 
 
 async def _with_pauses(events: AsyncGenerator[RunEvent], fold: TurnFold) -> AsyncGenerator[RunEvent | None]:
@@ -286,12 +323,12 @@ async def _with_pauses(events: AsyncGenerator[RunEvent], fold: TurnFold) -> Asyn
         await events.aclose()
 
 
-async def _completed(run: AgentHandle, step: Step) -> Step:
+async def completed(run: AgentHandle, step: Step) -> Step:
     """Return a step with texts that the journal lacks: of thinking, a reply with calls, a result, or an end."""
     if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
         with suppress(OrgaError):  # without a worker, the last reply is shown
-            latest = await run.turns()
-            return replace(step, output=latest[-1].output if latest else "")
+            outputs = [each.output for each in await run.turns() if step.turn in (0, each.turn)]
+            return replace(step, output=outputs[-1] if outputs else "")
     if not isinstance(step, CallEnded) and not (isinstance(step, Text) and step.is_whole and not step.is_answer):
         return step
     with suppress(OrgaError):  # the server may no longer have the history of a delegate
