@@ -179,10 +179,11 @@ def test_the_inspector_lists_and_calls(till: Till) -> None:
     def inspect(*words: str) -> dict[str, Any]:
         named = [f"{name}={value}" for name, value in till.orga.env.items() if name.startswith(("ORGA_", "PYTHONPATH"))]
         passed = [word for each in named for word in ("-e", each)]
-        command = ["mcp-inspector", "--cli", *passed, *COMMAND, "mcp-server", "--no-worker", *words]
+        named_command = [*COMMAND, "mcp-server", "--no-worker"]
+        command = ["mcp-inspector", "--cli", "--connect-timeout", "60000", *passed, *named_command, *words]
         env = till.orga.env | {"PATH": front_end_path()}
         done = subprocess.run(
-            command, cwd=till.orga.folder, env=env, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=till.orga.folder, env=env, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
