@@ -1,33 +1,29 @@
 """The Agent Client Protocol: an editor talks with an agent over standard input and output.
 
-A session of the protocol is a session of orga, and a prompt is a turn. This process keeps nothing that the run does not
-have: if it dies, the run goes on, and another process can load the session with everything that waits for a person.
+A session of the protocol is a session of orga, and a prompt is a turn. A goal, or any other run, can be loaded as a
+session, too: a prompt then guides it. This process keeps nothing that the run does not have: if it dies, the run goes
+on, and another process can load the session with everything that waits for a person.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import Callable
-from functools import wraps
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, cast
 from uuid import uuid4
 
 from acp import PROTOCOL_VERSION, RequestError, schema
 from acp.agent.connection import AgentSideConnection
-from pydantic_core import from_json
-from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orga.client.errors import OrgaError, Refused, RunEnded, RunNotFound
+from orga.client.errors import Refused, RunEnded, RunNotFound
 from orga.client.frontends.acp_session import REFUSED, AcpSession
-from orga.client.frontends.reach import Reach
+from orga.client.frontends.reach import Reach, converts_errors
+from orga.client.runs.agents import AgentHandle, run_id_of
 from orga.client.runs.listing import RunFilter, listed_runs, with_details
-from orga.client.runs.sessions import SessionHandle, start_session
-from orga.workflows.types.names import SESSION_WORKFLOW
+from orga.workflows.types.names import GOAL_WORKFLOW, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.text import clean_text, one_line
 
 LISTED_SESSIONS = 50
@@ -37,18 +33,29 @@ NOT_FOUND, FAILED, INVALID, NO_JSON = -32002, -32603, -32600, -32700
 """Error codes of the protocol."""
 _MESSAGE_ID = re.compile(r"[!#-\[\]-~]{1,100}")
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+class _Message(BaseModel):
+    """What every message has to be. The package checks the rest, but these would stop it."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    id: int | float | str | None = None
+    method: str = ""
+    error: dict[str, Any] = {}
 
 
-async def serve(reach: Reach, given: SessionInput, folder: Path, stdin: BinaryIO, stdout: BinaryIO) -> None:
+async def serve(
+    reach: Reach, agent_name: str, folder: Path, stdin: BinaryIO, stdout: BinaryIO, *, starts_goals: bool
+) -> None:
     """Serve a client until it closes the input. The runs then go on.
 
     Args:
-        given: The input of new sessions.
+        agent_name: The agent of new sessions.
         folder: The folder that the agents act in.
         stdin: A pipe, like stdout.
+        starts_goals: The first prompt of a new session is then a goal.
     """
-    agent = AcpAgent(reach, given, folder)
+    agent = AcpAgent(reach, agent_name, folder, starts_goals=starts_goals)
     lines = await Lines.open(stdin, stdout)
     connection = AgentSideConnection(cast("Any", agent), lines, listening=False, use_unstable_protocol=True)
     try:
@@ -104,52 +111,36 @@ class Lines:
 
     async def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:
-            message = from_json(line)
-        except ValueError as error:
-            await self._refuse(NO_JSON, f"the line is not JSON: {error}")
+            message = _Message.model_validate_json(line).model_dump(exclude_unset=True)
+        except ValidationError as error:
+            if error.errors()[0]["type"] == "json_invalid":
+                await self._refuse(NO_JSON, "the line is not JSON")
+            else:
+                await self._refuse(INVALID, "the line is no request, notification or response of JSON-RPC 2.0")
             return None
-        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
-        is_request = isinstance(fields.get("method"), str) and isinstance(fields.get("id"), str | int | float | None)
-        is_answer = isinstance(fields.get("id"), int) and isinstance(fields.get("error", {}), dict)
-        if not is_request and ("method" in fields or not is_answer):
-            await self._refuse(INVALID, "the line is no request, notification or response of JSON-RPC 2.0")
-            return None
-        params = fields.get("params")
+        params = message.get("params")
         if isinstance(params, dict) and "messageId" in params:  # the package knows it only as a part of `_meta`
-            named = cast("dict[str, Any]", params)
-            meta = named.get("_meta")
-            named["_meta"] = {
-                **(cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}),
-                "messageId": named["messageId"],
-            }
-        return fields
+            params["_meta"] = {"messageId": params["messageId"]}
+        return message
 
     async def _refuse(self, code: int, problem: str) -> None:
         await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": problem}})
 
 
-def explained(method: F) -> F:
-    """Let a method report a failure that the user can fix in the words of orga."""
+def _request_error(error: Exception) -> RequestError:
+    is_refusal = isinstance(error, Refused | RunEnded | InvalidInput)
+    code = NOT_FOUND if isinstance(error, RunNotFound) else REFUSED if is_refusal else FAILED
+    return RequestError(code, str(error))
 
-    @wraps(method)
-    async def call(*given: Any, **named: Any) -> Any:
-        try:
-            return await method(*given, **named)
-        except RunNotFound as error:
-            raise RequestError(NOT_FOUND, str(error)) from None
-        except (Refused, RunEnded, InvalidInput) as error:
-            raise RequestError(REFUSED, str(error)) from None
-        except (OrgaError, RPCError) as error:
-            raise RequestError(FAILED, str(error)) from None
 
-    return cast("F", call)
+_explained = converts_errors(_request_error)
 
 
 class AcpAgent:
     """One client's connection. Its methods are those of the protocol."""
 
-    def __init__(self, reach: Reach, given: SessionInput, folder: Path) -> None:
-        self._reach, self._given, self._folder = reach, given, folder
+    def __init__(self, reach: Reach, agent: str, folder: Path, *, starts_goals: bool) -> None:
+        self._reach, self._agent, self._folder, self._starts_goals = reach, agent, folder, starts_goals
         self._client: Any = None
         self._has_forms = False
         self._sessions: dict[str, AcpSession] = {}
@@ -164,7 +155,7 @@ class AcpAgent:
         self._has_forms = offered is not None and offered.form is not None
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_info=schema.Implementation(name="orga", title=f"orga: {self._given.agent}", version="0.1.0"),
+            agent_info=schema.Implementation(name="orga", title=f"orga: {self._agent}", version="0.1.0"),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=schema.PromptCapabilities(embedded_context=True),
@@ -176,30 +167,34 @@ class AcpAgent:
             ),
         )
 
-    @explained
+    @_explained
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
         self._require_folder(cwd)
-        session = await start_session(self._reach.client, self._given, search_attributes=self._reach.attributes)
-        await self._open(session.id, shows_past=False)
-        return schema.NewSessionResponse(session_id=session.id)
+        if self._starts_goals:
+            session_id = run_id_of(None, "goal")
+            await self._open(AgentHandle(self._reach.client, session_id), goal_of=self._agent)
+        else:
+            session_id = (session := await self._reach.start("session", self._agent)).id
+            await self._open(session)
+        return schema.NewSessionResponse(session_id=session_id)
 
-    @explained
+    @_explained
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
         """Open a session, and show its conversation to the client."""
-        await self._find(cwd, session_id)
-        await self._open(session_id, shows_past=True)
+        self._require_folder(cwd)
+        await self._open(await self._reach.open(session_id), shows_past=True)
         return schema.LoadSessionResponse()
 
-    @explained
+    @_explained
     async def resume_session(self, session_id: str, cwd: str, **_: Any) -> schema.ResumeSessionResponse:
         """Open a session whose conversation the client still has."""
-        await self._find(cwd, session_id)
-        await self._open(session_id, shows_past=False)
+        self._require_folder(cwd)
+        await self._open(await self._reach.open(session_id))
         return schema.ResumeSessionResponse()
 
-    @explained
+    @_explained
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> schema.ListSessionsResponse:
-        query = f"WorkflowType = '{SESSION_WORKFLOW}' AND {self._reach.runs_query}"
+        query = f"WorkflowType IN ('{SESSION_WORKFLOW}', '{GOAL_WORKFLOW}') AND {self._reach.runs_query}"
         wanted = RunFilter(running=True, tenant=self._reach.tenant, query=query)
         if cwd is not None and not self._is_inside(cwd):
             return schema.ListSessionsResponse(sessions=[])
@@ -214,7 +209,7 @@ class AcpAgent:
             ]
         )
 
-    @explained
+    @_explained
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> schema.PromptResponse:
         given = more.get("messageId")
         message_id = given if isinstance(given, str) and given else str(uuid4())
@@ -223,11 +218,11 @@ class AcpAgent:
         reason = await self._session(session_id).prompt(prompt_text(prompt), message_id)
         return schema.PromptResponse(stop_reason=reason)
 
-    @explained
+    @_explained
     async def cancel(self, session_id: str, **_: Any) -> None:
         await self._session(session_id).cancel()
 
-    @explained
+    @_explained
     async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
         """Stop the session's work and forget it here. In orga it stays open, so that it can be loaded again."""
         session = self._session(session_id)
@@ -240,21 +235,13 @@ class AcpAgent:
         for session in self._sessions.values():
             session.stop("the connection was closed")
 
-    async def _open(self, session_id: str, *, shows_past: bool) -> None:
-        if earlier := self._sessions.pop(session_id, None):
+    async def _open(self, run: AgentHandle, *, shows_past: bool = False, goal_of: str = "") -> None:
+        if earlier := self._sessions.pop(run.id, None):
             earlier.stop("the session was opened again")
-        handle = SessionHandle(self._reach.client, session_id)
-        session = AcpSession(self._client, handle, self._reach.by, self._folder, has_forms=self._has_forms)
-        self._sessions[session_id] = session
-        await session.begin(shows_past=shows_past)
-
-    async def _find(self, cwd: str, session_id: str) -> None:
-        self._require_folder(cwd)
-        found = await self._reach.find(session_id)
-        if found.workflow_type != SESSION_WORKFLOW:
-            raise RunNotFound(session_id)
-        if found.status == WorkflowExecutionStatus.RUNNING:
-            await self._reach.serve(found)
+        session = AcpSession(self._client, self._reach, run, self._folder, has_forms=self._has_forms, goal_of=goal_of)
+        self._sessions[run.id] = session
+        if not goal_of:
+            await session.begin(shows_past=shows_past)
 
     def _session(self, session_id: str) -> AcpSession:
         if session_id not in self._sessions:

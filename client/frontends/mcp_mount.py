@@ -69,8 +69,8 @@ def _server_for(console: Console, visitor: Visitor, may_write: bool) -> MCPServe
             raise InvalidInput(problem.detail) from None
 
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
-    reach = Reach(console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant)
-    server = build_server(reach, check)
+    reach = Reach(console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant, check)
+    server = build_server(reach)
     for name in () if may_write else _WRITING_TOOLS:
         server.remove_tool(name)
     return server

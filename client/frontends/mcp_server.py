@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Annotated, Any, Literal, cast
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -18,16 +17,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError, Refused
-from orga.client.frontends.reach import OpenWait, Reach, held_arguments, open_waits
-from orga.client.runs.agents import AgentHandle, start_agent
-from orga.client.runs.goals import start_goal
-from orga.workflows.types.goals.input import GoalInput, parse_goal
-from orga.workflows.types.input import AgentInput, parse_input
+from orga.client.frontends.reach import OpenWait, Reach, converts_errors, held_arguments, open_waits
+from orga.client.runs.agents import AgentHandle
 from orga.workflows.types.questions import Choice
-from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import escaped_text, one_line
 
 LOOK_S = 0.5
@@ -86,36 +80,14 @@ class Runs:
     """The tools, for one client."""
 
     reach: Reach
-    check: Callable[[AgentInput | GoalInput], None]
-    """Raises InvalidInput for a run that no worker would take."""
     _reported: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """What each run waited for when the client last heard of it."""
     _declined: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Questions that the person did not want to answer in a form, by run."""
 
-    async def start(self, ctx: Context, given: AgentInput | GoalInput, wait_s: float, run_id: str | None) -> Reply:
-        if (run := await self._continued(ctx)) is None:
-            self.check(given)
-            if isinstance(given, GoalInput):
-                start = start_goal(
-                    self.reach.client, given, workflow_id=run_id, search_attributes=self.reach.attributes
-                )
-            else:
-                start = start_agent(
-                    self.reach.client, given, workflow_id=run_id, search_attributes=self.reach.attributes
-                )
-            run = await start
-        return await self.follow(ctx, run, wait_s)
-
-    async def find(self, run_id: str) -> AgentHandle:
-        found = await self.reach.find(run_id)
-        if found.status == WorkflowExecutionStatus.RUNNING:
-            await self.reach.serve(found)
-        return AgentHandle(self.reach.client, run_id)
-
     async def follow(self, ctx: Context, run: AgentHandle, wait_s: float) -> Reply:
         """Wait until the run has ended, or until it waits for something that was not reported yet."""
-        await self._continued(ctx)
+        await self.continued(ctx)
         clock, state = asyncio.get_running_loop().time, RunState(run_id=run.id, state="running")
         until, progress_at = clock() + wait_s, clock()
         while True:
@@ -200,7 +172,7 @@ class Runs:
             self._declined.add(self._key(wait))
         return True
 
-    async def _continued(self, ctx: Context) -> AgentHandle | None:
+    async def continued(self, ctx: Context) -> AgentHandle | None:
         """Take the answer that a client of a later revision calls again with, and return the run that it is for."""
         if not ctx.request_state:
             return None
@@ -240,7 +212,6 @@ def _wait_view(wait: OpenWait) -> Wait:
 
 def build_server(
     reach: Reach,
-    check: Callable[[AgentInput | GoalInput], None] = lambda _: None,
     *,
     agent_tools: Mapping[str, str] | None = None,
     may_decide: bool = False,
@@ -249,11 +220,10 @@ def build_server(
 
     Args:
         reach: The runs that exist for the client, and the name of its operator.
-        check: Raises InvalidInput for a run that no worker would take.
         agent_tools: Agents that get a tool of their own, with what each is for.
         may_decide: Whether the client may decide held calls. Its operator is then the approver.
     """
-    runs = Runs(reach, check)
+    runs = Runs(reach)
     server: MCPServer = MCPServer("orga", title="orga: durable agents", instructions=INSTRUCTIONS, log_level="ERROR")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
@@ -270,18 +240,16 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Start a run on a task. It returns the state of the run; the run goes on after that."""
-        tenant = {} if reach.tenant is None else {"tenant": reach.tenant}
-        if kind == "goal":
-            return await runs.start(ctx, parse_goal({"goal": task, "agent": agent, **tenant}), wait_s, run_id)
-        return await runs.start(ctx, parse_input({"task": task, "agent": agent, **tenant}), wait_s, run_id)
+        run = await runs.continued(ctx) or await reach.start(kind, agent, task, run_id)
+        return await runs.follow(ctx, run, wait_s)
 
     async def run_state(ctx: Context, run_id: RunId, wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
         """Wait for news of a run: its end, or something new that waits for a person. Then return its state."""
-        return await runs.follow(ctx, await runs.find(run_id), wait_s)
+        return await runs.follow(ctx, await reach.open(run_id), wait_s)
 
     async def result(ctx: Context, run_id: RunId, wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
         """Return the result of a run that has ended. A run that goes on is waited for."""
-        return await runs.follow(ctx, await runs.find(run_id), wait_s)
+        return await runs.follow(ctx, await reach.open(run_id), wait_s)
 
     async def answer(
         ctx: Context,
@@ -291,7 +259,7 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Answer a question of a run with the words of the user."""
-        run = await runs.find(run_id)
+        run = await reach.open(run_id)
         if not ctx.request_state:
             wait = await runs.find_wait(run, question_id, frozenset({"answer"}))
             await wait.run.answer(text, wait.wait.wait_id, reach.by)
@@ -310,7 +278,7 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Decide what waits in a run, as the user has decided after seeing it."""
-        run = await runs.find(run_id)
+        run = await reach.open(run_id)
         if not ctx.request_state:
             wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
             item = next((each for each in wait.calls if each.approval_id == wait_id), None)
@@ -330,12 +298,12 @@ def build_server(
         run_id: RunId, guidance: Annotated[str, Field(description="What the agent reads at its next step.")]
     ) -> str:
         """Guide a run."""
-        await (await runs.find(run_id)).steer(guidance, by=reach.by)
+        await (await reach.open(run_id)).steer(guidance, by=reach.by)
         return "sent: the run reads it at its next step"
 
     async def abort(ctx: Context, run_id: RunId, why: str = "", wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
         """End a run at once. Its result keeps what was gathered so far."""
-        run = await runs.find(run_id)
+        run = await reach.open(run_id)
         if not ctx.request_state:
             await run.abort(why, by=reach.by)
         return await runs.follow(ctx, run, wait_s)
@@ -351,6 +319,9 @@ def build_server(
     return server
 
 
+_with_errors = converts_errors(lambda error: ToolError(str(error)))
+
+
 def _agent_tool(start_run: Callable[..., Any], agent: str) -> Callable[..., Any]:
     async def ask(
         ctx: Context,
@@ -364,16 +335,3 @@ def _agent_tool(start_run: Callable[..., Any], agent: str) -> Callable[..., Any]
 
 def _tool_name(agent: str) -> str:
     return f"ask_{re.sub('[^A-Za-z0-9_-]', '_', agent)}"[:64]
-
-
-def _with_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a tool report a failure that the user can fix in the words of orga."""
-
-    @wraps(function)
-    async def call(*given: Any, **named: Any) -> Any:
-        try:
-            return await function(*given, **named)
-        except (OrgaError, InvalidInput, RPCError) as error:
-            raise ToolError(str(error)) from None
-
-    return call

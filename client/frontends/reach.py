@@ -3,16 +3,25 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Literal, TypeVar, cast
 
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError, RunNotFound
-from orga.client.runs.agents import AgentHandle
+from orga.client.runs.agents import AgentHandle, start_agent
+from orga.client.runs.goals import start_goal
+from orga.client.runs.sessions import SessionHandle, start_session
+from orga.workflows.types.goals.input import GoalInput, parse_goal
+from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.json_text import as_object, as_objects, as_text, inner_values
-from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
+from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW, TENANT
 from orga.workflows.types.questions import Item, ShownQuestion
+from orga.workflows.types.record import InvalidInput
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -30,9 +39,11 @@ class Reach:
     """Makes sure that a worker polls for a run, if this process may start one."""
     tenant: str | None = None
     """The tenant of all runs that are started here. Runs of other tenants do not exist. None: no limit."""
+    check: Callable[[AgentInput | GoalInput], None] = lambda _: None
+    """Raises InvalidInput for a run that no worker would take."""
 
-    async def find(self, run_id: str) -> WorkflowExecutionDescription:
-        """Return the description of a run that this front end may see.
+    async def open(self, run_id: str) -> AgentHandle:
+        """Return the handle of a run that this front end may see. A live run gets a worker.
 
         Raises:
             RunNotFound: There is no such run, or it belongs to somebody else.
@@ -43,13 +54,42 @@ class Reach:
         is_theirs = self.tenant is not None and found.typed_search_attributes.get(TENANT) != self.tenant
         if found.workflow_type not in RUN_WORKFLOWS or is_theirs or not self.has(found):
             raise RunNotFound(run_id)
-        return found
+        if found.status == WorkflowExecutionStatus.RUNNING:
+            await self.serve(found)
+        return (SessionHandle if found.workflow_type == SESSION_WORKFLOW else AgentHandle)(self.client, run_id)
 
-    @property
-    def attributes(self) -> TypedSearchAttributes:
-        """The search attributes of a run that is started here. The run itself sets its tenant only later."""
-        named = [SearchAttributePair(TENANT, self.tenant)] if self.tenant else []
-        return TypedSearchAttributes(named)
+    async def start(
+        self, kind: Literal["agent", "goal", "session"], agent: str, task: str = "", run_id: str | None = None
+    ) -> AgentHandle:
+        """Start a run. A session begins without a task. Raise InvalidInput if no worker would take the run."""
+        given = {"agent": agent} if self.tenant is None else {"agent": agent, "tenant": self.tenant}
+        # the run itself sets its tenant only later
+        attributes = TypedSearchAttributes([SearchAttributePair(TENANT, self.tenant)] if self.tenant else [])
+        if kind == "session":
+            return await start_session(self.client, given, session_id=run_id, search_attributes=attributes)
+        if kind == "goal":
+            goal = parse_goal(given | {"goal": task})
+            self.check(goal)
+            return await start_goal(self.client, goal, workflow_id=run_id, search_attributes=attributes)
+        checked = parse_input(given | {"task": task})
+        self.check(checked)
+        return await start_agent(self.client, checked, workflow_id=run_id, search_attributes=attributes)
+
+
+def converts_errors(convert: Callable[[Exception], Exception]) -> Callable[[F], F]:
+    """Return a decorator that gives failures which the user can fix the form of a protocol."""
+
+    def decorate(method: F) -> F:
+        @wraps(method)
+        async def call(*given: Any, **named: Any) -> Any:
+            try:
+                return await method(*given, **named)
+            except (OrgaError, InvalidInput, RPCError) as error:
+                raise convert(error) from None
+
+        return cast("F", call)
+
+    return decorate
 
 
 @dataclass(frozen=True)

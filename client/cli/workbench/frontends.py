@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecution
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import AgentName, ConfigFile, Model, NoWorker, Settings, TrustedFacts, login_name
+from orga.client.cli.options import AgentName, ConfigFile, NoWorker, login_name
 from orga.client.cli.session import CliContext, cli_context
 from orga.client.cli.shown.text import write_note
 from orga.client.cli.start.task_input import RunOptions, session_input
@@ -34,10 +34,10 @@ Tenant = Annotated[str | None, typer.Option(help="Serve only this tenant: its ru
 def acp(
     agent: AgentName = None,
     *,
-    model: Model = None,
-    set_: Settings = None,
+    goal: Annotated[
+        bool, typer.Option("--goal", help="Start goals: the first message of a new conversation is the goal.")
+    ] = False,
     tenant: Tenant = None,
-    trusted: TrustedFacts = None,
     no_worker: NoWorker = False,
     config: ConfigFile = None,
 ) -> int:
@@ -55,17 +55,17 @@ def acp(
             "orga acp needs the optional extra acp, which is not installed here. "
             "Install it: pip install 'orga[acp]' (in a clone: make setup)"
         )
-    given = session_input(RunOptions("", agent, model, settings=set_ or (), tenant=tenant, trusted=trusted or ()), None)
-    return run_interruptible(_serve_acp(given, config, _take_pipes(), no_worker=no_worker))
+    given = session_input(RunOptions("", agent, tenant=tenant), None)
+    return run_interruptible(_serve_acp(given, config, _take_pipes(), goal=goal, no_worker=no_worker))
 
 
 async def _serve_acp(
-    given: SessionInput, config: Path | None, pipes: tuple[BinaryIO, BinaryIO], *, no_worker: bool
+    given: SessionInput, config: Path | None, pipes: tuple[BinaryIO, BinaryIO], *, goal: bool, no_worker: bool
 ) -> int:
     from orga.client.frontends.acp import serve  # only this command needs the package
 
     async with _reach(requested_names(given), config, given.tenant, no_worker=no_worker) as (here, reach):
-        await serve(reach, given, Path(here.connection.workplace.root), *pipes)
+        await serve(reach, given.agent, Path(here.connection.workplace.root), *pipes, starts_goals=goal)
     return 0
 
 
@@ -108,12 +108,8 @@ async def _serve_mcp(
     async with _reach(None, config, tenant, no_worker=no_worker) as (here, reach):
         settings = here.loaded.config
 
-        def check(given: AgentInput | GoalInput) -> None:
-            if not names_server(settings.temporal.address):  # workers of a shared server may know other agents
-                refuse_unknown(requested_names(given), settings)
-
         named = {name: one_line(agent.instructions or "", 300) for name, agent in settings.agents.items()}
-        server = build_server(reach, check, agent_tools=named if agent_tools else {}, may_decide=may_decide)
+        server = build_server(reach, agent_tools=named if agent_tools else {}, may_decide=may_decide)
         await server.run_stdio_async()
     return 0
 
@@ -158,6 +154,11 @@ async def _reach(
             if await here.may_work_on(run):
                 await serve_queue(run.task_queue)
 
+        def check_names(given: AgentInput | GoalInput) -> None:
+            settings = here.loaded.config
+            if not names_server(settings.temporal.address):  # workers of a shared server may know other agents
+                refuse_unknown(requested_names(given), settings)
+
         def has(run: WorkflowExecution) -> bool:
             queue = run.task_queue
             embedded = here.connection.endpoint.embedded
@@ -166,4 +167,4 @@ async def _reach(
         if wanted and not no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_in_process(wanted, here.loaded.config)
         await serve_queue(here.task_queue)
-        yield here, Reach(here.client, login_name(), here.folder_runs_query, has, serve, tenant)
+        yield here, Reach(here.client, login_name(), here.folder_runs_query, has, serve, tenant, check_names)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.model.chat_server import Calls, ChatServer, Says
+from tests.support.model.goals import GOOD, a_step
 from tests.support.parts.front_ends import front_end_path
 from tests.support.programs.acp_client import AcpClient, AcpError, an_editor
 from tests.support.programs.orga_command import COMMAND, ROOT, Orga
@@ -165,13 +166,56 @@ def test_cancelling_ends_the_turn_and_its_question(orga: Orga, model: ChatServer
             client.prompts(session, "Hello?").result(60)
 
 
-def test_twenty_prompts_at_once_are_twenty_turns(orga: Orga, model: ChatServer) -> None:
+def test_a_goal_is_started_shows_its_plan_and_is_loaded(orga: Orga, model: ChatServer) -> None:
+    plan, scores = {"steps": [a_step("pay", "refund", order="A", cents=1)]}, {"steps": [{"id": "pay", **GOOD}]}
+    step = Calls("refund", {"order": "A", "cents": 1})  # nobody asks the model for it: the plan has the arguments
+    model.replies = [Says([json.dumps(plan)]), step, Says([json.dumps(scores)]), Says(["Paid one cent."])]
+
+    def plans(client: AcpClient) -> list[list[str]]:
+        found = [each["entries"] for each in client.updates if each["sessionUpdate"] == "plan"]
+        return [[entry["status"] for entry in entries] for entries in found]
+
+    with an_editor(orga, "--goal") as client:
+        goal = begin(client, orga)
+        ended = client.prompts(goal, "Pay one cent")
+        client.selects(client.ask(1), "allow")
+        assert ended.result(60) == {"stopReason": "end_turn"}
+        assert plans(client)[0] == ["in_progress"]
+        assert plans(client)[-1] == ["completed"]
+        assert client.text() == "Paid one cent."
+        assert client.calls()["refund A"][-1] == "completed"
+        with pytest.raises(AcpError, match="has ended"):
+            client.prompts(goal, "More").result(60)
+    with an_editor(orga) as client:
+        client.call("loadSession", sessionId=goal, cwd=str(orga.folder), mcpServers=[])
+        assert client.text("user_message_chunk") == "Pay one cent"
+        assert plans(client)[-1] == ["completed"]
+        assert client.text() == "Paid one cent."
+
+
+def test_a_live_goal_is_loaded_guided_and_cancelled(orga: Orga, model: ChatServer, refunds: Path) -> None:
+    plan = {"steps": [a_step("pay", "refund", order="A", cents=1)]}
+    model.replies = [Says([json.dumps(plan)]), Says(["never"])]
+    goal = orga("goal", "Pay", "--detach", "--no-worker").out.strip()
+    with an_editor(orga) as client:
+        client.call("loadSession", sessionId=goal, cwd=str(orga.folder), mcpServers=[])
+        client.ask(1)
+        guided = client.prompts(goal, "Only one cent")
+        wait_until(lambda: "Only one cent" in orga("journal", goal, "--json").out)
+        client.call("cancel", sessionId=goal)
+        assert guided.result(60) == {"stopReason": "cancelled"}
+    assert "aborted" in orga("journal", goal, "--json").out
+    assert refunds.read_text() == ""
+
+
+def test_twenty_prompts_at_once_are_twenty_turns_in_their_order(orga: Orga, model: ChatServer) -> None:
     model.replies = [Says(["Yes."])]
     with an_editor(orga) as client:
         session = begin(client, orga)
         endings = [client.prompts(session, f"Question {n}") for n in range(20)]
         assert [ending.result(60) for ending in endings] == [{"stopReason": "end_turn"}] * 20
-    assert orga("journal", session, "--json").out.count("TurnEnded") == 20
+    sent = [each["text"] for each in json.loads(orga("conversation", session, "--json").out) if each["role"] == "user"]
+    assert sent == [f"Question {n}" for n in range(20)]
 
 
 def test_what_is_not_there_is_refused(orga: Orga, tmp_path: Path) -> None:
@@ -290,8 +334,8 @@ def test_acpx_talks_decides_and_is_killed_amid_a_turn(
         return ["acpx", permissions, "--ttl", "30", "--agent", agent, *words]
 
     def acpx(*words: str, permissions: str = "--approve-all") -> str:
-        told = command(*words, permissions=permissions)
-        done = subprocess.run(told, cwd=orga.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+        typed = command(*words, permissions=permissions)
+        done = subprocess.run(typed, cwd=orga.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

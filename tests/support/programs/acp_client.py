@@ -111,17 +111,17 @@ class AcpClient:
 
     def _read(self) -> None:
         for line in self.process.stdout or ():
-            told = json.loads(line)
+            message = json.loads(line)
             with self._news:
-                self.pid = told.get("pid", self.pid)
-                if "update" in told:
-                    self.updates.append(told["update"]["update"])
-                elif "ask" in told:
-                    self.asked.append(Ask(told["ask"], told["method"], told["params"]))
-                elif "result" in told:
-                    self._waiting[told["id"]].set_result(told["result"])
-                elif "error" in told:
-                    self._waiting[told["id"]].set_exception(AcpError(told["error"]["message"]))
+                self.pid = message.get("pid", self.pid)
+                if "update" in message:
+                    self.updates.append(message["update"]["update"])
+                elif "ask" in message:
+                    self.asked.append(Ask(message["ask"], message["method"], message["params"]))
+                elif "result" in message:
+                    self._waiting[message["id"]].set_result(message["result"])
+                elif "error" in message:
+                    self._waiting[message["id"]].set_exception(AcpError(message["error"]["message"]))
                 self._news.notify_all()
 
 
