@@ -62,7 +62,8 @@ TSC := .cache/typescript/node_modules/.bin/tsc
 $(TSC):
 	@npm install --silent --no-audit --no-fund --prefix .cache/typescript typescript@5.9.3
 
-console-check: $(TSC) ## Types of the console's scripts
+console-check: setup $(TSC) ## Types of the console's scripts, against those of the interface
+	@$(BIN)/python -m tests.console.typescript .cache/console-api.d.ts
 	@$(TSC) --project tests/console/tsconfig.json
 
 fmt: setup ## Format, and fix what lint can fix

@@ -22,21 +22,21 @@ function choose(name) {
 }
 
 /** @param {string} label @param {Column[]} columns @param {any[]} items */
-const table = (label, columns, items) => h("div", { class: "scroll card flush", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "roomy" },
-  h("thead", {}, h("tr", {}, columns.map(([name]) => h("th", {}, name)))),
-  h("tbody", {}, items.map((item) => h("tr", {}, columns.map(([, cell]) => h("td", {}, cell(item) ?? DASH)))))));
+const table = (label, columns, items) => h("div.scroll.card.flush", { tabindex: 0, role: "region", "aria-label": label }, h("table.roomy",
+  h("thead", h("tr", columns.map(([name]) => h("th", name)))),
+  h("tbody", items.map((item) => h("tr", columns.map(([, cell]) => h("td", cell(item) ?? DASH)))))));
 
 /** @param {any[]|null|undefined} names */
-const tags = (names) => (names?.length ? h("div", { class: "chips" }, names.map((name) => h("span", { class: "tag" }, name))) : DASH);
+const tags = (names) => (names?.length ? h("div.chips", names.map((name) => h("span.tag", name))) : DASH);
 
 /** @param {string} summary @param {any} content */
 function folded(summary, content) {
   const isNothing = content === null || content === undefined || content === "" || (typeof content === "object" && !Object.keys(content).length);
-  return isNothing ? DASH : h("details", {}, h("summary", {}, summary), h("pre", { tabindex: 0 }, typeof content === "string" ? content : JSON.stringify(content, null, 2)));
+  return isNothing ? DASH : h("details", h("summary", summary), h("pre", { tabindex: 0 }, typeof content === "string" ? content : JSON.stringify(content, null, 2)));
 }
 
 /** @param {string} name @param {Child} [more] */
-const named = (name, more) => [h("strong", {}, name), more ? h("p", { class: "small soft" }, more) : null];
+const named = (name, more) => [h("strong", name), more ? h("p.small.soft", more) : null];
 
 /** @type {Column[]} */
 const AGENTS = [
@@ -49,8 +49,8 @@ const AGENTS = [
 ];
 /** @type {Column[]} */
 const MODELS = [
-  ["Model", (one) => h("strong", {}, one.model)],
-  ["Named by", (one) => one.named_by || h("span", { class: "faint" }, "not used")],
+  ["Model", (one) => h("strong", one.model)],
+  ["Named by", (one) => one.named_by || h("span.faint", "not used")],
   ["Usable", (one) => h("span", { class: `mark ${one.problem ? "tone-limit" : "tone-done"}` }, glyph(one.problem ? "timeout" : "ok"), one.problem ? "no" : "yes")],
   ["What it lacks", (one) => one.problem],
 ];
@@ -65,7 +65,7 @@ const TOOLS = [
   ["Pinned", (one) => (one.digest ? h("code", { title: one.digest }, one.digest.slice(0, 16)) : null)],
 ];
 /** @type {Column[]} */
-const SERVERS = [["MCP server", (one) => h("strong", {}, one.name)], ["Transport", (one) => one.transport], ["Pinned tools", (one) => one.pinned], ["Annotations trusted", (one) => (one.trust_annotations ? "yes" : "no")]];
+const SERVERS = [["MCP server", (one) => h("strong", one.name)], ["Transport", (one) => one.transport], ["Pinned tools", (one) => one.pinned], ["Annotations trusted", (one) => (one.trust_annotations ? "yes" : "no")]];
 /** @type {Column[]} */
 const POLICIES = [
   ["Policy", (one) => named(one.id, one.place)],
@@ -74,16 +74,16 @@ const POLICIES = [
 ];
 /** @type {Column[]} */
 const WORKERS = [
-  ["Worker", (one) => h("code", {}, one.identity)],
+  ["Worker", (one) => h("code", one.identity)],
   ["Task queue", (one) => one.task_queue],
   ["Last seen", (one) => time(one.last_seen)],
   ["Build", (one) => [one.deployment, one.build].filter(Boolean).join(" ") || null],
-  ["Configuration", (one) => (one.has_this_config ? "as here" : h("span", { class: "mark tone-limit" }, glyph("timeout"), "another one"))],
+  ["Configuration", (one) => (one.has_this_config ? "as here" : h("span.mark.tone-limit", glyph("timeout"), "another one"))],
   ["Loop held", (one) => one.blocked],
 ];
 /** @type {Column[]} */
 const FACTS = [
-  ["Fact", (one) => h("span", { class: "plain" }, one.text)],
+  ["Fact", (one) => h("span.plain", one.text)],
   ["Kind", (one) => one.kind],
   ["Source", (one) => one.provenance?.source || one.provenance?.workflow_id],
   ["Tenant", (one) => one.owner?.tenant || null],
@@ -94,10 +94,10 @@ const agents = () => view(resource("/agents"), ({ items }) => table("Agents", AG
 const models = () => view(resource("/models"), ({ items }) => table("Models", MODELS, items));
 const tools = () => view(resource("/tools"), ({ items, servers }) => [servers.length ? table("MCP servers", SERVERS, servers) : null, table("Tools", TOOLS, items)]);
 const policies = () => view(resource("/policies"), (data) => [
-  h("p", { class: "soft" }, "Engine ", h("strong", {}, data.engine), data.version ? [", version ", h("code", {}, data.version)] : null, ". Policies are edited in their files, never here."),
-  data.problem ? h("p", { class: "error" }, data.problem) : null,
+  h("p.soft", "Engine ", h("strong", data.engine), data.version ? [", version ", h("code", data.version)] : null, ". Policies are edited in their files, never here."),
+  data.problem ? h("p.error", data.problem) : null,
   policyTest(),
-  data.items.length ? table("Policies", POLICIES, data.items) : empty("No policies of your own", ["The engine's own rules count. Write some with ", h("code", {}, "orga policy"), "."]),
+  data.items.length ? table("Policies", POLICIES, data.items) : empty("No policies of your own", ["The engine's own rules count. Write some with ", h("code", "orga policy"), "."]),
 ]);
 /** Judge a call that is only proposed. */
 function policyTest() {
@@ -105,22 +105,22 @@ function policyTest() {
   const tool = h("input", { "aria-label": "Tool", placeholder: "Tool, such as run_command", required: true });
   const agent = h("input", { "aria-label": "Agent", placeholder: "Agent: default" });
   const effect = h("select", { "aria-label": "Effect" }, h("option", { value: "" }, "effect of the built-in tool"), ["read_only", "idempotent", "irreversible"].map((value) => h("option", { value }, words(value))));
-  const values = h("textarea", { class: "code", rows: 3, "aria-label": "Arguments as JSON", placeholder: '{"command": "ls"}' });
+  const values = h("textarea.code", { rows: 3, "aria-label": "Arguments as JSON", placeholder: '{"command": "ls"}' });
   const judge = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const parsed = parse(values.value);
     found.value = parsed.problem ? { problem: new Problem(0, `arguments: ${parsed.problem}`) }
       : await post("/policies/test", { tool: tool.value, arguments: parsed.value ?? {}, ...(agent.value ? { agent: agent.value } : {}), ...(effect.value ? { effect: effect.value } : {}) }).catch((problem) => ({ problem }));
   };
-  return h("form", { class: "card stack", onsubmit: judge }, h("h2", {}, "Judge a call"), h("p", { class: "soft small" }, "Nothing is run."), h("div", { class: "fields" }, tool, agent, effect), values,
-    h("div", { class: "row" }, h("button", { class: "primary" }, "Judge it")),
-    () => !found.value ? null : found.value.problem ? failed(found.value.problem) : h("div", { class: "stack", role: "status" }, h("p", {}, stateMark(found.value.outcome), found.value.reason ? ` ${found.value.reason}` : ""),
-      (found.value.policies ?? []).map((/** @type {any} */ policy) => h("div", {}, h("code", {}, policy.id), policy.text ? h("pre", { tabindex: 0 }, policy.text) : null))));
+  return h("form.card.stack", { onsubmit: judge }, h("h2", "Judge a call"), h("p.soft.small", "Nothing is run."), h("div.fields", tool, agent, effect), values,
+    h("div.row", h("button.primary", "Judge it")),
+    () => !found.value ? null : found.value.problem ? failed(found.value.problem) : h("div.stack", { role: "status" }, h("p", stateMark(found.value.outcome), found.value.reason ? ` ${found.value.reason}` : ""),
+      (found.value.policies ?? []).map((/** @type {any} */ policy) => h("div", h("code", policy.id), policy.text ? h("pre", { tabindex: 0 }, policy.text) : null))));
 }
 
 const workers = () => view(resource("/workers"), (data) => [
-  h("p", { class: "soft" }, "Namespace ", h("strong", {}, data.namespace), ", task queue ", h("strong", {}, data.task_queue), me.ui_url ? [" · ", h("a", { href: me.ui_url, rel: "noopener noreferrer", target: "_blank" }, `Temporal UI ${me.ui_url}`)] : null),
-  data.items.length ? table("Workers", WORKERS, data.items) : empty("No worker polls", ["Runs wait until one does. Start one with ", h("code", {}, "orga worker"), "."], copy("orga worker")),
+  h("p.soft", "Namespace ", h("strong", data.namespace), ", task queue ", h("strong", data.task_queue), me.ui_url ? [" · ", h("a", { href: me.ui_url, rel: "noopener noreferrer", target: "_blank" }, `Temporal UI ${me.ui_url}`)] : null),
+  data.items.length ? table("Workers", WORKERS, data.items) : empty("No worker polls", ["Runs wait until one does. Start one with ", h("code", "orga worker"), "."], copy("orga worker")),
 ]);
 
 function schedules() {
@@ -141,15 +141,15 @@ function schedules() {
   /** @type {Column[]} */
   const columns = [
     ["Schedule", (one) => named(one.id, one.what)],
-    ["State", (one) => [stateMark(one.paused ? "paused" : "active"), one.note ? h("p", { class: "small soft" }, one.note) : null]],
-    ["Times", (one) => [one.times.map((/** @type {string} */ text) => h("div", {}, h("code", {}, text))), h("span", { class: "small faint" }, one.time_zone)]],
-    ["Next runs", (one) => one.next.slice(0, 3).map((/** @type {string} */ at) => h("div", {}, time(at)))],
-    ["Last runs", (one) => one.runs.slice(-3).reverse().map((/** @type {any} */ run) => h("div", {}, h("a", { href: `/runs/${encodeURIComponent(run.id)}` }, time(run.at)), " ", run.state ? stateMark(run.state) : null))],
-    ["Actions", (one) => (may("admin") ? h("div", { class: "row" }, [one.paused ? "resume" : "pause", "trigger", "delete"].map((kind) => h("button", { type: "button", class: kind === "delete" ? "small danger" : "small", onclick: () => void act(one, kind) }, capital(kind)))) : null)],
+    ["State", (one) => [stateMark(one.paused ? "paused" : "active"), one.note ? h("p.small.soft", one.note) : null]],
+    ["Times", (one) => [one.times.map((/** @type {string} */ text) => h("div", h("code", text))), h("span.small.faint", one.time_zone)]],
+    ["Next runs", (one) => one.next.slice(0, 3).map((/** @type {string} */ at) => h("div", time(at)))],
+    ["Last runs", (one) => one.runs.slice(-3).reverse().map((/** @type {any} */ run) => h("div", h("a", { href: `/runs/${encodeURIComponent(run.id)}` }, time(run.at)), " ", run.state ? stateMark(run.state) : null))],
+    ["Actions", (one) => (may("admin") ? h("div.row", [one.paused ? "resume" : "pause", "trigger", "delete"].map((kind) => h("button", { type: "button", class: kind === "delete" ? "small danger" : "small", onclick: () => void act(one, kind) }, capital(kind)))) : null)],
   ];
   return [
     () => (outcome.value ? h("p", { role: "status" }, outcome.value) : null),
-    view(source, ({ items }) => (items.length ? table("Schedules", columns, items) : empty("No schedules", ["A schedule starts runs at set times. Make one with ", h("code", {}, "orga schedule"), "."]))),
+    view(source, ({ items }) => (items.length ? table("Schedules", columns, items) : empty("No schedules", ["A schedule starts runs at set times. Make one with ", h("code", "orga schedule"), "."]))),
   ];
 }
 
@@ -163,7 +163,7 @@ function knowledge() {
     found.value = await get(`/knowledge?${query}`).catch((problem) => ({ problem }));
   };
   return [
-    h("form", { class: "row", onsubmit: search }, text, tenant, h("button", { class: "primary" }, "Search")),
+    h("form.row", { onsubmit: search }, text, tenant, h("button.primary", "Search")),
     () => {
       if (!found.value) return empty("Search what runs and people have learnt", "Each fact has the source that it came from.");
       if (found.value.problem) return failed(found.value.problem);
@@ -178,8 +178,8 @@ const current = computed(() => (chosen.value in VIEWS ? chosen.value : "settings
 
 setTitle("Admin");
 show(
-  h("div", { class: "page-head" }, h("h1", {}, "Admin")),
-  h("div", { class: "chips", role: "group", "aria-label": "What to show" }, Object.keys(VIEWS).map((name) =>
+  h("div.page-head", h("h1", "Admin")),
+  h("div.chips", { role: "group", "aria-label": "What to show" }, Object.keys(VIEWS).map((name) =>
     h("button", { type: "button", class: "chip", "aria-pressed": () => String(current.value === name), onclick: () => choose(name) }, capital(name)))),
   () => VIEWS[current.value]?.(),
 );

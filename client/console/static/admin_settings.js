@@ -26,12 +26,12 @@ const groupOf = (key) => key.split(".").slice(0, key.split(".").length > 2 ? 2 :
 
 export function settingsView() {
   const settings = resource("/settings");
-  return h("div", { class: "stack" }, view(settings, (data) => {
+  return h("div.stack", view(settings, (data) => {
     if (!data.items.length) return empty("Nothing can be set here", "This task queue has no settings that may change at run time.");
     return [
       condition(data),
-      h("div", { class: "row" }, h("input", { type: "search", "aria-label": "Find a key", placeholder: "Find a key  /", value: wanted, oninput: (/** @type {any} */ event) => (wanted.value = event.target.value) }),
-        h("span", { class: "soft small" }, data.version ? `version ${data.version}` : "nothing saved yet: the values of the workers' configuration count")),
+      h("div.row", h("input", { type: "search", "aria-label": "Find a key", placeholder: "Find a key  /", value: wanted, oninput: (/** @type {any} */ event) => (wanted.value = event.target.value) }),
+        h("span.soft.small", data.version ? `version ${data.version}` : "nothing saved yet: the values of the workers' configuration count")),
       () => (notice.value ? h("p", { role: "status", class: "mark tone-done" }, notice.value) : null),
       () => (problem.value ? failed(problem.value) : null),
       groups(data.items),
@@ -43,7 +43,7 @@ export function settingsView() {
 
 /** @param {any} data */
 const condition = ({ state, detail }) =>
-  ["broken", "unreachable"].includes(state) ? h("section", { class: "state failed", role: "alert" }, h("h2", {}, `The settings are ${state}`), h("p", {}, detail), h("p", {}, "Meanwhile runs start with the values of the workers' configuration.")) : detail ? h("p", { class: "soft" }, detail) : null;
+  ["broken", "unreachable"].includes(state) ? h("section.state.failed", { role: "alert" }, h("h2", `The settings are ${state}`), h("p", detail), h("p", "Meanwhile runs start with the values of the workers' configuration.")) : detail ? h("p.soft", detail) : null;
 
 /** @param {Setting[]} all */
 function groups(all) {
@@ -51,8 +51,8 @@ function groups(all) {
   return names.map((name) => {
     const own = all.filter((one) => groupOf(one.key) === name);
     const found = () => own.filter((one) => !wanted.value || `${one.key} ${one.description}`.toLowerCase().includes(wanted.value.toLowerCase()));
-    return h("details", { class: "card settings", hidden: () => !found().length, open: () => Boolean(wanted.value) || names.length < 4 || own.some((one) => isSaved(one) || edits.value.has(one.key)) },
-      h("summary", {}, h("strong", {}, name), " ", h("span", { class: "faint small" }, `${own.length} keys`)),
+    return h("details.card.settings", { hidden: () => !found().length, open: () => Boolean(wanted.value) || names.length < 4 || own.some((one) => isSaved(one) || edits.value.has(one.key)) },
+      h("summary", h("strong", name), " ", h("span.faint.small", `${own.length} keys`)),
       own.map((one) => h("div", { hidden: () => !found().includes(one) }, row(one))));
   });
 }
@@ -74,14 +74,14 @@ function row(one) {
     edits.value = next;
   };
   return h("div", { class: () => (changed.value ? "setting changed" : "setting") },
-    h("div", {}, h("label", { for: `set-${one.key}`, title: one.key }, h("span", { class: "unseen" }, `${groupOf(one.key)}.`), h("code", {}, one.key.slice(groupOf(one.key).length + 1))), one.description ? h("p", { class: "small soft" }, one.description) : null, variables(one)),
-    h("div", { class: "stack" }, control(one, now, set), () => mine().map(({ detail }) => h("p", { class: "error" }, detail))),
-    h("div", { class: "small soft" }, () => changed.value ? [h("strong", { class: "tone-wait" }, "changed"), " ", h("button", { type: "button", class: "quiet small", onclick: () => edits.value = new Map([...edits.peek()].filter(([key]) => key !== one.key)) }, "Undo")] : h("span", { class: "tag", title: one.place }, one.source),
+    h("div", h("label", { for: `set-${one.key}`, title: one.key }, h("span.unseen", `${groupOf(one.key)}.`), h("code", one.key.slice(groupOf(one.key).length + 1))), one.description ? h("p.small.soft", one.description) : null, variables(one)),
+    h("div.stack", control(one, now, set), () => mine().map(({ detail }) => h("p.error", detail))),
+    h("div.small.soft", () => changed.value ? [h("strong.tone-wait", "changed"), " ", h("button", { type: "button", class: "quiet small", onclick: () => edits.value = new Map([...edits.peek()].filter(([key]) => key !== one.key)) }, "Undo")] : h("span.tag", { title: one.place }, one.source),
       isSaved(one) && may("admin") ? h("button", { type: "button", class: "quiet small", onclick: () => set(RESET) }, "Reset") : null));
 }
 
 /** @param {Setting} one */
-const variables = (one) => !one.template_variables?.length ? null : h("details", { class: "small soft" }, h("summary", {}, "Placeholders"), h("dl", { class: "facts" }, one.template_variables.map(({ name, description, needed }) => [h("dt", {}, h("code", {}, name), needed ? " (needed)" : ""), h("dd", {}, description)])));
+const variables = (one) => !one.template_variables?.length ? null : h("details.small.soft", h("summary", "Placeholders"), h("dl.facts", one.template_variables.map(({ name, description, needed }) => [h("dt", h("code", name), needed ? " (needed)" : ""), h("dd", description)])));
 
 /** @param {Setting} one @param {() => any} now @param {(value: any) => void} set */
 function control(one, now, set) {
@@ -111,7 +111,7 @@ function control(one, now, set) {
     wrong.value = parsed.problem;
     if (!parsed.problem) set(parsed.value ?? RESET);
   } });
-  return h("div", {}, json, () => (wrong.value ? h("p", { class: "error" }, wrong.value) : null));
+  return h("div", json, () => (wrong.value ? h("p.error", wrong.value) : null));
 }
 
 /** The whole set with the edits. @param {Setting[]} items */
@@ -124,8 +124,8 @@ function wholeSet(items) {
 /** @typedef {ReturnType<typeof resource>} Source */
 
 /** @param {any} data @param {Source} source */
-const bar = (data, source) => h("div", { class: "bulk bottom row", hidden: () => !edits.value.size, role: "region", "aria-label": "Changes" },
-  h("strong", {}, () => `${edits.value.size} ${edits.value.size === 1 ? "change" : "changes"}`),
+const bar = (data, source) => h("div.bulk.bottom.row", { hidden: () => !edits.value.size, role: "region", "aria-label": "Changes" },
+  h("strong", () => `${edits.value.size} ${edits.value.size === 1 ? "change" : "changes"}`),
   h("button", { type: "button", class: "primary", onclick: () => review("Save these changes?", data, wholeSet(data.items), source) }, "Review and save"),
   h("button", { type: "button", class: "quiet", onclick: () => (edits.value = new Map()) }, "Discard"));
 
@@ -134,8 +134,8 @@ function review(heading, data, values, source) {
   const next = (/** @type {Setting} */ one) => (one.key in values ? values[one.key] : one.file_value);
   const changes = /** @type {Setting[]} */ (data.items).filter((one) => JSON.stringify(next(one)) !== JSON.stringify(one.value) || one.key in values !== isSaved(one));
   const wrong = signal("");
-  const body = changes.map((one) => h("div", { class: "stack" }, h("code", {}, one.key), one.key in values ? null : h("span", { class: "small soft" }, `reset to ${text(one.file_value)}`), difference(text(one.value), text(next(one)))));
-  dialog(heading, [h("p", { class: "soft" }, "Runs that start later use it. Those under way keep what they began with."), h("div", { class: "stack diffs" }, body.length ? body : "Nothing would change."), h("p", { class: "error", hidden: () => !wrong.value }, wrong)], (close) => [
+  const body = changes.map((one) => h("div.stack", h("code", one.key), one.key in values ? null : h("span.small.soft", `reset to ${text(one.file_value)}`), difference(text(one.value), text(next(one)))));
+  dialog(heading, [h("p.soft", "Runs that start later use it. Those under way keep what they began with."), h("div.stack.diffs", body.length ? body : "Nothing would change."), h("p.error", { hidden: () => !wrong.value }, wrong)], (close) => [
     h("button", { type: "button", onclick: close }, "Cancel"),
     h("button", { type: "button", class: "primary", disabled: !body.length, onclick: () => void save(data, values, source, wrong, close) }, "Save"),
   ]);
@@ -169,11 +169,11 @@ function difference(before, after) {
   while (end < Math.min(old.length, fresh.length) - start && old[old.length - 1 - end] === fresh[fresh.length - 1 - end]) end++;
   /** @param {string[]} lines @param {string} sign @param {string} name */
   const block = (lines, sign, name) => lines.slice(start, lines.length - end).map((line) => h("div", { class: name }, h("span", { "aria-label": sign === "-" ? "before" : "after" }, `${sign} `), line));
-  return h("pre", { class: "diff" }, start ? h("div", { class: "faint" }, `  … ${start} equal lines`) : null, block(old, "-", "gone"), block(fresh, "+", "come"), end ? h("div", { class: "faint" }, `  … ${end} equal lines`) : null);
+  return h("pre.diff", start ? h("div.faint", `  … ${start} equal lines`) : null, block(old, "-", "gone"), block(fresh, "+", "come"), end ? h("div.faint", `  … ${end} equal lines`) : null);
 }
 
 /** @param {any} data @param {Source} source */
-const history = (data, source) => h("section", { class: "card stack" }, h("h2", {}, "Versions"), !data.versions.length ? h("p", { class: "soft" }, "None yet.") :
-  h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Versions" }, h("table", {}, h("thead", {}, h("tr", {}, ["Version", "Saved", "By", "Changed", ""].map((name) => h("th", {}, name || h("span", { class: "unseen" }, "Actions"))))),
-    h("tbody", {}, [...data.versions].reverse().map((/** @type {any} */ one) => h("tr", {}, h("td", { class: "figure" }, one.version), h("td", {}, time(one.at)), h("td", {}, one.by), h("td", {}, one.changed.map((/** @type {string} */ key) => h("div", {}, h("code", {}, key)))),
-      h("td", {}, one.version === data.version ? h("span", { class: "tag" }, "current") : may("admin") ? h("button", { type: "button", class: "small", onclick: () => review(`Go back to version ${one.version}?`, data, one.values, source) }, "Go back to it") : null)))))));
+const history = (data, source) => h("section.card.stack", h("h2", "Versions"), !data.versions.length ? h("p.soft", "None yet.") :
+  h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Versions" }, h("table", h("thead", h("tr", ["Version", "Saved", "By", "Changed", ""].map((name) => h("th", name || h("span.unseen", "Actions"))))),
+    h("tbody", [...data.versions].reverse().map((/** @type {any} */ one) => h("tr", h("td.figure", one.version), h("td", time(one.at)), h("td", one.by), h("td", one.changed.map((/** @type {string} */ key) => h("div", h("code", key)))),
+      h("td", one.version === data.version ? h("span.tag", "current") : may("admin") ? h("button", { type: "button", class: "small", onclick: () => review(`Go back to version ${one.version}?`, data, one.values, source) }, "Go back to it") : null)))))));

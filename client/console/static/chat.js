@@ -63,9 +63,9 @@ function composer({ placeholder, send, more, after }) {
     void submit();
   });
   requestAnimationFrame(fit);
-  return h("form", { class: "composer", onsubmit: (/** @type {any} */ event) => (event.preventDefault(), void submit()) },
-    more, h("p", { class: "error", role: "alert", hidden: () => !problem.value }, problem),
-    h("div", { class: "composer-line" }, area, h("button", { type: "submit", class: "primary", "aria-disabled": () => String(isBusy.value) }, "Send")), after);
+  return h("form.composer", { onsubmit: (/** @type {any} */ event) => (event.preventDefault(), void submit()) },
+    more, h("p.error", { role: "alert", hidden: () => !problem.value }, problem),
+    h("div.composer-line", area, h("button", { type: "submit", class: "primary", "aria-disabled": () => String(isBusy.value) }, "Send")), after);
 }
 
 function newChat() {
@@ -89,11 +89,11 @@ function newChat() {
     location.href = `/chat/${encodeURIComponent(session)}`;
     return true;
   };
-  return h("div", { class: "chat is-new" },
-    h("header", { class: "chat-head" }, h("h1", {}, from ? "Go on with a run" : "New chat")),
-    h("section", { class: "chat-start stack" },
-      from ? h("p", {}, "The agent knows the task and the answer of ", h("a", { href: runPath(from) }, from), ".") : h("p", { class: "soft" }, "A chat is a run that goes on: its messages, its calls and your decisions stay, whatever happens to this page."),
-      h("div", { class: "row" }, h("label", { class: "stack" }, "Agent", agent), h("label", { class: "stack" }, "Model", model), h("label", { class: "stack" }, "Iterations of a turn", limit)),
+  return h("div.chat.is-new",
+    h("header.chat-head", h("h1", from ? "Go on with a run" : "New chat")),
+    h("section.chat-start.stack",
+      from ? h("p", "The agent knows the task and the answer of ", h("a", { href: runPath(from) }, from), ".") : h("p.soft", "A chat is a run that goes on: its messages, its calls and your decisions stay, whatever happens to this page."),
+      h("div.row", h("label.stack", "Agent", agent), h("label.stack", "Model", model), h("label.stack", "Iterations of a turn", limit)),
       h("datalist", { id: "agents" }, () => agents.value.map((name) => h("option", { value: name })))),
     composer({ placeholder: "Your first message", send }));
 }
@@ -133,12 +133,12 @@ function session() {
 
     const open = new Set(/** @type {string[]} */ ([]));
     /** @type {Map<string, HTMLElement>} */ const goalRows = new Map();
-    const body = h("ol", { class: "turns" });
-    const after = h("div", { class: "turns-end" },
+    const body = h("ol.turns");
+    const after = h("div.turns-end",
       each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)),
       waitList(waits),
-      each(() => queued.value, (one) => one.turn, (one) => h("div", { class: "turn is-queued" }, bubble("You", one.peek().at, h("p", { class: "plain" }, one.peek().text), h("p", { class: "small faint" }, `waits for turn ${one.peek().turn}`)))));
-    const scroller = h("div", { class: "thread", tabindex: 0, role: "region", "aria-label": "Conversation" }, body, after);
+      each(() => queued.value, (one) => one.turn, (one) => h("div.turn.is-queued", bubble("You", one.peek().at, h("p.plain", one.peek().text), h("p.small.faint", `waits for turn ${one.peek().turn}`)))));
+    const scroller = h("div.thread", { tabindex: 0, role: "region", "aria-label": "Conversation" }, body, after);
     const list = new WindowedList({
       scroller, body, after, estimate: 120, follow: true, onFollow: (is) => (following.value = is),
       onWindow: (first, last) => {
@@ -152,7 +152,7 @@ function session() {
           return /** @type {HTMLElement} */ (goalRows.get(key));
         }
         const record = records.byNumber.get(key);
-        return record ? chatRow(id, record, open, records.acts) : h("li", { class: "turn" }, skeleton(1));
+        return record ? chatRow(id, record, open, records.acts) : h("li.turn", skeleton(1));
       },
     });
     records.watchers.add((number) => list.refresh(number));
@@ -189,26 +189,26 @@ function session() {
     };
     const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ title) =>
       h("button", { type: "button", class: "chip", title, "aria-pressed": () => String(mode.value === name), onclick: () => (mode.value = mode.peek() === name ? "enqueue" : name) }, label);
-    const modes = h("div", { class: "row composer-modes" },
+    const modes = h("div.row.composer-modes",
       () => (isBusy.value ? [choice("enqueue", "Queue", "A turn of its own, after this one"), choice("steer", "Steer", "Guides the turn that is under way"), choice("interrupt", "Interrupt", "Cuts this turn short and begins the next")] : null),
       choice("goal", "As a goal", "Plans, carries out and checks in a run of its own, whose answer comes back here"),
       () => (isBusy.value ? h("button", { type: "button", class: "small danger", onclick: () => void run.send("interrupt", {}, "stop") }, "■ Stop") : null),
-      h("span", { class: "small faint composer-budget", title: "Enter sends, Shift+Enter breaks the line", "aria-label": "Budgets of this turn" }, () => (facts().budgets ?? []).filter((/** @type {any} */ one) => one.limit !== null).slice(0, 4).map((/** @type {any} */ one) => {
+      h("span.small.faint.composer-budget", { title: "Enter sends, Shift+Enter breaks the line", "aria-label": "Budgets of this turn" }, () => (facts().budgets ?? []).filter((/** @type {any} */ one) => one.limit !== null).slice(0, 4).map((/** @type {any} */ one) => {
         const shown = one.unit === "usd" ? money : one.unit === "s" ? duration : count;
         return `${one.unit === "s" || one.unit === "usd" ? "" : `${words(one.name.replace(/^max_(total_)?/, ""))} `}${shown(one.used)} of ${shown(one.limit)}`;
       }).join(" · ")));
-    return h("div", { class: "chat" },
-      h("header", { class: "chat-head" },
-        h("div", { class: "row" }, h("h1", {}, () => facts().agent ?? "Chat"), () => stateMark(facts().state), h("span", { class: "soft small" }, () => facts().model_in_effect ?? "")),
-        h("div", { class: "row" }, h("a", { class: "button", href: "/chat/new" }, "New chat"), h("a", { class: "button", href: runPath(id) }, "Run page"), runControls(run, []))),
+    return h("div.chat",
+      h("header.chat-head",
+        h("div.row", h("h1", () => facts().agent ?? "Chat"), () => stateMark(facts().state), h("span.soft.small", () => facts().model_in_effect ?? "")),
+        h("div.row", h("a.button", { href: "/chat/new" }, "New chat"), h("a.button", { href: runPath(id) }, "Run page"), runControls(run, []))),
       newestAct(run), troubles(run),
       () => (records.problem.value && !records.isLoaded.value ? failed(records.problem.value, () => void records.loadNewest()) : null),
-      h("div", { class: "thread-box" }, scroller, h("button", { type: "button", class: "newest", hidden: () => following.value, onclick: () => list.toEnd() }, "↓ Newest")),
-      () => (ended() ? h("section", { class: "composer is-over row" }, stateMark(ended()), h("span", { class: "soft" }, "This chat has ended."), h("a", { class: "button primary", href: `/chat/new?from=${encodeURIComponent(id)}` }, "Go on with it"))
-        : may("operator") ? untracked(() => composer({ placeholder: "Message", send, more: modes })) : h("p", { class: "composer soft" }, "You need the role operator to write here.")));
+      h("div.thread-box", scroller, h("button", { type: "button", class: "newest", hidden: () => following.value, onclick: () => list.toEnd() }, "↓ Newest")),
+      () => (ended() ? h("section.composer.is-over.row", stateMark(ended()), h("span.soft", "This chat has ended."), h("a.button.primary", { href: `/chat/new?from=${encodeURIComponent(id)}` }, "Go on with it"))
+        : may("operator") ? untracked(() => composer({ placeholder: "Message", send, more: modes })) : h("p.composer.soft", "You need the role operator to write here.")));
   };
   waitKeys();
-  show(() => (isKnown.value ? untracked(page) : run.source.problem.value ? h("div", { class: "stack page-lost" }, h("h1", {}, "Chat"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", {}, "Chat"), skeleton(8)]));
+  show(() => (isKnown.value ? untracked(page) : run.source.problem.value ? h("div.stack.page-lost", h("h1", "Chat"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", "Chat"), skeleton(8)]));
   effect(() => setTitle(`Chat with ${run.snapshot.value?.agent ?? "an agent"}`));
   let phase = "";
   effect(() => {

@@ -59,7 +59,7 @@ export function field(form, path) {
   const where = path.join(".");
   const problems = () => form.problems().filter((one) => one.where === where || (one.where.startsWith(`${where}.`) && !schema.properties));
   if (schema.properties) {
-    const inner = h("details", { class: "group", open: () => problems().length > 0 }, h("summary", {}, label(path)), hint(schema), h("div", { class: "fields" }, fields(form, keysOf(form, path).filter((one) => !form.skip?.has(one.join("."))))));
+    const inner = h("details.group", { open: () => problems().length > 0 }, h("summary", label(path)), hint(schema), h("div.fields", fields(form, keysOf(form, path).filter((one) => !form.skip?.has(one.join("."))))));
     return inner;
   }
   const write = (/** @type {any} */ next) => (form.value.value = withValue(form.value.peek(), path, next));
@@ -68,8 +68,8 @@ export function field(form, path) {
   const [input, notice] = control(form, where, schema, common, read, write);
   return h("div", { class: schema.type === "boolean" ? "field inline" : "field", "data-where": where },
     h("label", { for: id }, label(path)), input,
-    h("div", { class: "small soft", id: `${id}-hint` }, hint(schema), notice ? () => (notice.value ? h("p", { class: "error" }, notice.value) : null) : null,
-      () => problems().map((one) => h("p", { class: "error" }, one.detail))));
+    h("div.small.soft", { id: `${id}-hint` }, hint(schema), notice ? () => (notice.value ? h("p.error", notice.value) : null) : null,
+      () => problems().map((one) => h("p.error", one.detail))));
 }
 
 /** @param {string[]} path */
@@ -79,7 +79,7 @@ const label = (path) => capital(path.at(-1)).replace(/ (s|ms)$/, " ($1)").replac
 function hint(schema) {
   const range = [schema.minimum > 1 && `at least ${schema.minimum}`, schema.maximum !== undefined && schema.maximum < 1e6 && `at most ${schema.maximum}`].filter(Boolean).join(", ");
   const text = [schema.description, range].filter(Boolean).join(" ");
-  return text ? h("p", {}, text) : null;
+  return text ? h("p", text) : null;
 }
 
 /** @param {any} schema */
@@ -112,7 +112,7 @@ function control(form, where, schema, common, read, write) {
   if (schema.type === "string") {
     const list = choices ? h("datalist", { id: `${common.id}-list` }, () => choices().map((value) => h("option", { value }))) : null;
     const input = h("input", { ...common, list: list?.id, placeholder, maxlength: schema.maxLength, value: () => read() ?? "", oninput: () => write(input.value || undefined) });
-    return [list ? h("div", {}, input, list) : input, null];
+    return [list ? h("div", input, list) : input, null];
   }
   if (schema.type === "array" && resolved(form.schema, schema.items).type === "string" && !schema.items.enum) return names(common, choices, read, write);
   return json(common, placeholder, read, write);
@@ -122,13 +122,13 @@ function control(form, where, schema, common, read, write) {
 function names(common, choices, read, write) {
   const known = computed(() => choices?.() ?? []);
   const area = h("textarea", { ...common, rows: 2, placeholder: "one a line", value: () => (read() ?? []).join("\n"), onchange: () => write(area.value.trim() ? area.value.split("\n").map((one) => one.trim()).filter(Boolean) : undefined) });
-  const boxes = () => h("div", { class: "chips", role: "group", "aria-label": "all, unless some are chosen" }, known.value.map((name) =>
+  const boxes = () => h("div.chips", { role: "group", "aria-label": "all, unless some are chosen" }, known.value.map((name) =>
     h("button", { type: "button", class: "chip", "aria-pressed": () => String((read() ?? []).includes(name)), onclick: () => {
       const now = read() ?? [];
       const next = now.includes(name) ? now.filter((/** @type {string} */ one) => one !== name) : [...now, name];
       write(next.length ? next : undefined);
     } }, name)));
-  return [h("div", { class: "stack" }, area, () => (known.value.length ? boxes() : null)), null];
+  return [h("div.stack", area, () => (known.value.length ? boxes() : null)), null];
 }
 
 /** Any other value, as JSON. @param {Record<string, any>} common @param {string} placeholder @param {() => any} read @param {(next: any) => void} write @returns {[HTMLElement, Any]} */
@@ -160,7 +160,7 @@ export function parse(text) {
 /** The whole value as JSON, in step with the form. @param {Any} value @param {string} label */
 export function jsonView(value, label) {
   const notice = signal("");
-  const area = h("textarea", { class: "code", rows: 14, spellcheck: "false", "aria-label": label, oninput: () => {
+  const area = h("textarea.code", { rows: 14, spellcheck: "false", "aria-label": label, oninput: () => {
     const parsed = parse(area.value);
     notice.value = parsed.problem || (parsed.value === undefined || (typeof parsed.value === "object" && !Array.isArray(parsed.value)) ? "" : "this is no JSON object");
     if (!notice.value) value.value = parsed.value ?? {};
@@ -169,5 +169,5 @@ export function jsonView(value, label) {
     const now = value.value;
     if (JSON.stringify(parse(area.value).value ?? {}) !== JSON.stringify(now)) area.value = JSON.stringify(now, null, 2);
   });
-  return h("div", { class: "stack" }, area, () => (notice.value ? h("p", { class: "error" }, notice.value) : h("p", { class: "small faint" }, bytes(JSON.stringify(value.value).length))));
+  return h("div.stack", area, () => (notice.value ? h("p.error", notice.value) : h("p.small.faint", bytes(JSON.stringify(value.value).length))));
 }

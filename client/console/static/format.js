@@ -77,14 +77,14 @@ export function age(at, present = Date.now()) {
 
 /** @param {string|null|undefined} at */
 export function time(at) {
-  if (!at) return h("span", { class: "faint" }, DASH);
+  if (!at) return h("span.faint", DASH);
   return h("time", { datetime: at, "data-exact": exact(at), title: exact(at) }, () => age(at, now.value));
 }
 
 /** @param {string|null} from  @param {string|null} to */
 export function elapsed(from, to) {
-  if (!from) return h("span", { class: "faint" }, DASH);
+  if (!from) return h("span.faint", DASH);
   const since = Date.parse(from);
   const shown = to ? duration((Date.parse(to) - since) / 1000) : () => duration(Math.max(1, Math.round((now.value - since) / 1000)));
-  return h("span", { class: "figure", title: exact(from) }, shown);
+  return h("span.figure", { title: exact(from) }, shown);
 }

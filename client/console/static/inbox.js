@@ -21,9 +21,9 @@ function choose(name, value) {
 const chips = (name, label) => () => {
   const values = [...new Set((inbox.value?.items ?? []).map((wait) => wait[name]).filter(Boolean))].sort();
   if (values.length < 2 && !filter.value.get(name)) return null;
-  return h("div", { class: "chips", role: "group", "aria-label": `By ${name}` }, values.map((value) => {
+  return h("div.chips", { role: "group", "aria-label": `By ${name}` }, values.map((value) => {
     const number = (inbox.value?.items ?? []).filter((wait) => wait[name] === value).length;
-    return h("button", { type: "button", class: "chip", "aria-pressed": String(filter.value.get(name) === value), onclick: () => choose(name, value) }, label(value), " ", h("b", {}, number));
+    return h("button", { type: "button", class: "chip", "aria-pressed": String(filter.value.get(name) === value), onclick: () => choose(name, value) }, label(value), " ", h("b", number));
   }));
 };
 
@@ -38,9 +38,9 @@ const notify = () => {
 setTitle("Inbox");
 waitKeys();
 show(
-  h("div", { class: "page-head" }, h("h1", {}, "Inbox"), chips("kind", kindLabel), chips("queue", (queue) => `queue ${queue}`),
-    h("span", { class: "row end soft small hints" }, h("kbd", {}, "j"), h("kbd", {}, "k"), "move", h("kbd", {}, "a"), "approve", h("kbd", {}, "d"), "deny"), notify),
+  h("div.page-head", h("h1", "Inbox"), chips("kind", kindLabel), chips("queue", (queue) => `queue ${queue}`),
+    h("span.row.end.soft.small.hints", h("kbd", "j"), h("kbd", "k"), "move", h("kbd", "a"), "approve", h("kbd", "d"), "deny"), notify),
   () => (inboxProblem.value && !inbox.value ? failed(inboxProblem.value, reloadInbox) : inbox.value ? null : skeleton(4)),
-  () => (inbox.value && !shown.value.length ? empty("Nothing waits for you", "Approvals, questions, escalations and used up budgets of all runs come here by themselves.", h("a", { class: "button", href: "/start" }, "Start a run")) : null),
+  () => (inbox.value && !shown.value.length ? empty("Nothing waits for you", "Approvals, questions, escalations and used up budgets of all runs come here by themselves.", h("a.button", { href: "/start" }, "Start a run")) : null),
   waitList(() => shown.value, { showRun: true }),
 );

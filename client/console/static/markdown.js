@@ -24,17 +24,17 @@ function element(node) {
   if (typeof node === "string") return node;
   const children = node.children.map(element);
   if (node.kind === "heading") return h(/** @type {"h3"} */ (`h${Math.min(6, (node.level ?? 1) + 2)}`), {}, ...children);
-  if (node.kind === "block") return h("pre", { "data-language": node.language || null, tabindex: 0 }, h("code", {}, ...children));
+  if (node.kind === "block") return h("pre", { "data-language": node.language || null, tabindex: 0 }, h("code", ...children));
   if (node.kind === "numbers") return h("ol", { start: node.start }, ...children);
   if (node.kind === "link") return link(node.href ?? "", children);
   const tag = TAGS[node.kind];
-  return tag ? h(tag, {}, ...children) : h("span", {}, ...children);
+  return tag ? h(tag, {}, ...children) : h("span", ...children);
 }
 
 /** A link with its whole address in sight. @param {string} href @param {(HTMLElement|string)[]} children */
 function link(href, children) {
   const anchor = h("a", { href, rel: "noopener noreferrer", target: "_blank" }, ...children);
-  return anchor.textContent === href ? anchor : h("span", {}, anchor, h("span", { class: "address" }, ` (${href})`));
+  return anchor.textContent === href ? anchor : h("span", anchor, h("span.address", ` (${href})`));
 }
 
 /** @type {Map<string, Node_[]>} */
@@ -77,5 +77,5 @@ export function markdown(text) {
     shown.value = asked;
     treeOf(asked, (found) => shown.peek() === asked && (tree.value = found));
   });
-  return h("div", { class: "prose" }, () => (tree.value ? elements(tree.value) : h("p", { class: "plain" }, shown)));
+  return h("div.prose", () => (tree.value ? elements(tree.value) : h("p.plain", shown)));
 }

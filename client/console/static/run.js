@@ -55,21 +55,21 @@ function page() {
     const next = step && all[(all.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + step + all.length) % all.length];
     if (next) (next.focus(), next.click());
   };
-  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Views of the run", onkeydown }, TABS.map(([name, label, short]) =>
-    h("button", { type: "button", role: "tab", id: `tab-${name}`, class: `tab tab-${name}`, "aria-controls": `panel-${name}`, "aria-selected": () => String(tab.value === name), tabindex: () => (tab.value === name ? 0 : -1), hidden: () => !hasTab(name), onclick: () => go(name), "aria-label": short ? label : null }, short ? [h("span", { class: "is-wide" }, label), h("span", { class: "is-narrow" }, short)] : label,
-      name === "overview" ? () => (waits().length ? h("span", { class: "number" }, waits().length) : null) : null)));
+  const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views of the run", onkeydown }, TABS.map(([name, label, short]) =>
+    h("button", { type: "button", role: "tab", id: `tab-${name}`, class: `tab tab-${name}`, "aria-controls": `panel-${name}`, "aria-selected": () => String(tab.value === name), tabindex: () => (tab.value === name ? 0 : -1), hidden: () => !hasTab(name), onclick: () => go(name), "aria-label": short ? label : null }, short ? [h("span.is-wide", label), h("span.is-narrow", short)] : label,
+      name === "overview" ? () => (waits().length ? h("span.number", waits().length) : null) : null)));
   keys(Object.fromEntries(TABS.map(([name, label], at) => [String(at + 1), [`view: ${label}`, () => hasTab(name) && go(name)]])));
 
   const extend = (/** @type {string} */ name) => act(run, "extend", { [name]: Math.ceil((run.snapshot.peek().budgets.find((/** @type {any} */ one) => one.name === name)?.limit ?? 0) * 1.5) });
-  const rail = h("aside", { class: "rail", id: "panel-overview", "aria-label": "The run now" },
+  const rail = h("aside.rail", { id: "panel-overview", "aria-label": "The run now" },
     meters(run, extend), charts(),
-    h("section", {}, h("h2", {}, "What people did"), actsPanel(run)),
+    h("section", h("h2", "What people did"), actsPanel(run)),
     surroundings(run));
-  return h("div", { class: "run", "data-tab": tab },
+  return h("div.run", { "data-tab": tab },
     head(run, [runControls(run), newestAct(run)]), troubles(run),
-    h("section", { class: "run-waits", "aria-label": "What waits for a person" }, waitList(waits)),
+    h("section.run-waits", { "aria-label": "What waits for a person" }, waitList(waits)),
     tabs, rail,
-    h("div", { class: "panels" }, panel("timeline", timeline.element), each(() => seen.value, (name) => name, (one) => panel(one.peek(), makers[one.peek()]?.()))));
+    h("div.panels", panel("timeline", timeline.element), each(() => seen.value, (name) => name, (one) => panel(one.peek(), makers[one.peek()]?.()))));
 }
 
 function charts() {
@@ -83,7 +83,7 @@ function charts() {
       tokens: records.filter((record) => record.usage?.input_tokens).map((record) => ({ x: record.number, y: record.usage.input_tokens })),
     });
   });
-  return h("section", { class: "charts", "aria-label": "Charts" }, () => {
+  return h("section.charts", { "aria-label": "Charts" }, () => {
     const { cost, score, tokens } = JSON.parse(series.value);
     return [
       tokens.length ? lineChart({ name: "context, tokens", points: tokens, format: count, low: 0 }) : null,
@@ -96,7 +96,7 @@ function charts() {
 waitKeys();
 show(() => {
   if (isKnown.value) return untracked(page);
-  return run.source.problem.value ? h("div", { class: "stack page-lost" }, h("h1", {}, "Run"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", {}, "Run"), skeleton(8)];
+  return run.source.problem.value ? h("div.stack.page-lost", h("h1", "Run"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", "Run"), skeleton(8)];
 });
 effect(() => setTitle(run.snapshot.value?.task?.slice(0, 60) || run.id));
 let before = "";

@@ -115,7 +115,7 @@ function takeArrived() {
 function countChip(label, name, filters, marked = true) {
   const pressed = () => STATES.every((key) => (given.value.get(key) ?? null) === (filters[key] ?? null));
   const set = () => filter({ phase: null, waiting: null, ending: null, ...(pressed() ? {} : filters) });
-  return h("button", { type: "button", class: "chip", "aria-pressed": () => String(pressed()), onclick: set }, marked ? glyph(name) : null, label, " ", h("b", { class: "figure" }, () => count(counts.value?.[name] ?? 0)));
+  return h("button", { type: "button", class: "chip", "aria-pressed": () => String(pressed()), onclick: set }, marked ? glyph(name) : null, label, " ", h("b.figure", () => count(counts.value?.[name] ?? 0)));
 }
 
 /** Phases are those of live runs. */
@@ -123,7 +123,7 @@ const PHASES = new Set(["preparing", "planning", "reasoning", "gating", "acting"
 
 const chips = () => {
   const others = Object.keys(counts.value ?? {}).filter((name) => !["all", "running", "waiting"].includes(name));
-  return h("div", { class: "chips", role: "group", "aria-label": "By state" },
+  return h("div.chips", { role: "group", "aria-label": "By state" },
     countChip("All", "all", {}, false),
     countChip("Waiting", "waiting", { waiting: "any" }),
     others.filter((name) => PHASES.has(name)).map((name) => countChip(capital(name), name, { phase: name })),
@@ -133,7 +133,7 @@ const chips = () => {
 /** @param {string} name @param {string} label @param {Record<string, any>} [more] */
 function field(name, label, more = {}) {
   const input = h("input", { name, value: () => given.value.get(name) ?? "", onchange: () => filter({ [name]: input.value.trim() }), ...more });
-  return h("label", { class: "stack small" }, label, input);
+  return h("label.stack.small", label, input);
 }
 
 /** @param {string} name @param {string} label */
@@ -143,7 +143,7 @@ function timeField(name, label) {
     return at ? new Date(Date.parse(at) - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16) : "";
   };
   const input = h("input", { type: "datetime-local", name, value: local, onchange: () => filter({ [name]: input.value ? new Date(input.value).toISOString() : null }) });
-  return h("label", { class: "stack small" }, label, input);
+  return h("label.stack.small", label, input);
 }
 
 const KINDS = [["", "all kinds"], ["agent", "agents"], ["goal", "goals"], ["session", "chats"]];
@@ -155,8 +155,8 @@ search.addEventListener("input", () => {
 });
 const kind = h("select", { "aria-label": "Kind", value: () => given.value.get("kind") ?? "", onchange: () => filter({ kind: kind.value }) }, KINDS.map(([value, label]) => h("option", { value }, label)));
 const MORE = ["agent", "tenant", "folder", "from", "to"];
-const more = h("details", { class: "more", open: () => MORE.some((name) => given.value.has(name)) }, h("summary", {}, "More filters"),
-  h("div", { class: "row fields" }, field("agent", "Agent"), field("tenant", "Tenant"), field("folder", "Folder"), timeField("from", "Started from"), timeField("to", "Started before")));
+const more = h("details.more", { open: () => MORE.some((name) => given.value.has(name)) }, h("summary", "More filters"),
+  h("div.row.fields", field("agent", "Agent"), field("tenant", "Tenant"), field("folder", "Folder"), timeField("from", "Started from"), timeField("to", "Started before")));
 
 // Saved views, in this browser
 const saved = signal(/** @type {Record<string, string>} */ (JSON.parse(localStorage.getItem(SAVED) ?? "{}")));
@@ -166,7 +166,7 @@ function keep(views) {
   saved.value = views;
 }
 const naming = signal(false);
-const views = () => h("div", { class: "chips", role: "group", "aria-label": "Saved views" },
+const views = () => h("div.chips", { role: "group", "aria-label": "Saved views" },
   Object.entries(saved.value).map(([name, search]) => [
     h("button", { type: "button", class: "chip", "aria-pressed": () => String(query.value === search), onclick: () => open(search) }, name),
     () => query.value === search ? h("button", { type: "button", class: "quiet small", "aria-label": `Forget the view ${name}`, onclick: () => keep(Object.fromEntries(Object.entries(saved.peek()).filter(([one]) => one !== name))) }, "✕") : null,
@@ -188,8 +188,8 @@ function nameField() {
 async function actOnSelected(verb) {
   const chosen = rows.peek().filter((row) => selected.peek().has(row.id));
   const body = [
-    h("ul", { class: "names" }, chosen.map((row) => h("li", {}, row.task || row.id))),
-    verb === "abort" ? h("p", {}, "Each ends with what it has gathered. Effects that its tools had outside stay.") : null,
+    h("ul.names", chosen.map((row) => h("li", row.task || row.id))),
+    verb === "abort" ? h("p", "Each ends with what it has gathered. Effects that its tools had outside stay.") : null,
   ];
   if (!(await ask({ title: `${capital(verb)} ${chosen.length} ${chosen.length === 1 ? "run" : "runs"}?`, body, action: `${capital(verb)} ${chosen.length}`, danger: verb === "abort" }))) return;
   const sent = chosen.map((row) => ({ row, progress: sendAction(row.id, verb, verb === "abort" ? { reason: "aborted in the console" } : {}) }));
@@ -209,8 +209,8 @@ function select(id, on) {
   selected.value = now;
 }
 
-const bulk = () => (!selected.value.size && !outcome.value) ? null : h("div", { class: "bulk row", role: "region", "aria-label": "Selected runs" },
-  selected.value.size ? [h("strong", {}, `${selected.value.size} selected`), ...["pause", "resume", "abort"].map((verb) => h("button", { type: "button", class: verb === "abort" ? "danger" : "", onclick: () => void actOnSelected(verb) }, capital(verb))),
+const bulk = () => (!selected.value.size && !outcome.value) ? null : h("div.bulk.row", { role: "region", "aria-label": "Selected runs" },
+  selected.value.size ? [h("strong", `${selected.value.size} selected`), ...["pause", "resume", "abort"].map((verb) => h("button", { type: "button", class: verb === "abort" ? "danger" : "", onclick: () => void actOnSelected(verb) }, capital(verb))),
     h("button", { type: "button", class: "quiet", onclick: () => (selected.value = new Set()) }, "Select none")] : null,
   outcome.value ? h("span", { role: "status", class: "small" }, outcome.value) : null);
 
@@ -222,42 +222,42 @@ function line(row) {
   const one = row.peek();
   const name = one.task || one.id;
   const state = () => [
-    row.value.stuck ? h("span", { class: "mark tone-fail", title: row.value.stuck }, glyph("failed"), "stuck") : stateMark(row.value.state),
-    row.value.waiting ? h("span", { class: "small tone-wait" }, ` ${words(row.value.waiting)}`) : null,
+    row.value.stuck ? h("span.mark.tone-fail", { title: row.value.stuck }, glyph("failed"), "stuck") : stateMark(row.value.state),
+    row.value.waiting ? h("span.small.tone-wait", ` ${words(row.value.waiting)}`) : null,
   ];
   return h("tr", { class: () => `tone-${toneOf(row.value.state)}-row` },
-    may("admin") ? h("td", { class: "pick" }, h("input", { type: "checkbox", "aria-label": `Select ${name}`, checked: () => selected.value.has(one.id), onchange: (/** @type {any} */ event) => select(one.id, event.target.checked) })) : null,
-    h("td", { class: "state-cell" }, state),
-    h("td", { class: "task" }, h("a", { href: `${one.kind === "session" ? "/chat/" : "/runs/"}${encodeURIComponent(one.id)}`, title: `${one.task}\n${one.id}` }, name),
-      () => row.value.stuck ? h("p", { class: "small tone-fail" }, row.value.stuck) : null,
-      () => row.value.dead_letters ? h("span", { class: "tag tone-fail" }, `${row.value.dead_letters} dead letters`) : null,
-      () => row.value.open_circuits.map((circuit) => h("span", { class: "tag tone-limit" }, `${circuit} circuit open`))),
-    h("td", { class: "agent" }, one.agent ?? DASH, h("span", { class: "faint" }, one.kind === "agent" ? "" : ` ${one.kind === "session" ? "chat" : one.kind}`)),
-    h("td", { class: "num started" }, time(one.started)),
-    h("td", { class: "num" }, () => elapsed(row.value.started, row.value.ended)),
-    h("td", { class: "num", "data-unit": "iterations" }, () => count(row.value.iteration), () => (row.value.may_be_more ? h("abbr", { title: "may be more by now" }, "+") : null)),
-    h("td", { class: "num" }, () => money(row.value.cost_usd)),
-    () => (columns.value.tenant ? h("td", { class: "wide", title: one.tenant }, one.tenant ?? DASH) : null),
-    () => (columns.value.folder ? h("td", { class: "wide folder", title: one.folder }, one.folder?.split("/").pop() ?? DASH) : null));
+    may("admin") ? h("td.pick", h("input", { type: "checkbox", "aria-label": `Select ${name}`, checked: () => selected.value.has(one.id), onchange: (/** @type {any} */ event) => select(one.id, event.target.checked) })) : null,
+    h("td.state-cell", state),
+    h("td.task", h("a", { href: `${one.kind === "session" ? "/chat/" : "/runs/"}${encodeURIComponent(one.id)}`, title: `${one.task}\n${one.id}` }, name),
+      () => row.value.stuck ? h("p.small.tone-fail", row.value.stuck) : null,
+      () => row.value.dead_letters ? h("span.tag.tone-fail", `${row.value.dead_letters} dead letters`) : null,
+      () => row.value.open_circuits.map((circuit) => h("span.tag.tone-limit", `${circuit} circuit open`))),
+    h("td.agent", one.agent ?? DASH, h("span.faint", one.kind === "agent" ? "" : ` ${one.kind === "session" ? "chat" : one.kind}`)),
+    h("td.num.started", time(one.started)),
+    h("td.num", () => elapsed(row.value.started, row.value.ended)),
+    h("td.num", { "data-unit": "iterations" }, () => count(row.value.iteration), () => (row.value.may_be_more ? h("abbr", { title: "may be more by now" }, "+") : null)),
+    h("td.num", () => money(row.value.cost_usd)),
+    () => (columns.value.tenant ? h("td.wide", { title: one.tenant }, one.tenant ?? DASH) : null),
+    () => (columns.value.folder ? h("td.wide.folder", { title: one.folder }, one.folder?.split("/").pop() ?? DASH) : null));
 }
 
 const all = h("input", { type: "checkbox", "aria-label": "Select all shown", checked: () => rows.value.length > 0 && selected.value.size === rows.value.length, onchange: () => (selected.value = new Set(all.checked ? rows.peek().map((row) => row.id) : [])) });
-const table = h("table", { class: "runs", onmouseleave: () => setTimeout(() => isPointedAt() || takeArrived(), 400) },
-  h("thead", {}, h("tr", {}, may("admin") ? h("th", { class: "pick" }, all) : null, h("th", {}, "State"), h("th", {}, "Task"), h("th", {}, "Agent"), h("th", { class: "num" }, "Started"), h("th", { class: "num" }, "Took"), h("th", { class: "num" }, "Iterations"), h("th", { class: "num" }, "Cost"),
-    () => (columns.value.tenant ? h("th", { class: "wide" }, "Tenant") : null), () => (columns.value.folder ? h("th", { class: "wide" }, "Folder") : null))),
-  h("tbody", {}, each(() => rows.value, (row) => row.id, line)));
+const table = h("table.runs", { onmouseleave: () => setTimeout(() => isPointedAt() || takeArrived(), 400) },
+  h("thead", h("tr", may("admin") ? h("th.pick", all) : null, h("th", "State"), h("th", "Task"), h("th", "Agent"), h("th.num", "Started"), h("th.num", "Took"), h("th.num", "Iterations"), h("th.num", "Cost"),
+    () => (columns.value.tenant ? h("th.wide", "Tenant") : null), () => (columns.value.folder ? h("th.wide", "Folder") : null))),
+  h("tbody", each(() => rows.value, (row) => row.id, line)));
 
 function byId() {
   const input = h("input", { "aria-label": "Id of a run", placeholder: "agent-0198…" });
-  return h("form", { class: "row", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), input.value.trim() && (location.href = `/runs/${encodeURIComponent(input.value.trim())}`)) }, input, h("button", {}, "Open this run"));
+  return h("form.row", { onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), input.value.trim() && (location.href = `/runs/${encodeURIComponent(input.value.trim())}`)) }, input, h("button", "Open this run"));
 }
 
 const body = () => {
-  if (problem.value && !loaded.value) return [failed(problem.value, () => load()), h("div", { class: "card stack" }, h("p", {}, "A run opens by its id even if the server lists none."), byId())];
+  if (problem.value && !loaded.value) return [failed(problem.value, () => load()), h("div.card.stack", h("p", "A run opens by its id even if the server lists none."), byId())];
   if (!loaded.value) return skeleton(10);
   if (rows.value.length) return null;
   if (query.value) return empty("No run fits these filters", "Counts above are of all runs.", h("button", { type: "button", onclick: () => open("") }, "Show all runs"), byId());
-  return empty("No runs yet", ["A run that starts appears here by itself. Start one here, or with ", h("code", {}, 'orga run "…"'), "."], h("a", { class: "button primary", href: "/start" }, "Start a run"), byId());
+  return empty("No runs yet", ["A run that starts appears here by itself. Start one here, or with ", h("code", 'orga run "…"'), "."], h("a.button.primary", { href: "/start" }, "Start a run"), byId());
 };
 
 /** @param {number} step */
@@ -277,10 +277,10 @@ effect(() => arrived.value.length && announce(`${arrived.value.length} new runs`
 setTitle("Runs");
 void load();
 show(
-  h("div", { class: "page-head" }, h("h1", {}, "Runs"), search, kind, h("a", { class: "button primary end", href: "/start" }, "Start a run")),
+  h("div.page-head", h("h1", "Runs"), search, kind, h("a.button.primary.end", { href: "/start" }, "Start a run")),
   () => (counts.value ? chips() : null), more, views, bulk,
   () => (arrived.value.length ? h("button", { type: "button", class: "arrived", onclick: takeArrived }, `${arrived.value.length} new`) : null),
-  h("div", { class: "scroll card flush", hidden: () => !loaded.value || !rows.value.length }, table),
+  h("div.scroll.card.flush", { hidden: () => !loaded.value || !rows.value.length }, table),
   body,
   () => (next.value && loaded.value ? h("button", { type: "button", onclick: () => load(true) }, "Older runs") : null),
 );

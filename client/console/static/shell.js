@@ -56,13 +56,13 @@ effect(() => {
   const number = inbox.value?.items.length ?? 0;
   const badge = byId("inbox-number");
   badge.hidden = !number;
-  badge.replaceChildren(String(number), h("span", { class: "unseen" }, " waiting"));
+  badge.replaceChildren(String(number), h("span.unseen", " waiting"));
   document.title = `${number ? `(${number}) ` : ""}${title.value} · orga`;
   byId("icon").setAttribute("href", number ? "/icon.svg?waiting=1" : "/icon.svg");
 });
 
 // The visitor, and the connection
-mount(byId("who"), () => [me.name, me.read_only ? h("span", { class: "tag" }, "read only") : null]);
+mount(byId("who"), () => [me.name, me.read_only ? h("span.tag", "read only") : null]);
 mount(byId("connection"), () => h("span", { class: () => `dot ${connection.value.state}` }, () => (connection.value.state === "lost" ? "stale" : connection.value.state)));
 effect(() => {
   const { state, since } = connection.value;
@@ -106,14 +106,14 @@ addEventListener("keydown", (event) => {
 byId("keys").addEventListener("click", () => showKeys());
 
 function showKeys() {
-  const rows = [...bound].map(([key, [does]]) => h("tr", {}, h("th", { scope: "row" }, key.split(" ").map((one) => h("kbd", {}, one))), h("td", {}, does)));
-  dialog("Keys", [h("table", { class: "keys" }, h("tbody", {}, rows))], (close) => [h("button", { type: "button", onclick: () => close() }, "Close")]);
+  const rows = [...bound].map(([key, [does]]) => h("tr", h("th", { scope: "row" }, key.split(" ").map((one) => h("kbd", one))), h("td", does)));
+  dialog("Keys", [h("table.keys", h("tbody", rows))], (close) => [h("button", { type: "button", onclick: () => close() }, "Close")]);
 }
 
 /** @param {string} heading @param {import("./ui.js").Child[]} body @param {(close: () => void) => HTMLElement[]} buttons */
 export function dialog(heading, body, buttons) {
-  const box = h("dialog", { "aria-label": heading, onclose: () => box.remove() }, h("h2", {}, heading), ...body);
-  box.append(h("footer", { class: "row end" }, ...buttons(() => box.close())));
+  const box = h("dialog", { "aria-label": heading, onclose: () => box.remove() }, h("h2", heading), ...body);
+  box.append(h("footer.row.end", ...buttons(() => box.close())));
   document.body.append(box);
   box.showModal();
   return box;
@@ -122,7 +122,7 @@ export function dialog(heading, body, buttons) {
 /** @param {{title: string, body?: import("./ui.js").Child, action: string, danger?: boolean}} question @returns {Promise<boolean>} */
 export function ask({ title: heading, body, action, danger }) {
   return new Promise((resolve) => {
-    const box = dialog(heading, [h("div", { class: "stack" }, body)], (close) => [
+    const box = dialog(heading, [h("div.stack", body)], (close) => [
       h("button", { type: "button", onclick: close }, "Cancel"),
       h("button", { type: "button", class: danger ? "danger" : "primary", onclick: () => (resolve(true), close()) }, action),
     ]);
@@ -133,15 +133,15 @@ export function ask({ title: heading, body, action, danger }) {
 // States of a page or panel
 /** @param {import("./api.js").Problem} problem @param {() => void} [retry] */
 export const failed = (problem, retry) =>
-  h("section", { class: "state failed", role: "alert" }, h("h2", {}, "This did not work"), h("p", {}, problem.detail),
-    problem.errors.some(({ detail }) => !problem.detail.includes(detail)) ? h("ul", {}, problem.errors.map(({ where, detail }) => h("li", {}, h("code", {}, where), ` ${detail}`))) : null,
+  h("section.state.failed", { role: "alert" }, h("h2", "This did not work"), h("p", problem.detail),
+    problem.errors.some(({ detail }) => !problem.detail.includes(detail)) ? h("ul", problem.errors.map(({ where, detail }) => h("li", h("code", where), ` ${detail}`))) : null,
     retry ? h("button", { type: "button", onclick: retry }, "Try again") : null);
 
 /** @param {string} heading @param {import("./ui.js").Child} hint @param {...import("./ui.js").Child} more */
-export const empty = (heading, hint, ...more) => h("section", { class: "state" }, h("h2", {}, heading), h("p", {}, hint), ...more);
+export const empty = (heading, hint, ...more) => h("section.state", h("h2", heading), h("p", hint), ...more);
 
 /** @param {number} rows */
-export const skeleton = (rows) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: rows }, () => h("i")));
+export const skeleton = (rows) => h("div.skeleton", { "aria-hidden": "true" }, Array.from({ length: rows }, () => h("i")));
 
 /** @param {{data: import("./ui.js").Signal<any>, problem: import("./ui.js").Signal<any>, reload: () => void}} source @param {(data: any) => import("./ui.js").Child} content @param {number} [rows] */
 export const view = ({ data, problem, reload }, content, rows = 6) => () =>

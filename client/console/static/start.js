@@ -93,44 +93,44 @@ function form(root) {
   const common = COMMON.map((path) => path.split(".")).map((path) => field(shown, path)).filter((one) => one !== null);
   const used = new Set([main, ...COMMON]);
   const rest = keysOf(shown).filter(([name = ""]) => !used.has(name) && !HIDDEN.has(name));
-  return h("form", { class: "stack", novalidate: true, onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), void start()) },
+  return h("form.stack", { novalidate: true, onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), void start()) },
     main ? field(shown, [main]) : null,
-    h("div", { class: "fields" }, common),
-    h("details", { class: "advanced" }, h("summary", {}, "Advanced"), h("div", { class: "fields" }, fields(shown, rest))),
+    h("div.fields", common),
+    h("details.advanced", h("summary", "Advanced"), h("div.fields", fields(shown, rest))),
     buttons());
 }
 
-const buttons = () => h("div", { class: "row" },
-  h("button", { class: "primary", disabled: () => busy.value || !may("operator") }, () => (busy.value ? "Starting…" : KINDS[kind.value]?.verb)),
-  h("span", { class: "small faint" }, h("kbd", {}, "Ctrl"), h("kbd", {}, "Enter")),
-  may("operator") ? null : h("span", { class: "soft" }, me.read_only ? "This console is read-only." : "You need the role operator to start runs."),
+const buttons = () => h("div.row",
+  h("button.primary", { disabled: () => busy.value || !may("operator") }, () => (busy.value ? "Starting…" : KINDS[kind.value]?.verb)),
+  h("span.small.faint", h("kbd", "Ctrl"), h("kbd", "Enter")),
+  may("operator") ? null : h("span.soft", me.read_only ? "This console is read-only." : "You need the role operator to start runs."),
   h("button", { type: "button", class: "quiet", onclick: () => ((input().value = {}), (problem.value = null), localStorage.removeItem(DRAFT)) }, "Clear"));
 
 /** What no field shows. @param {Problem} found */
 function summary(found) {
   const at = new Set([...document.querySelectorAll("[data-where]")].map((one) => /** @type {HTMLElement} */ (one).dataset.where));
   const rest = problems.peek().filter(({ where }) => asJson.peek() || ![...at].some((known) => known === where || where.startsWith(`${known}.`)));
-  return h("section", { class: "state failed", role: "alert" }, h("h2", {}, "The run was not started"),
-    rest.length ? h("ul", {}, rest.map(({ where, detail }) => h("li", {}, h("code", {}, where), ` ${detail}`))) : h("p", {}, found.errors.length ? "See the fields that are marked." : found.detail));
+  return h("section.state.failed", { role: "alert" }, h("h2", "The run was not started"),
+    rest.length ? h("ul", rest.map(({ where, detail }) => h("li", h("code", where), ` ${detail}`))) : h("p", found.errors.length ? "See the fields that are marked." : found.detail));
 }
 
 keys({});
 addEventListener("keydown", (event) => (event.ctrlKey || event.metaKey) && event.key === "Enter" && void start());
 setTitle("Start");
 show(
-  h("div", { class: "page-head" }, h("h1", {}, "Start"),
-    h("div", { class: "chips", role: "group", "aria-label": "What to start" }, Object.entries(KINDS).map(([name, { label }]) =>
+  h("div.page-head", h("h1", "Start"),
+    h("div.chips", { role: "group", "aria-label": "What to start" }, Object.entries(KINDS).map(([name, { label }]) =>
       h("button", { type: "button", class: "chip", "aria-pressed": () => String(kind.value === name), onclick: () => ((kind.value = name), (problem.value = null)) }, label))),
     h("button", { type: "button", class: "chip end", "aria-pressed": () => String(asJson.value), onclick: () => (asJson.value = !asJson.peek()) }, "JSON")),
-  h("p", { class: "soft" }, () => KINDS[kind.value]?.about),
-  () => (note.value ? h("p", { class: "soft small" }, note.value) : null),
+  h("p.soft", () => KINDS[kind.value]?.about),
+  () => (note.value ? h("p.soft.small", note.value) : null),
   () => (problem.value ? summary(problem.value) : null),
   () => {
     const { data, problem: missing, reload } = schema();
     if (missing.value) return failed(missing.value, reload);
     if (!data.value) return skeleton(6);
-    return h("div", { class: "start card" }, () => asJson.value
-      ? h("form", { class: "stack", novalidate: true, onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), void start()) }, jsonView(untracked(input), "The whole input as JSON"), buttons())
+    return h("div.start.card", () => asJson.value
+      ? h("form.stack", { novalidate: true, onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), void start()) }, jsonView(untracked(input), "The whole input as JSON"), buttons())
       : untracked(() => form(data.peek())));
   },
 );

@@ -7,19 +7,23 @@
  *     effect(() => console.log(n.value));          runs again after each change; returns the end of it
  *     cleanup(() => …)                             when the effect or part around it is made again or ends
  *     batch(() => { … })                           effects run once after it;   untracked(() => …)
- *     h("p", { class: "x", onclick: f, hidden: () => n.value > 3, style: { width: "3px" } }, "text ", () => n.value, node, [nodes], null)
+ *     stable(() => rows.value.length)              a computed value that changes only when its JSON does
+ *     h("p.soft.small", { onclick: f, hidden: () => n.value > 3, style: { width: "3px" } }, "text ", () => n.value, node)
+ *     h("p", "text")                               attributes may be left out; children may be arrays, null and false
  *     s("path", { d: "…" })                        the same for SVG
- *     each(() => rows.value, (row) => row.id, (row) => h("li", {}, () => row.value.name))   `row` is a signal
+ *     each(() => rows.value, (row) => row.id, (row) => h("li", () => row.value.name))   `row` is a signal
  *     mount(host, () => content)                   replaces what is in the host; returns the end of it
  * A function as attribute or child is a part that follows its signals.
  */
 /**
+ * @typedef {HTMLElementTagNameMap} Tags
  * @typedef {Node|string|number|boolean|null|undefined|Signal<any>|(() => any)|any[]} Child
+ * @typedef {Record<string, any>} Attributes
  * @typedef {{run: () => void, sources: Set<Set<Scope>>, parts: Scope[], ends: (() => void)[]}} Scope
  */
 
-// C0 and C1 controls except tab and newline, zero width characters, bidi controls, separators, byte order mark, tags
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udfff]/g;
+/** Control and format characters, separators and tags, except those that are visible or white space. */
+const HIDDEN = /(?![\t\n\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u2065\u{e0000}-\u{e0fff}]/gu;
 
 /** Show control characters and bidi overrides as escapes. `h` does it with all text. @param {string} text */
 export const visible = (text) =>
@@ -131,6 +135,19 @@ export function computed(work) {
   return result;
 }
 
+/** @template T @param {() => T} work @returns {Signal<T>} */
+export function stable(work) {
+  const result = signal(/** @type {any} */ (undefined));
+  let before = "";
+  effect(() => {
+    const value = work();
+    const now = JSON.stringify(value);
+    if (now !== before) result.value = value;
+    before = now;
+  });
+  return result;
+}
+
 /** @template T @param {() => T} work @returns {T} */
 export const untracked = (work) => within(null, owner, work);
 
@@ -142,35 +159,47 @@ const PROPERTIES = new Set(["value", "checked", "selected", "open", "indetermina
 const SHOWN = new Set(["title", "aria-label", "placeholder", "alt", "data-exact"]);
 const ADDRESS = /^(\/(?!\/)|[#?]|https?:|mailto:)/i;
 
-/** @param {Element} element @param {string} name @param {any} value */
+/** @param {any} element @param {string} name @param {any} value */
 function setAttribute(element, name, value) {
   if (name === "style") {
-    for (const [property, one] of Object.entries(value)) /** @type {HTMLElement} */ (element).style.setProperty(property, String(one));
+    for (const [property, one] of Object.entries(value)) element.style.setProperty(property, String(one));
   } else if (PROPERTIES.has(name) && name in element) {
-    const next = name === "value" ? String(value ?? "") : value ?? "";
-    if (/** @type {any} */ (element)[name] !== next) /** @type {any} */ (element)[name] = next; // else the cursor would jump
+    const next = name === "value" ? String(value ?? "") : (value ?? "");
+    if (element[name] !== next) element[name] = next; // else the cursor would jump
   } else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (name === "href" && !ADDRESS.test(String(value))) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : SHOWN.has(name) ? visible(String(value)) : String(value));
 }
 
-/** @template {Element} E @param {E} element @param {Record<string, any>} attributes @param {Child[]} children @returns {E} */
-function build(element, attributes, children) {
-  insert(element, children); // first, since the value of a select is one of its options
+/** @param {any} value */
+const isAttributes = (value) => value && Object.getPrototypeOf(value) === Object.prototype;
+
+/** @param {string} tag @param {any[]} parts @param {(name: string) => Element} make @returns {any} */
+function build(tag, parts, make) {
+  const [name = "", ...classes] = tag.split(".");
+  const element = make(name);
+  const attributes = isAttributes(parts[0]) ? parts.shift() : {};
+  insert(element, parts); // first, since the value of a select is one of its options
+  if (classes.length) element.setAttribute("class", classes.join(" "));
   for (const [name, value] of Object.entries(attributes)) {
+    const set = (/** @type {any} */ now) =>
+      setAttribute(element, name, name === "class" ? [...classes, now].filter(Boolean).join(" ") : now);
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (typeof value === "function") effect(() => setAttribute(element, name, value()));
-    else if (value instanceof Signal) effect(() => setAttribute(element, name, value.value));
-    else setAttribute(element, name, value);
+    else if (typeof value === "function") effect(() => set(value()));
+    else if (value instanceof Signal) effect(() => set(value.value));
+    else set(value);
   }
   return element;
 }
 
-/** @template {keyof HTMLElementTagNameMap} T @param {T} tag @param {Record<string, any>} [attributes] @param {...Child} children @returns {HTMLElementTagNameMap[T]} */
-export const h = (tag, attributes = {}, ...children) => build(document.createElement(tag), attributes, children);
+/**
+ * @template {string} T @param {T} tag With its classes. @param {...(Child|Attributes)} parts Attributes, if any, and children.
+ * @returns {T extends `${infer Tag extends keyof Tags}.${string}` ? Tags[Tag] : Tags[T & keyof Tags]}
+ */
+export const h = (tag, ...parts) => build(tag, parts, (name) => document.createElement(name));
 
-/** @param {string} tag @param {Record<string, any>} [attributes] @param {...Child} children @returns {SVGElement} */
-export const s = (tag, attributes = {}, ...children) => build(/** @type {SVGElement} */ (document.createElementNS(SVG, tag)), attributes, children);
+/** @param {string} tag @param {...(Child|Attributes)} parts @returns {SVGElement} */
+export const s = (tag, ...parts) => build(tag, parts, (name) => document.createElementNS(SVG, name));
 
 /** @param {Node} parent @param {Child} child */
 function insert(parent, child) {

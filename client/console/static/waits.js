@@ -39,7 +39,7 @@ export function waitList(waits, { showRun = false } = {}) {
     const all = [...open, ...[...gone.values()].map(({ wait, note }) => ({ ...wait, over: note }))];
     return all.sort((one, other) => String(one.asked ?? "").localeCompare(String(other.asked ?? "")));
   });
-  return h("div", { class: "waits" }, each(() => shown.value, keyOf, (wait) => card(wait, showRun)));
+  return h("div.waits", each(() => shown.value, keyOf, (wait) => card(wait, showRun)));
 }
 
 /** How a wait ended, as the run's last records have it. @param {any} wait */
@@ -68,27 +68,27 @@ function card(wait, showRun) {
   const send = (kind, values) => void (busy.peek() || (progress.value = sendAction(one.run, kind, values)));
   const name = `wait-${++cardsMade}`;
   return h("article", { class: () => (over.value ? "wait gone" : "wait"), tabindex: -1, "aria-labelledby": name },
-    h("header", {},
-      h("strong", { class: "mark tone-wait", id: name }, glyph(one.kind), kindLabel(one.kind)),
+    h("header",
+      h("strong.mark.tone-wait", { id: name }, glyph(one.kind), kindLabel(one.kind)),
       showRun ? h("a", { href: `/runs/${encodeURIComponent(one.run)}` }, one.run_task || one.run) : null,
-      one.agent ? h("span", { class: "tag" }, one.agent) : null,
-      one.queue && one.queue !== "default" ? h("span", { class: "tag" }, `queue ${one.queue}`) : null,
-      h("span", { class: "end" }, one.asked ? ["asked ", time(one.asked)] : null, one.expires ? [" · expires ", time(one.expires)] : null)),
-    h("div", { class: "body" }, () => body(JSON.parse(content.value), unfolded)),
-    () => over.value ? h("footer", {}, () => (progress.value ? report(progress) : h("span", { role: "status" }, over.value))) : one.id ? h("footer", {}, controls(one, send, unfolded, busy), report(progress)) : null);
+      one.agent ? h("span.tag", one.agent) : null,
+      one.queue && one.queue !== "default" ? h("span.tag", `queue ${one.queue}`) : null,
+      h("span.end", one.asked ? ["asked ", time(one.asked)] : null, one.expires ? [" · expires ", time(one.expires)] : null)),
+    h("div.body", () => body(JSON.parse(content.value), unfolded)),
+    () => over.value ? h("footer", () => (progress.value ? report(progress) : h("span", { role: "status" }, over.value))) : one.id ? h("footer", controls(one, send, unfolded, busy), report(progress)) : null);
 }
 let cardsMade = 0;
 
 /** @param {any} wait @param {Any} unfolded */
 function body(wait, unfolded) {
-  const by = wait.policies?.length ? wait.policies.map((/** @type {string} */ policy, /** @type {number} */ at) => [at ? ", " : "", h("code", {}, policy)]) : "the policy";
+  const by = wait.policies?.length ? wait.policies.map((/** @type {string} */ policy, /** @type {number} */ at) => [at ? ", " : "", h("code", policy)]) : "the policy";
   return [
-    wait.question && wait.kind !== "approval" ? h("p", { class: "question" }, wait.question) : null,
-    wait.tool ? h("p", { class: "call" }, wait.tool) : null,
+    wait.question && wait.kind !== "approval" ? h("p.question", wait.question) : null,
+    wait.tool ? h("p.call", wait.tool) : null,
     wait.kind === "approval" || (wait.arguments && wait.kind !== "budget") ? callArguments(wait.arguments, unfolded) : null,
-    wait.reason || wait.policies?.length ? h("p", {}, wait.kind === "approval" ? [h("span", { class: "faint" }, "held by "), h("span", { class: "why" }, by), wait.reason ? ": " : ""] : null, wait.reason) : null,
-    wait.approvers?.length ? h("p", { class: "small soft" }, `may be decided by ${wait.approvers.join(", ")}`) : null,
-    wait.before ? h("details", {}, h("summary", { class: "small soft" }, "What the run did just before"), h("p", { class: "plain small" }, wait.before)) : null,
+    wait.reason || wait.policies?.length ? h("p", wait.kind === "approval" ? [h("span.faint", "held by "), h("span.why", by), wait.reason ? ": " : ""] : null, wait.reason) : null,
+    wait.approvers?.length ? h("p.small.soft", `may be decided by ${wait.approvers.join(", ")}`) : null,
+    wait.before ? h("details", h("summary.small.soft", "What the run did just before"), h("p.plain.small", wait.before)) : null,
   ];
 }
 
@@ -100,25 +100,25 @@ const report = (progress) =>
 function callArguments(values, unfolded) {
   if (values === null || values === undefined) {
     unfolded.value = false;
-    return h("p", { class: "error" }, "The run does not hold the arguments at the moment, so the call can only be denied");
+    return h("p.error", "The run does not hold the arguments at the moment, so the call can only be denied");
   }
   const entries = typeof values === "object" ? Object.entries(values) : [["", values]];
-  const list = h("dl", { class: "arguments" }, entries.map(([name, value]) => [
-    h("dt", {}, String(name)),
-    h("dd", {}, h("pre", {}, typeof value === "string" ? value : String(JSON.stringify(value, null, 2)))),
+  const list = h("dl.arguments", entries.map(([name, value]) => [
+    h("dt", String(name)),
+    h("dd", h("pre", typeof value === "string" ? value : String(JSON.stringify(value, null, 2)))),
   ]));
   const size = JSON.stringify(values).length;
   if (size <= FOLDED) untracked(() => (unfolded.value = true));
-  if (!entries.length) return h("p", { class: "faint" }, "no arguments");
+  if (!entries.length) return h("p.faint", "no arguments");
   if (size <= FOLDED) return list;
   const wasOpen = unfolded.peek();
-  return h("details", { class: "fold", open: wasOpen, ontoggle: (/** @type {any} */ event) => event.target.open && (unfolded.value = true) }, h("summary", {}, `All arguments (${bytes(size)}): unfold them before you decide`), list);
+  return h("details.fold", { open: wasOpen, ontoggle: (/** @type {any} */ event) => event.target.open && (unfolded.value = true) }, h("summary", `All arguments (${bytes(size)}): unfold them before you decide`), list);
 }
 
 /** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {Any} unfolded @param {Any} busy */
 function controls(wait, send, unfolded, busy) {
   const role = ["approval", "budget", "delivery"].includes(wait.kind) ? "approver" : "operator";
-  if (!may(role)) return h("span", { class: "soft small" }, `You need the role ${role} to decide this.`);
+  if (!may(role)) return h("span.soft.small", `You need the role ${role} to decide this.`);
   const text = h("input", { "aria-label": "Reason or answer", disabled: () => Boolean(busy.value) });
   const entry = (/** @type {string} */ placeholder, /** @type {() => void} */ enter) => {
     text.placeholder = placeholder;
@@ -167,7 +167,7 @@ function extension(wait, send, button) {
   const field = h("input", { type: "number", min: value, step: "any", value: value ? String(value * 2) : "", "aria-label": `New ${words(limit)}` });
   const resolve = (/** @type {string} */ choice) => send("resolve", { escalation_id: wait.id, choice });
   return [
-    h("span", {}, `${words(limit)} to`), field,
+    h("span", `${words(limit)} to`), field,
     button("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
     button("End at the limit", () => resolve("skip")),
     button("Abort", async () => (await isSure()) && resolve("abort"), { class: "danger" }),

@@ -11,8 +11,8 @@ const MOST_POINTS = 120;
 /** @param {Chart} chart */
 export function lineChart({ name, points, format, low, high }) {
   const newest = points.at(-1);
-  return h("figure", { class: "chart" },
-    h("figcaption", {}, name, h("b", { class: "figure" }, newest ? format(newest.y) : "none yet")),
+  return h("figure.chart",
+    h("figcaption", name, h("b.figure", newest ? format(newest.y) : "none yet")),
     points.length > 1 ? line(name, thinned(points), format, low, high) : null);
 }
 
@@ -29,9 +29,9 @@ function line(name, points, format, low, high) {
   const [endX = 0, endY = 0] = place(last);
   const label = `${name}: from ${format(first.y)} at iteration ${first.x} to ${format(last.y)} at iteration ${last.x}`;
   return s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, preserveAspectRatio: "none" },
-    s("path", { class: "chart-area", d: `M${EDGE},${HEIGHT} L${path} L${endX},${HEIGHT} Z` }),
-    s("path", { class: "chart-line", d: `M${path}`, "vector-effect": "non-scaling-stroke" }),
-    s("path", { class: "chart-end", d: `M${endX},${endY} h0.01`, "vector-effect": "non-scaling-stroke" }));
+    s("path.chart-area", { d: `M${EDGE},${HEIGHT} L${path} L${endX},${HEIGHT} Z` }),
+    s("path.chart-line", { d: `M${path}`, "vector-effect": "non-scaling-stroke" }),
+    s("path.chart-end", { d: `M${endX},${endY} h0.01`, "vector-effect": "non-scaling-stroke" }));
 }
 
 /** @param {Point[]} points @returns {Point[]} At most `MOST_POINTS` of them, with the first and the last. */

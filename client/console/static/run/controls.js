@@ -143,15 +143,15 @@ export function act(run, kind, given = {}) {
     }
   };
   const actionId = crypto.randomUUID();
-  const commands = h("details", { class: "commands" }, h("summary", {}, "As a command"),
-    () => [orgaCommand(run, kind, values.value), curlCommand(run, kind, values.value)].filter(Boolean).map((text) => h("div", { class: "row" }, h("code", {}, text), copy(text))));
+  const commands = h("details.commands", h("summary", "As a command"),
+    () => [orgaCommand(run, kind, values.value), curlCommand(run, kind, values.value)].filter(Boolean).map((text) => h("div.row", h("code", text), copy(text))));
   const warning = () => (kind === "abort" ? "What its calls did outside stays done, and a call that is under way may still take effect." : kind === "rewind" ? effectsAfter(run, values.value.to_iteration ?? 0) : "");
-  const form = h("form", { class: "stack", onsubmit: (/** @type {any} */ event) => (event.preventDefault(), submit()) },
-    h("p", { class: "soft" }, known.hint),
-    inputs.map(({ field, input }) => h("label", { class: "stack" }, field.label, input)),
-    known.isDanger ? h("p", { class: "warning" }, warning) : null,
-    () => (lost.value.length ? h("div", { class: "warning", role: "alert" }, h("p", {}, h("b", {}, "These calls had effects that nothing undoes. Press the button again to rewind anyway.")), h("ul", {}, lost.value.map((line) => h("li", {}, line)))) : null),
-    h("p", { class: "error", role: "alert", hidden: () => !problem.value }, problem),
+  const form = h("form.stack", { onsubmit: (/** @type {any} */ event) => (event.preventDefault(), submit()) },
+    h("p.soft", known.hint),
+    inputs.map(({ field, input }) => h("label.stack", field.label, input)),
+    known.isDanger ? h("p.warning", warning) : null,
+    () => (lost.value.length ? h("div.warning", { role: "alert" }, h("p", h("b", "These calls had effects that nothing undoes. Press the button again to rewind anyway.")), h("ul", lost.value.map((line) => h("li", line)))) : null),
+    h("p.error", { role: "alert", hidden: () => !problem.value }, problem),
     commands);
   form.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && submit());
   const box = dialog(known.title, [form], (close) => [
@@ -171,7 +171,7 @@ function button(run, snapshot, kind, more = {}) {
       event.target.closest("details")?.removeAttribute("open");
       if (control.enabled) act(run, kind);
       else announce(`${known.label}: ${control.why}`);
-    } }, known.label, control.enabled ? null : h("span", { class: "unseen" }, `: ${control.why}`));
+    } }, known.label, control.enabled ? null : h("span.unseen", `: ${control.why}`));
 }
 
 /** A run is either paused or resumed. @param {any} snapshot @param {string} kind */
@@ -182,19 +182,19 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
   const found = stable(run, ({ controls, ended, kind, paused }) => ({ controls, ended, kind, paused }));
   const path = `/api/v1${runPath(run.id)}`;
   const audit = `orga audit ${quoted(run.id)} --policy policies-new`;
-  const menu = h("details", { class: "menu" }, h("summary", { class: "button" }, "More"),
-    h("div", { class: "menu-items" }, () => {
+  const menu = h("details.menu", h("summary.button", "More"),
+    h("div.menu-items", () => {
       const snapshot = found();
       return [
         ["pause", "resume", "steer", "add_context", "extend", "override_step", "rewind", "fork", "close"].map((kind) => first.includes(kind) || isMoot(snapshot, kind) ? null : button(run, snapshot, kind)),
-        snapshot.kind === "session" ? h("a", { class: "button", href: `/chat/${encodeURIComponent(run.id)}` }, "Open the chat") : null,
-        snapshot.ended ? h("a", { class: "button", href: `/chat/new?from=${encodeURIComponent(run.id)}` }, "Go on with this run") : null,
-        h("a", { class: "button", href: `/start?again=${encodeURIComponent(run.id)}` }, "Start again"),
-        h("a", { class: "button", href: `/compare?a=${encodeURIComponent(run.id)}` }, "Compare with another run"),
-        h("a", { class: "button", href: `${path}/journal`, download: `${run.id}.jsonl` }, "Export the journal"),
-        h("a", { class: "button", href: `${path}/journal?signed`, download: `${run.id}.signed.jsonl` }, "Export it signed"),
+        snapshot.kind === "session" ? h("a.button", { href: `/chat/${encodeURIComponent(run.id)}` }, "Open the chat") : null,
+        snapshot.ended ? h("a.button", { href: `/chat/new?from=${encodeURIComponent(run.id)}` }, "Go on with this run") : null,
+        h("a.button", { href: `/start?again=${encodeURIComponent(run.id)}` }, "Start again"),
+        h("a.button", { href: `/compare?a=${encodeURIComponent(run.id)}` }, "Compare with another run"),
+        h("a.button", { href: `${path}/journal`, download: `${run.id}.jsonl` }, "Export the journal"),
+        h("a.button", { href: `${path}/journal?signed`, download: `${run.id}.signed.jsonl` }, "Export it signed"),
         h("button", { type: "button", onclick: () => void run.records.need(...run.records.range.peek()).then(() => print()) }, "Print"),
-        h("div", { class: "menu-note" }, h("p", { class: "small soft" }, "Judge it again under another policy:"), h("p", { class: "row" }, h("code", { class: "small" }, audit), copy(audit))),
+        h("div.menu-note", h("p.small.soft", "Judge it again under another policy:"), h("p.row", h("code.small", audit), copy(audit))),
         button(run, snapshot, "abort"),
       ];
     }));
@@ -210,13 +210,13 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
 export const recordControls = (run) => (/** @type {import("./state.js").Record_} */ record) => {
   const snapshot = run.snapshot.peek();
   const at = { to_iteration: record.number };
-  return h("p", { class: "row" },
+  return h("p.row",
     ["rewind", "fork"].map((kind) => controlOf(snapshot, kind)?.enabled ? h("button", { type: "button", class: "small", onclick: () => act(run, kind, at) }, kind === "rewind" ? "Rewind to here" : "Fork from here") : null),
     copy(`${location.origin}${runPath(run.id)}?at=${record.number}&open=${record.number}`, "Copy link"));
 };
 
 /** The newest act of the visitor, for as long as it is news. @param {Run} run */
-export const newestAct = (run) => h("p", { class: "run-sent small", role: "status" }, () => {
+export const newestAct = (run) => h("p.run-sent.small", { role: "status" }, () => {
   const last = run.sent.value.at(-1);
   if (!last) return null;
   const { state, detail } = last.progress.value;

@@ -81,7 +81,7 @@ export function planGraph(steps, { selected, select }) {
   });
   const lines = steps.flatMap((step) =>
     step.depends_on.map((id) => line(places.get(id), places.get(step.id), `${step.status === "open" ? "is-open" : ""} ${[step.id, id].includes(selected ?? "") ? "is-near" : ""}`)));
-  return s("svg", { class: "plan-graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Plan as a graph" },
+  return s("svg.plan-graph", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Plan as a graph" },
     s("g", { "aria-hidden": "true" }, lines),
     steps.map((step) => node(step, /** @type {Place} */ (places.get(step.id)), step.id === selected, select)));
 }
@@ -109,24 +109,24 @@ function node(step, place, isSelected, select) {
       class: `plan-node step-${step.status}`, transform: `translate(${place.x},${place.y})`, role: "button", tabindex: 0, "aria-pressed": String(isSelected),
       "aria-label": `Step ${step.id}, ${step.skill}: ${stepLabel(step.status)}${score && `, score ${score}`}`, onclick: () => select(step.id), onkeydown,
     },
-    s("title", {}, `${step.goal}${step.error ? `\n${step.error}` : ""}`),
+    s("title", `${step.goal}${step.error ? `\n${step.error}` : ""}`),
     s("rect", { width: NODE_W, height: NODE_H, rx: 8 }),
     mark,
-    s("text", { class: "plan-name", x: 36, y: 23 }, shortened(step.id, score ? LABEL_CHARS - 5 : LABEL_CHARS)),
-    s("text", { class: "plan-skill", x: 36, y: 40 }, shortened(step.skill, LABEL_CHARS)),
-    score ? s("text", { class: "plan-score", x: NODE_W - 12, y: 23, "text-anchor": "end" }, score) : null);
+    s("text.plan-name", { x: 36, y: 23 }, shortened(step.id, score ? LABEL_CHARS - 5 : LABEL_CHARS)),
+    s("text.plan-skill", { x: 36, y: 40 }, shortened(step.skill, LABEL_CHARS)),
+    score ? s("text.plan-score", { x: NODE_W - 12, y: 23, "text-anchor": "end" }, score) : null);
 }
 
 /** @param {Step[]} steps @param {Selection} selection */
 export const planList = (steps, { selected, select }) =>
-  h("ol", { class: "plan-list" }, steps.map((step) =>
+  h("ol.plan-list", steps.map((step) =>
     h("li", { class: `step-${step.status}` },
       h("button", { type: "button", class: "plan-row", "aria-pressed": String(step.id === selected), onclick: () => select(step.id) },
         stepMark(step.status),
-        h("span", {}, h("b", {}, step.id), ` ${step.goal}`,
-          h("small", {}, `${step.skill} · ${stepLabel(step.status)}${step.depends_on.length ? ` · after ${step.depends_on.join(", ")}` : ""}`),
-          step.error ? h("small", { class: "bad" }, step.error) : null),
-        step.score === null ? null : h("span", { class: "figure", title: "score" }, scoreText(step.score))))));
+        h("span", h("b", step.id), ` ${step.goal}`,
+          h("small", `${step.skill} · ${stepLabel(step.status)}${step.depends_on.length ? ` · after ${step.depends_on.join(", ")}` : ""}`),
+          step.error ? h("small.bad", step.error) : null),
+        step.score === null ? null : h("span.figure", { title: "score" }, scoreText(step.score))))));
 
 /** @param {number} score */
 export const scoreText = (score) => String(Number(score.toFixed(2)));

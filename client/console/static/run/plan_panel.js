@@ -34,9 +34,9 @@ export function planPanel(run, jump) {
     if (!isFirst) void versions.reload();
     isFirst = false;
   });
-  return h("div", { class: "plan-panel stack" },
-    h("div", { class: "row" }, choice(true), choice(false),
-      () => { const now = plan(); return now ? h("span", { class: "soft small" }, [now.version ? `version ${now.version}` : "", now.round ? `round ${now.round}` : "", now.trend ? `scores: ${now.trend}` : ""].filter(Boolean).join(" · ")) : null; },
+  return h("div.plan-panel.stack",
+    h("div.row", choice(true), choice(false),
+      () => { const now = plan(); return now ? h("span.soft.small", [now.version ? `version ${now.version}` : "", now.round ? `round ${now.round}` : "", now.trend ? `scores: ${now.trend}` : ""].filter(Boolean).join(" · ")) : null; },
       () => { const control = mayOverride(); return control ? h("button", { type: "button", class: "small", "aria-disabled": control.enabled ? null : "true", title: control.why || null, onclick: () => control.enabled && act(run, "override_step") }, "Override the next step") : null; }),
     () => {
       const now = plan();
@@ -44,25 +44,25 @@ export function planPanel(run, jump) {
       const steps = withProgress(now.steps, run.live.value.filter((one) => one.run === run.id));
       const chosen = steps.find((step) => step.id === selected.value);
       return [
-        isGraph.value ? h("div", { class: "scroll plan-scroll", tabindex: 0, role: "region", "aria-label": "Graph of the plan" }, planGraph(steps, { selected: selected.value, select })) : planList(steps, { selected: selected.value, select }),
+        isGraph.value ? h("div.scroll.plan-scroll", { tabindex: 0, role: "region", "aria-label": "Graph of the plan" }, planGraph(steps, { selected: selected.value, select })) : planList(steps, { selected: selected.value, select }),
         chosen ? stepDetails(run, chosen, jump) : null,
       ];
     },
-    h("section", {}, h("h2", {}, "Versions"), view(versions, ({ items }) =>
-      items.length ? h("ol", { class: "versions", reversed: true }, [...items].reverse().map((version) => versionRow(version, jump))) : h("p", { class: "faint" }, "The plan has not been adjusted."), 2)));
+    h("section", h("h2", "Versions"), view(versions, ({ items }) =>
+      items.length ? h("ol.versions", { reversed: true }, [...items].reverse().map((version) => versionRow(version, jump))) : h("p.faint", "The plan has not been adjusted."), 2)));
 }
 
 /** @param {Run} run @param {Step} step @param {(number: number) => void} jump */
 function stepDetails(run, step, jump) {
   const iteration = Number.parseInt(step.place ?? "", 10);
-  return h("section", { class: "card stack", "aria-label": `Step ${step.id}` },
-    h("h2", { class: "row" }, stepMark(step.status), step.id, h("span", { class: "soft small" }, stepLabel(step.status))),
-    h("p", {}, step.goal),
-    h("dl", { class: "facts" }, h("dt", {}, "done by"), h("dd", {}, h("code", {}, step.skill)),
-      step.depends_on.length ? [h("dt", {}, "after"), h("dd", {}, step.depends_on.join(", "))] : null,
-      step.score === null ? null : [h("dt", {}, "score"), h("dd", {}, scoreText(step.score))],
-      step.error ? [h("dt", {}, "failure"), h("dd", { class: "bad" }, step.error)] : null),
-    h("p", { class: "row" },
+  return h("section.card.stack", { "aria-label": `Step ${step.id}` },
+    h("h2.row", stepMark(step.status), step.id, h("span.soft.small", stepLabel(step.status))),
+    h("p", step.goal),
+    h("dl.facts", h("dt", "done by"), h("dd", h("code", step.skill)),
+      step.depends_on.length ? [h("dt", "after"), h("dd", step.depends_on.join(", "))] : null,
+      step.score === null ? null : [h("dt", "score"), h("dd", scoreText(step.score))],
+      step.error ? [h("dt", "failure"), h("dd.bad", step.error)] : null),
+    h("p.row",
       iteration >= 0 ? h("button", { type: "button", class: "small", onclick: () => jump(iteration) }, `Show iteration ${iteration}`) : null,
       step.delegate ? h("a", { href: runPath(step.delegate) }, "Open its run") : null));
 }
@@ -71,10 +71,10 @@ function stepDetails(run, step, jump) {
 function versionRow(version, jump) {
   const name = (/** @type {any} */ step) => (typeof step === "string" ? step : step.id);
   /** @param {string} label @param {any[]} steps */
-  const part = (label, steps) => (steps?.length ? h("li", { class: `is-${label}` }, h("b", {}, label), ` ${steps.map(name).join(", ")}`) : null);
-  return h("li", {}, h("p", { class: "row" }, h("b", {}, `Version ${version.version}`), version.by ? h("span", { class: "soft" }, `by ${version.by}`) : null, h("span", { class: "faint small" }, time(version.at)),
+  const part = (label, steps) => (steps?.length ? h("li", { class: `is-${label}` }, h("b", label), ` ${steps.map(name).join(", ")}`) : null);
+  return h("li", h("p.row", h("b", `Version ${version.version}`), version.by ? h("span.soft", `by ${version.by}`) : null, h("span.faint.small", time(version.at)),
       version.iteration === null ? null : h("button", { type: "button", class: "quiet small", onclick: () => jump(version.iteration) }, `iteration ${version.iteration}`)),
-    version.reason ? h("p", { class: "soft" }, version.reason) : null,
-    version.version > 1 ? h("ul", { class: "changes" }, part("added", version.added), part("dropped", version.dropped), part("changed", version.changed)) : h("p", { class: "soft small" }, (version.steps ?? []).map(name).join(", ")));
+    version.reason ? h("p.soft", version.reason) : null,
+    version.version > 1 ? h("ul.changes", part("added", version.added), part("dropped", version.dropped), part("changed", version.changed)) : h("p.soft.small", (version.steps ?? []).map(name).join(", ")));
 }
 

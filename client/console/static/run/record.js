@@ -52,14 +52,14 @@ function outcome(call) {
 export const callLine = (call) =>
   h("li", { class: `it-call is-${call.state}` },
     glyph(call.state === "running" ? "acting" : call.state),
-    h("b", {}, call.tool),
-    h("span", { class: "call-arguments" }, argumentLine(call.arguments.head)),
-    h("span", { class: "call-outcome" }, call.attempts > 1 ? `${call.attempts} attempts · ` : "", outcome(call)));
+    h("b", call.tool),
+    h("span.call-arguments", argumentLine(call.arguments.head)),
+    h("span.call-outcome", call.attempts > 1 ? `${call.attempts} attempts · ` : "", outcome(call)));
 
 /** @param {import("./state.js").Event_} event */
 const chip = (event) => {
   const { state, text } = eventLine(event);
-  return h("li", { class: "it-event" }, glyph(state), h("span", {}, text));
+  return h("li.it-event", glyph(state), h("span", text));
 };
 
 /** @param {Record_} record @param {{isOpen: boolean, toggle: () => void, excerpts?: string[], details?: HTMLElement|null, acts?: Map<string, import("./events.js").Act>}} options */
@@ -76,16 +76,16 @@ export function recordRow(record, { isOpen, toggle, excerpts = [], details = nul
   };
   return h("li", { class: `it${isOpen ? " is-open" : ""}${record.ended ? "" : " is-current"}`, "data-number": record.number, onclick },
     h("button", { type: "button", class: "it-number", "aria-expanded": String(isOpen), "aria-label": recordName(record), onclick: toggle }, record.number || "·"),
-    h("div", { class: "it-body" },
+    h("div.it-body",
       applied.map((act) => h("p", { class: `it-act is-${act.state}` }, glyph(act.state === "refused" ? "denied" : act.state === "applied" ? "done" : "waiting"),
-        h("span", {}, h("b", {}, act.by || "somebody"), ` ${words(act.kind)}`, act.text ? [" ", h("q", {}, act.text)] : null, " ", h("small", {}, actCourse(act))))),
-      prompt ? h("span", { class: "tag" }, prompt) : null,
-      record.reply?.head ? h("p", { class: "it-reply" }, record.reply.head.slice(0, 400)) : record.calls.length || record.number === 0 ? null : h("p", { class: "it-reply faint" }, record.ended ? "no text" : `${words(record.phase)}…`),
-      excerpts.map((excerpt) => h("p", { class: "it-excerpt" }, excerpt)),
-      record.calls.length ? h("ul", { class: "calls" }, record.calls.slice(0, 6).map(callLine), record.calls.length > 6 ? h("li", { class: "faint" }, `and ${record.calls.length - 6} more calls`) : null) : null,
-      chips.length ? h("ul", { class: "it-events" }, chips.slice(0, 5).map(chip), chips.length > 5 ? h("li", { class: "faint" }, `and ${chips.length - 5} more`) : null) : null,
+        h("span", h("b", act.by || "somebody"), ` ${words(act.kind)}`, act.text ? [" ", h("q", act.text)] : null, " ", h("small", actCourse(act))))),
+      prompt ? h("span.tag", prompt) : null,
+      record.reply?.head ? h("p.it-reply", record.reply.head.slice(0, 400)) : record.calls.length || record.number === 0 ? null : h("p.it-reply.faint", record.ended ? "no text" : `${words(record.phase)}…`),
+      excerpts.map((excerpt) => h("p.it-excerpt", excerpt)),
+      record.calls.length ? h("ul.calls", record.calls.slice(0, 6).map(callLine), record.calls.length > 6 ? h("li.faint", `and ${record.calls.length - 6} more calls`) : null) : null,
+      chips.length ? h("ul.it-events", chips.slice(0, 5).map(chip), chips.length > 5 ? h("li.faint", `and ${chips.length - 5} more`) : null) : null,
       details),
-    h("p", { class: "it-figures" }, clock(record.started), h("span", {}, took(record.started, record.ended)), tokens ? h("span", {}, `${count(tokens)} tok`) : null, usage?.cost_usd ? h("span", {}, money(usage.cost_usd)) : null));
+    h("p.it-figures", clock(record.started), h("span", took(record.started, record.ended)), tokens ? h("span", `${count(tokens)} tok`) : null, usage?.cost_usd ? h("span", money(usage.cost_usd)) : null));
 }
 
 /**
@@ -93,21 +93,21 @@ export function recordRow(record, { isOpen, toggle, excerpts = [], details = nul
  * @param {string} run @param {number} number @param {(record: Record_) => import("../ui.js").Child} controls @returns {{element: HTMLElement, end: () => void, reload: () => void}}
  */
 export function recordDetails(run, number, controls) {
-  const element = h("div", { class: "it-details" });
+  const element = h("div.it-details");
   const source = { reload: () => {} };
   const end = mount(element, () => {
     const whole = resource(`${runPath(run)}/iterations/${number}`);
     source.reload = whole.reload;
     return view(whole, (record) => [
-      record.thinking ? h("details", { class: "thinking" }, h("summary", {}, `Thinking (${bytes(record.thinking.size)})`), textOf(run, record.thinking)) : null,
+      record.thinking ? h("details.thinking", h("summary", `Thinking (${bytes(record.thinking.size)})`), textOf(run, record.thinking)) : null,
       record.reply ? longProse(run, record.reply) : null,
       record.calls.map((/** @type {Call} */ call) => callDetails(run, call)),
-      record.events.length ? h("details", { class: "events" }, h("summary", {}, `Journal (${record.events.length})`), record.events.map(eventDetails)) : null,
-      h("dl", { class: "facts small" },
-        record.model ? [h("dt", {}, "model"), h("dd", {}, record.model)] : null,
-        h("dt", {}, "tokens"), h("dd", {}, `${count(record.usage?.input_tokens)} in (${count(record.usage?.cached_input_tokens)} cached), ${count(record.usage?.output_tokens)} out`),
-        record.started ? [h("dt", {}, "time"), h("dd", {}, exact(record.started), record.ended ? `, ${took(record.started, record.ended)}` : "")] : null,
-        record.scores.length ? [h("dt", {}, "scores"), h("dd", {}, record.scores.join(", "))] : null),
+      record.events.length ? h("details.events", h("summary", `Journal (${record.events.length})`), record.events.map(eventDetails)) : null,
+      h("dl.facts.small",
+        record.model ? [h("dt", "model"), h("dd", record.model)] : null,
+        h("dt", "tokens"), h("dd", `${count(record.usage?.input_tokens)} in (${count(record.usage?.cached_input_tokens)} cached), ${count(record.usage?.output_tokens)} out`, record.usage?.thinking_tokens ? `, ${count(record.usage.thinking_tokens)} of them thinking` : ""),
+        record.started ? [h("dt", "time"), h("dd", exact(record.started), record.ended ? `, ${took(record.started, record.ended)}` : "")] : null,
+        record.scores.length ? [h("dt", "scores"), h("dd", record.scores.join(", "))] : null),
       controls(record),
     ], 3);
   });
@@ -129,7 +129,7 @@ export function textOf(run, text, format = (plain) => plain) {
     shown.textContent = visible(format(await answer.text()));
     more.remove();
   } }, `Show all ${bytes(text.size)}`);
-  return h("div", { class: "text" }, shown, h("p", { class: "row" }, more, h("a", { class: "small", href: `${address}?download`, download: "" }, "Download")));
+  return h("div.text", shown, h("p.row", more, h("a.small", { href: `${address}?download`, download: "" }, "Download")));
 }
 
 /** @param {string} text */
@@ -144,33 +144,33 @@ const pretty = (text) => {
 /** @param {string} run @param {Call} call */
 export function callDetails(run, call) {
   const facts = [
-    call.verdict ? ["verdict", [stateMark(call.verdict), call.policies.length ? [" by ", call.policies.map((policy) => h("code", {}, policy, " "))] : null, call.reason ? ` ${call.reason}` : null]] : null,
+    call.verdict ? ["verdict", [stateMark(call.verdict), call.policies.length ? [" by ", call.policies.map((policy) => h("code", policy, " "))] : null, call.reason ? ` ${call.reason}` : null]] : null,
     call.approver ? ["decided by", call.approver] : null,
     call.attempts > 1 ? ["attempts", call.attempts] : null,
     call.started && call.ended ? ["duration", took(call.started, call.ended)] : null,
-    call.failure ? ["failure", h("span", { class: "bad" }, call.failure)] : null,
+    call.failure ? ["failure", h("span.bad", call.failure)] : null,
   ].filter((fact) => fact !== null);
-  return h("section", { class: "call-details", "aria-label": `Call ${call.id} of ${call.tool}` },
-    h("header", {}, stateMark(call.state), h("b", { class: "mono" }, call.tool), h("span", { class: "faint small" }, call.id), copy(call.arguments.head, "Copy arguments")),
-    facts.length ? h("dl", { class: "facts small" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])) : null,
-    h("details", { open: call.arguments.size < 1500 }, h("summary", {}, "Arguments"), textOf(run, call.arguments, pretty)),
-    call.result ? h("details", { open: true }, h("summary", {}, `Result (${bytes(call.result.size)})`), textOf(run, call.result)) : null,
+  return h("section.call-details", { "aria-label": `Call ${call.id} of ${call.tool}` },
+    h("header", stateMark(call.state), h("b.mono", call.tool), h("span.faint.small", call.id), copy(call.arguments.head, "Copy arguments")),
+    facts.length ? h("dl.facts.small", facts.map(([name, value]) => [h("dt", name), h("dd", value)])) : null,
+    h("details", { open: call.arguments.size < 1500 }, h("summary", "Arguments"), textOf(run, call.arguments, pretty)),
+    call.result ? h("details", { open: true }, h("summary", `Result (${bytes(call.result.size)})`), textOf(run, call.result)) : null,
     call.delegate ? delegated(call.delegate) : null);
 }
 
 /** @param {{id: string, agent: string}} delegate */
 export function delegated(delegate) {
-  const body = h("div", {});
+  const body = h("div");
   const ontoggle = () => {
     if (body.firstChild) return;
     mount(body, () => view(resource(`${runPath(delegate.id)}/timeline?limit=30`), (page) =>
-      page.items.length ? h("ol", { class: "its nested" }, page.items.map((/** @type {Record_} */ record) => recordRow(record, { isOpen: false, toggle: () => void (location.href = `${runPath(delegate.id)}?open=${record.number}&at=${record.number}`) }))) : "It has not begun yet.", 3));
+      page.items.length ? h("ol.its.nested", page.items.map((/** @type {Record_} */ record) => recordRow(record, { isOpen: false, toggle: () => void (location.href = `${runPath(delegate.id)}?open=${record.number}&at=${record.number}`) }))) : "It has not begun yet.", 3));
   };
-  return h("details", { class: "delegate", ontoggle }, h("summary", {}, "Delegated to ", h("b", {}, delegate.agent), " ", h("a", { href: runPath(delegate.id) }, delegate.id)), body);
+  return h("details.delegate", { ontoggle }, h("summary", "Delegated to ", h("b", delegate.agent), " ", h("a", { href: runPath(delegate.id) }, delegate.id)), body);
 }
 
 /** @param {import("./state.js").Event_} event */
 function eventDetails(event) {
   const { state, text } = eventLine(event);
-  return h("details", {}, h("summary", {}, glyph(state), ` ${text} `, h("span", { class: "faint" }, event.event, " ", clock(event.at))), h("pre", { tabindex: 0 }, JSON.stringify(event.data, null, 2)));
+  return h("details", h("summary", glyph(state), ` ${text} `, h("span.faint", event.event, " ", clock(event.at))), h("pre", { tabindex: 0 }, JSON.stringify(event.data, null, 2)));
 }

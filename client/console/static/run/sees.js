@@ -14,20 +14,20 @@ const PAGE = 40;
 
 /** @param {Run} run @param {(number: number) => void} jump */
 export function seesPanel(run, jump) {
-  return h("div", { class: "sees stack" }, memoryPart(run, jump), recalledPart(run, jump), conversationPart(run));
+  return h("div.sees.stack", memoryPart(run, jump), recalledPart(run, jump), conversationPart(run));
 }
 
 /** @param {Run} run @param {(number: number) => void} jump */
 function memoryPart(run, jump) {
   const memory = resource(`${runPath(run.id)}/memory`);
-  return h("section", {}, h("h2", {}, "Working memory"), view(memory, ({ items }) => {
+  return h("section", h("h2", "Working memory"), view(memory, ({ items }) => {
     const newest = items.at(-1);
-    if (!newest) return h("p", { class: "faint" }, "This run keeps no working memory: its conversation is all it has.");
+    if (!newest) return h("p.faint", "This run keeps no working memory: its conversation is all it has.");
     return [
       h("pre", { tabindex: 0 }, newest.memory || "empty"),
-      h("details", {}, h("summary", {}, `Changes (${items.length})`), h("ol", { class: "versions" }, [...items].reverse().map((change) =>
-        h("li", {}, h("p", { class: "row" }, h("button", { type: "button", class: "quiet small", onclick: () => jump(change.iteration) }, `iteration ${change.iteration}`), h("span", { class: "faint small" }, time(change.at))),
-          h("ul", { class: "changes" }, (change.removed ?? []).map((/** @type {string} */ line) => h("li", { class: "is-dropped" }, h("del", {}, line))), (change.added ?? []).map((/** @type {string} */ line) => h("li", { class: "is-added" }, h("ins", {}, line)))))))),
+      h("details", h("summary", `Changes (${items.length})`), h("ol.versions", [...items].reverse().map((change) =>
+        h("li", h("p.row", h("button", { type: "button", class: "quiet small", onclick: () => jump(change.iteration) }, `iteration ${change.iteration}`), h("span.faint.small", time(change.at))),
+          h("ul.changes", (change.removed ?? []).map((/** @type {string} */ line) => h("li.is-dropped", h("del", line))), (change.added ?? []).map((/** @type {string} */ line) => h("li.is-added", h("ins", line)))))))),
     ];
   }, 2));
 }
@@ -40,9 +40,9 @@ function recalledPart(run, jump) {
   });
   return () => {
     const found = JSON.parse(recalled.value);
-    return found.length ? h("section", {}, h("h2", {}, "Recalled knowledge"), h("ul", { class: "versions" }, found.map((/** @type {any} */ one) => h("li", {},
-      h("p", { class: "row" }, h("button", { type: "button", class: "quiet small", onclick: () => jump(one.number) }, `iteration ${one.number}`), h("span", { class: "soft" }, (one.terms ?? []).join(", "))),
-      h("ul", { class: "plain-list" }, one.items.map((/** @type {any} */ item) => h("li", {}, h("code", {}, item.id), h("small", {}, `score ${count(item.score)}${item.tainted ? ", from an untrusted source" : ""}`)))))))) : null;
+    return found.length ? h("section", h("h2", "Recalled knowledge"), h("ul.versions", found.map((/** @type {any} */ one) => h("li",
+      h("p.row", h("button", { type: "button", class: "quiet small", onclick: () => jump(one.number) }, `iteration ${one.number}`), h("span.soft", (one.terms ?? []).join(", "))),
+      h("ul.plain-list", one.items.map((/** @type {any} */ item) => h("li", h("code", item.id), h("small", `score ${count(item.score)}${item.tainted ? ", from an untrusted source" : ""}`)))))))) : null;
   };
 }
 
@@ -62,24 +62,24 @@ function conversationPart(run) {
     }
   };
   void load();
-  return h("section", {}, h("h2", { class: "row" }, "Conversation as the model sees it", h("button", { type: "button", class: "quiet small", onclick: () => void load(true) }, "Read it again")),
-    () => rest.value.left_out.length ? h("ul", { class: "left-out" }, rest.value.left_out.map((one) => h("li", {}, glyph("stuck"), h("p", {}, h("b", {}, words(one.how)), one.from === null || one.from === undefined ? "" : ` messages ${one.from} to ${one.to}`, one.why ? `: ${one.why}` : "", " ", h("small", {}, time(one.at)))))) : null,
+  return h("section", h("h2.row", "Conversation as the model sees it", h("button", { type: "button", class: "quiet small", onclick: () => void load(true) }, "Read it again")),
+    () => rest.value.left_out.length ? h("ul.left-out", rest.value.left_out.map((one) => h("li", glyph("stuck"), h("p", h("b", words(one.how)), one.from === null || one.from === undefined ? "" : ` messages ${one.from} to ${one.to}`, one.why ? `: ${one.why}` : "", " ", h("small", time(one.at)))))) : null,
     () => problem.value ? failed(problem.value, () => void load(true)) : rest.value.isLoaded && !items.value.length ? empty("No message yet", "The model has not been asked anything so far.") : null,
-    h("ol", { class: "messages" }, () => items.value.map(message)),
+    h("ol.messages", () => items.value.map(message)),
     () => items.value.length < rest.value.total ? h("button", { type: "button", onclick: () => void load() }, `Show ${Math.min(PAGE, rest.value.total - items.value.length)} more of ${count(rest.value.total)}`) : null);
 }
 
 /** @param {any} one */
 const message = (one) => h("li", { class: `message is-${one.role}` },
-  h("p", { class: "message-role" }, one.tool ? h("code", {}, one.tool) : one.role, one.at ? time(one.at) : null),
-  one.text ? h("p", { class: "plain" }, one.text) : null,
-  (one.calls ?? []).map((/** @type {any} */ call) => h("p", { class: "mono small" }, h("b", {}, call.name), ` ${JSON.stringify(call.arguments)}`)));
+  h("p.message-role", one.tool ? h("code", one.tool) : one.role, one.at ? time(one.at) : null),
+  one.text ? h("p.plain", one.text) : null,
+  (one.calls ?? []).map((/** @type {any} */ call) => h("p.mono.small", h("b", call.name), ` ${JSON.stringify(call.arguments)}`)));
 
 /** @param {Run} run */
 export function resultPanel(run) {
   const result = stable(run, ({ result }) => result);
   const state = stable(run, ({ state, detail, ended }) => ({ state, detail, ended }));
-  return h("div", { class: "result stack" }, () => {
+  return h("div.result.stack", () => {
     const found = result();
     const { state: ending, detail, ended } = state();
     if (!found) return ended ? [stateMark(ending), empty("This run left no result", detail || "It ended before it could write one. Its timeline shows how far it got.")]
@@ -91,21 +91,21 @@ export function resultPanel(run) {
       URL.revokeObjectURL(link.href);
     };
     return [
-      h("div", { class: "row" }, stateMark(found.termination?.reason ?? ending), found.termination?.detail ? h("span", { class: "soft" }, found.termination.detail) : null,
-        h("span", { class: "grow" }), copy(found.output ?? "", "Copy the answer"),
+      h("div.row", stateMark(found.termination?.reason ?? ending), found.termination?.detail ? h("span.soft", found.termination.detail) : null,
+        h("span.grow"), copy(found.output ?? "", "Copy the answer"),
         h("button", { type: "button", class: "small", onclick: () => save(`${run.id}.md`, "text/markdown", found.output ?? "") }, "Download Markdown"),
         h("button", { type: "button", class: "small", onclick: () => save(`${run.id}.json`, "application/json", JSON.stringify(found, null, 2)) }, "Download JSON")),
-      h("h2", {}, "Answer"),
-      found.output ? h("article", { class: "card answer" }, markdown(() => found.output)) : h("p", { class: "faint" }, "The run ended without an answer."),
-      found.data === null || found.data === undefined ? null : h("section", {}, h("h2", {}, "Data"), h("pre", { tabindex: 0 }, JSON.stringify(found.data, null, 2))),
-      h("dl", { class: "facts card" },
-        found.confidence === undefined || found.confidence === null ? null : [h("dt", {}, "confidence"), h("dd", {}, `${Math.round(found.confidence * 100)} %`)],
-        found.sources?.length ? [h("dt", {}, "sources"), h("dd", {}, h("ul", { class: "plain-list" }, found.sources.map((/** @type {string} */ source) => h("li", {}, h("code", {}, source)))))] : null,
-        found.deliveries?.length ? [h("dt", {}, "deliveries"), h("dd", {}, found.deliveries.map((/** @type {any} */ one) => h("p", { class: "row" }, stateMark(one.status), `${one.name} (${one.kind})`, one.error ? h("span", { class: "bad" }, one.error) : null)))] : null,
-        h("dt", {}, "iterations"), h("dd", {}, count(found.iterations)), found.rounds === undefined ? null : [h("dt", {}, "rounds"), h("dd", {}, found.rounds)],
-        found.turns === undefined ? null : [h("dt", {}, "turns"), h("dd", {}, found.turns)],
-        h("dt", {}, "time"), h("dd", {}, duration(found.duration_s)), h("dt", {}, "tokens"), h("dd", {}, count(found.usage?.total_tokens)), h("dt", {}, "cost"), h("dd", {}, money(found.usage?.cost_usd)),
-        h("dt", {}, "calls"), h("dd", {}, Object.entries(found.tool_calls ?? {}).filter(([, n]) => n).map(([name, n]) => `${n} ${words(name)}`).join(", ") || "none")),
+      h("h2", "Answer"),
+      found.output ? h("article.card.answer", markdown(() => found.output)) : h("p.faint", "The run ended without an answer."),
+      found.data === null || found.data === undefined ? null : h("section", h("h2", "Data"), h("pre", { tabindex: 0 }, JSON.stringify(found.data, null, 2))),
+      h("dl.facts.card",
+        found.confidence === undefined || found.confidence === null ? null : [h("dt", "confidence"), h("dd", `${Math.round(found.confidence * 100)} %`)],
+        found.sources?.length ? [h("dt", "sources"), h("dd", h("ul.plain-list", found.sources.map((/** @type {string} */ source) => h("li", h("code", source)))))] : null,
+        found.deliveries?.length ? [h("dt", "deliveries"), h("dd", found.deliveries.map((/** @type {any} */ one) => h("p.row", stateMark(one.status), `${one.name} (${one.kind})`, one.error ? h("span.bad", one.error) : null)))] : null,
+        h("dt", "iterations"), h("dd", count(found.iterations)), found.rounds === undefined ? null : [h("dt", "rounds"), h("dd", found.rounds)],
+        found.turns === undefined ? null : [h("dt", "turns"), h("dd", found.turns)],
+        h("dt", "time"), h("dd", duration(found.duration_s)), h("dt", "tokens"), h("dd", count(found.usage?.total_tokens)), h("dt", "cost"), h("dd", money(found.usage?.cost_usd)),
+        h("dt", "calls"), h("dd", Object.entries(found.tool_calls ?? {}).filter(([, n]) => n).map(([name, n]) => `${n} ${words(name)}`).join(", ") || "none")),
     ];
   });
 }

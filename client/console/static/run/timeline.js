@@ -38,9 +38,9 @@ export function timelinePanel(run, address, controls) {
   const looked = signal(0);
   const problem = signal(/** @type {any} */ (null));
 
-  const body = h("ol", { class: "its" });
-  const live = h("div", { class: "in-flight" }, each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)));
-  const scroller = h("div", { class: "timeline", tabindex: 0, role: "region", "aria-label": "Timeline" }, body, live);
+  const body = h("ol.its");
+  const live = h("div.in-flight", each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)));
+  const scroller = h("div.timeline", { tabindex: 0, role: "region", "aria-label": "Timeline" }, body, live);
 
   /** @param {number} number @param {boolean} [isStep] */
   const toggle = (number, isStep = true) => {
@@ -65,7 +65,7 @@ export function timelinePanel(run, address, controls) {
     render: (key) => {
       const record = records.byNumber.get(Number(key));
       if (!record) void records.need(Number(key), Number(key));
-      if (!record) return h("li", { class: "it is-missing" }, h("span", { class: "it-number" }, key), skeleton(1));
+      if (!record) return h("li.it.is-missing", h("span.it-number", key), skeleton(1));
       const details = open.get(record.number);
       return recordRow(record, { isOpen: Boolean(details), toggle: () => toggle(record.number), details: details?.element, acts: records.acts, excerpts: found.peek()?.excerpts.get(record.number) });
     },
@@ -166,15 +166,15 @@ export function timelinePanel(run, address, controls) {
   keys({ e: ["newest iteration", () => list.toEnd()], "#": ["jump to an iteration", () => number.focus()] });
 
   const note = () => {
-    if (problem.value) return h("span", { class: "error" }, problem.value.detail);
+    if (problem.value) return h("span.error", problem.value.detail);
     const [first, last] = records.range.value;
     const total = last - first + 1;
     if (found.value) return [`${count(found.value.excerpts.size)}${found.value.isMore ? " or more" : ""} iterations have “${found.value.text}” `, h("button", { type: "button", class: "small", onclick: () => ((search.value = ""), void find("")) }, "Show all")];
     if (only.value) return looked.value < total ? `${shown.value.length} of the newest ${looked.value} (${count(total)} in all)` : `${shown.value.length} of ${total}`;
     return "";
   };
-  const element = h("div", { class: "timeline-panel" }, h("h2", { class: "unseen" }, "Timeline"),
-    h("div", { class: "toolbar row" }, search, filter, number, h("span", { class: "soft small", role: "status" }, note)),
+  const element = h("div.timeline-panel", h("h2.unseen", "Timeline"),
+    h("div.toolbar.row", search, filter, number, h("span.soft.small", { role: "status" }, note)),
     () => {
       if (records.problem.value && !records.isLoaded.value) return failed(records.problem.value, () => void records.loadNewest());
       const [first, last] = records.range.value;
@@ -189,14 +189,14 @@ export function timelinePanel(run, address, controls) {
 export function inFlight(run, one) {
   const first = one.peek();
   const isModel = () => one.value.thinking_length > 0 || one.value.text_length > 0;
-  return h("section", { class: "flight", "aria-label": `In flight: ${first.name}` },
-    h("header", {}, h("span", { class: "pulse", "aria-hidden": "true" }), h("b", {}, words(first.name.replace("goal_", ""))),
+  return h("section.flight", { "aria-label": `In flight: ${first.name}` },
+    h("header", h("span.pulse", { "aria-hidden": "true" }), h("b", words(first.name.replace("goal_", ""))),
       first.run !== run.id ? h("a", { href: runPath(first.run) }, first.run) : null,
-      () => (one.value.attempt > 1 ? h("span", { class: "tag" }, `attempt ${one.value.attempt}`) : null),
-      h("span", { class: "faint" }, () => (one.value.retry_at ? ["next attempt in ", elapsed(new Date().toISOString(), one.value.retry_at)] : one.value.since ? elapsed(one.value.since, null) : "waits for a worker"))),
-    () => (one.value.failure ? h("p", { class: "bad small" }, `the last attempt failed: ${one.value.failure}`) : null),
-    h("details", { class: "thinking", hidden: () => !one.value.thinking }, h("summary", {}, "Thinking"), h("p", { class: "plain" }, () => tail(one.value.thinking, one.value.thinking_length))),
-    h("p", { class: "plain flight-text", hidden: () => !one.value.text && isModel() }, () => tail(one.value.text, one.value.text_length)));
+      () => (one.value.attempt > 1 ? h("span.tag", `attempt ${one.value.attempt}`) : null),
+      h("span.faint", () => (one.value.retry_at ? ["next attempt in ", elapsed(new Date().toISOString(), one.value.retry_at)] : one.value.since ? elapsed(one.value.since, null) : "waits for a worker"))),
+    () => (one.value.failure ? h("p.bad.small", `the last attempt failed: ${one.value.failure}`) : null),
+    h("details.thinking", { hidden: () => !one.value.thinking }, h("summary", "Thinking"), h("p.plain", () => tail(one.value.thinking, one.value.thinking_length))),
+    h("p.plain.flight-text", { hidden: () => !one.value.text && isModel() }, () => tail(one.value.text, one.value.text_length)));
 }
 
 /** @param {string} text @param {number} length */
