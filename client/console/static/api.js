@@ -5,8 +5,8 @@
  *     await get("/runs?waiting=approval")     the answer of the shell is used once, then it is fetched
  *     await post("/runs", body, {key})        with the CSRF header, and an Idempotency-Key if one is given
  *     me                                      the visitor: {name, roles, read_only, …};   may("approver")
- *     resource("/runs/x")                     signals of a request: {data, problem, loading, reload()}
- *     sendAction(run, "approve", {…})         a signal {state, detail}: sending, sent, received, applied, refused, failed
+ *     resource("/runs/x")                     a request: signals {data, problem}, reload(), more("?next=…")
+ *     sendAction(run, "approve", {…})         a signal {state, detail}: sending, received, applied, refused, failed
  * All failures are a `Problem` with `status` (0: no answer), `detail` for people, and `errors` by field.
  */
 import { batch, signal } from "./ui.js";
@@ -14,7 +14,7 @@ import { words } from "./format.js";
 import { onEvent, subscribe } from "./stream.js";
 
 /** @typedef {{where: string, detail: string}} FieldError */
-/** @typedef {{state: "sending"|"sent"|"received"|"applied"|"refused"|"failed", detail: string}} Progress */
+/** @typedef {{state: "sending"|"received"|"applied"|"refused"|"failed", detail: string}} Progress */
 
 export class Problem extends Error {
   /** @param {number} status @param {string} detail @param {FieldError[]} [errors] */
@@ -29,13 +29,23 @@ export class Problem extends Error {
 /** @type {Record<string, any>} */
 const first = JSON.parse(document.getElementById("first")?.textContent || "{}");
 
-/** @type {{name: string, roles: string[], tenants: string[]|null, read_only: boolean, kinds: string[], adapters: string[], version: string, ui_url: string|null}} */
-export const me = first["/me"] ?? { name: "", roles: [], tenants: null, read_only: true, kinds: [], adapters: [], version: "", ui_url: null };
+/**
+ * @typedef {object} Visitor
+ * @property {string} name
+ * @property {string[]} roles
+ * @property {boolean} read_only
+ * @property {string|null} ui_url
+ */
+/** @type {Visitor} */
+export const me = first["/me"] ?? { name: "", roles: [], read_only: true, ui_url: null };
 
 /** @param {string} role */
 export const may = (role) => !me.read_only && me.roles.includes(role);
 
-/** @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
+/**
+ * @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers]
+ * @returns {Promise<any>}
+ */
 async function send(method, path, body, headers = {}) {
   /** @type {Response} */ let response;
   try {
@@ -53,7 +63,7 @@ async function send(method, path, body, headers = {}) {
   throw new Problem(response.status, answer?.detail ?? `the console answers ${response.status}`, answer?.errors ?? []);
 }
 
-/** @param {string} path @returns {Promise<any>} */
+/** @template {string} P @param {P} path @returns {Promise<import("orga-api").Answer<P>>} */
 export async function get(path) {
   const known = first[path];
   delete first[path];
@@ -66,57 +76,66 @@ export const post = (path, body, { key } = {}) => send("POST", path, body, key ?
 /** @param {string} path @param {unknown} body */
 export const put = (path, body) => send("PUT", path, body);
 
-/** @param {string} path */
-export const remove = (path) => send("DELETE", path);
+/** @param {unknown} error */
+export const asProblem = (error) => (error instanceof Problem ? error : new Problem(0, String(error)));
 
-/** The data of a request, and its problem. @param {string|(() => string)} path */
+/** @template {string} P @param {P|(() => P)} path */
 export function resource(path) {
-  const data = signal(/** @type {any} */ (null));
+  const data = signal(/** @type {import("orga-api").Answer<P>|null} */ (null));
   const problem = signal(/** @type {Problem|null} */ (null));
-  const loading = signal(false);
   let latest = 0;
-  const reload = async () => {
+  /** @param {string} query @param {(answer: any) => any} take */
+  const read = async (query, take) => {
     const turn = ++latest;
-    loading.value = true;
-    let failure = null;
-    let answer = null;
-    try {
-      answer = await get(typeof path === "string" ? path : path());
-    } catch (error) {
-      failure = error instanceof Problem ? error : new Problem(0, String(error));
-    }
+    const asked = get(/** @type {P} */ ((typeof path === "string" ? path : path()) + query));
+    const [answer, failure] = await asked.then((found) => [found, null], (error) => [null, asProblem(error)]);
     if (turn !== latest) return;
     batch(() => {
-      if (!failure) data.value = answer;
+      if (!failure) data.value = take(answer);
       problem.value = failure;
-      loading.value = false;
     });
   };
+  const reload = () => read("", (answer) => answer);
+  /** Read the next page, whose list is added to what is known. @param {string} query @param {string} [list] */
+  const more = (query, list = "items") => {
+    const known = /** @type {any} */ (data.peek());
+    return read(query, (page) => ({ ...page, [list]: [...known[list], ...page[list]] }));
+  };
   void reload();
-  return { data, problem, loading, reload };
+  return { data, problem, reload, more };
 }
+/** @template T @typedef {import("./ui.js").Signal<T>} Signal */
+/**
+ * @template T
+ * @typedef {{data: Signal<T|null>, problem: Signal<Problem|null>, reload: () => Promise<void>}} Resource
+ */
 
 /** Actions that take effect only later, as an event then says. The run answers all others at once. */
 const SIGNALS = new Set(["pause", "resume", "steer", "add_context", "abort", "override_step"]);
 
-/** What the journal says of each action that a page has sent, by its id. @type {Map<string, import("./ui.js").Signal<Progress>>} */
+/** What the journal says of each action that a page has sent, by its id. @type {Map<string, Signal<Progress>>} */
 const sent = new Map();
 onEvent("action", (data) => {
   const progress = sent.get(data.id);
   if (progress) progress.value = progressOf(data);
 });
 
-/** @param {{state: string, detail?: string|null, phase?: string|null, iteration?: number|null}} told @returns {Progress} */
+/**
+ * @param {{state: string, detail?: string|null, phase?: string|null, iteration?: number|null}} answer
+ * @returns {Progress}
+ */
 function progressOf({ state, detail, phase, iteration }) {
-  if (state === "applied" && phase) return { state, detail: `applied in ${words(phase)} of iteration ${iteration}` };
-  if (state === "applied") return { state, detail: detail?.startsWith("in ") ? `applied ${detail}` : detail ? `applied: ${detail}` : "applied" };
   if (state === "refused") return { state, detail: `refused: ${detail}` };
-  return { state: "received", detail: detail || "received: it takes effect at the run's next phase" };
+  if (state !== "applied")
+    return { state: "received", detail: detail || "received: it takes effect at the run's next phase" };
+  if (phase) return { state, detail: `applied in ${words(phase)} of iteration ${iteration}` };
+  return { state, detail: detail ? `applied${detail.startsWith("in ") ? "" : ":"} ${detail}` : "applied" };
 }
 
 /**
  * Send one action of a person. The same id is sent again after a lost connection, so it counts once.
- * @param {string} run @param {string} kind @param {Record<string, unknown>} [values] @returns {import("./ui.js").Signal<Progress> & {id: string}}
+ * @param {string} run @param {string} kind @param {Record<string, unknown>} [values]
+ * @returns {Signal<Progress> & {id: string}}
  */
 export function sendAction(run, kind, values = {}) {
   const id = crypto.randomUUID();
@@ -128,11 +147,11 @@ export function sendAction(run, kind, values = {}) {
       const answer = await post(`/runs/${encodeURIComponent(run)}/actions`, { id, kind, ...values });
       if (progress.peek().state === "sending") progress.value = progressOf(answer);
     } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      if ((error.status === 0 || error.status === 503) && left) {
+      const { status, detail } = asProblem(error);
+      if ((status === 0 || status === 503) && left) {
         progress.value = { state: "sending", detail: "the console does not answer; it is sent again" };
         setTimeout(() => void attempt(left - 1), 1500);
-      } else progress.value = { state: error.status === 409 ? "refused" : "failed", detail: error.detail };
+      } else progress.value = { state: status === 409 ? "refused" : "failed", detail };
     }
   };
   void attempt();

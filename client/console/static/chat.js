@@ -1,24 +1,27 @@
 // @ts-check
 /** The page of a session: a conversation with an agent, in which what waits for a person is decided in the line. */
-import { get, may, post } from "./api.js";
-import { capital, count, money, duration, words } from "./format.js";
+import { address, pageId, runPath } from "./address.js";
+import { asProblem, get, may, post, resource } from "./api.js";
+import { capital, words } from "./format.js";
 import { bubble, chatRow, goalRow } from "./run/chat_rows.js";
-import { WindowedList } from "./run/list.js";
-import { stateMark } from "./marks.js";
-import { inFlight } from "./run/timeline.js";
 import { newestAct, runControls } from "./run/controls.js";
-import { troubles } from "./run/head.js";
-import { address, runPath, runState, stable } from "./run/state.js";
-import { announce, failed, setTitle, show, skeleton } from "./shell.js";
-import { computed, each, effect, h, signal, untracked } from "./ui.js";
+import { shownValue, troubles } from "./run/head.js";
+import { WindowedList } from "./run/list.js";
+import { runState } from "./run/state.js";
+import { inFlight } from "./run/timeline.js";
+import { stateMark } from "./marks.js";
+import { announce, setTitle, show } from "./shell.js";
+import { computed, each, effect, h, onChange, signal, stable, untracked } from "./ui.js";
 import { waitKeys, waitList } from "./waits.js";
+import { button, chip, failed, labelled, pageOf, skeleton, suggestions } from "./widgets.js";
 
-const id = decodeURIComponent(location.pathname.split("/")[2] ?? "");
+const id = pageId();
 
-/** What the visitor has written and not sent, kept in the browser. @param {string} key */
+/** A text that is kept in the browser for this chat. @param {string} key */
 const kept = (key) => ({
   get: () => localStorage.getItem(`orga-${key}-${id}`) ?? "",
-  set: (/** @type {string} */ text) => (text ? localStorage.setItem(`orga-${key}-${id}`, text) : localStorage.removeItem(`orga-${key}-${id}`)),
+  set: (/** @type {string} */ text) =>
+    text ? localStorage.setItem(`orga-${key}-${id}`, text) : localStorage.removeItem(`orga-${key}-${id}`),
 });
 const draft = kept("draft");
 const queue = kept("queue");
@@ -27,45 +30,47 @@ const ownGoals = kept("goals");
 /** @param {string} goal */
 const takeOwn = (goal) => {
   const all = ownGoals.get().split(" ");
-  ownGoals.set(all.filter((one) => one !== goal).join(" ").trim());
+  ownGoals.set(all.filter((one) => one !== goal).join(" "));
   return all.includes(goal);
 };
 
-/** @param {{placeholder: string, send: (text: string) => Promise<boolean>, more?: import("./ui.js").Child, after?: import("./ui.js").Child}} options */
-function composer({ placeholder, send, more, after }) {
+/**
+ * @param {string} placeholder @param {(text: string) => Promise<void>} send
+ * @param {import("./ui.js").Child} [modes]
+ */
+function composer(placeholder, send, modes) {
   const problem = signal("");
   const isBusy = signal(false);
-  const area = h("textarea", { rows: 1, placeholder, "aria-label": placeholder, value: draft.get(), oninput: () => (draft.set(area.value), fit()) });
-  const fit = () => {
-    area.style.height = "auto";
-    area.style.height = `${Math.min(area.scrollHeight + 2, innerHeight * 0.4)}px`;
-  };
-  const submit = async () => {
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
     const text = area.value.trim();
     if (!text || isBusy.peek()) return;
     isBusy.value = true;
     problem.value = "";
     try {
-      if (await send(text)) {
-        area.value = "";
-        draft.set("");
-        fit();
-      }
+      await send(text);
+      area.value = "";
+      draft.set("");
     } catch (error) {
-      problem.value = /** @type {any} */ (error).detail ?? String(error);
+      problem.value = asProblem(error).detail;
     }
     isBusy.value = false;
     area.focus();
   };
-  area.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    void submit();
+  const onkeydown = (/** @type {KeyboardEvent} */ event) =>
+    event.key === "Enter" && !event.shiftKey && !event.isComposing && void submit(event);
+  const area = h("textarea", {
+    rows: 1,
+    placeholder,
+    "aria-label": placeholder,
+    value: draft.get(),
+    oninput: () => draft.set(area.value),
+    onkeydown,
   });
-  requestAnimationFrame(fit);
-  return h("form.composer", { onsubmit: (/** @type {any} */ event) => (event.preventDefault(), void submit()) },
-    more, h("p.error", { role: "alert", hidden: () => !problem.value }, problem),
-    h("div.composer-line", area, h("button", { type: "submit", class: "primary", "aria-disabled": () => String(isBusy.value) }, "Send")), after);
+  return h("form.composer", { onsubmit: submit }, modes,
+    h("p.error", { role: "alert", hidden: () => !problem.value }, problem),
+    h("div.composer-line", area,
+      h("button.primary", { type: "submit", "aria-disabled": () => String(isBusy.value) }, "Send")));
 }
 
 function newChat() {
@@ -74,149 +79,182 @@ function newChat() {
   const agent = h("input", { name: "agent", value: address.get("agent") || "default", list: "agents" });
   const model = h("input", { name: "model", placeholder: "the agent's own" });
   const limit = h("input", { name: "max_iterations", type: "number", min: 1, placeholder: "the agent's own" });
-  const agents = signal(/** @type {string[]} */ ([]));
-  get("/agents").then((found) => (agents.value = (found.items ?? []).map((/** @type {any} */ one) => one.name)), () => {});
+  const agents = resource("/agents").data;
   const send = async (/** @type {string} */ text) => {
     const config = limit.value ? { max_iterations: Number(limit.value) } : {};
-    const { id: session } = await post("/runs", { kind: "session", input: { agent: agent.value || "default", ...(model.value ? { model: model.value } : {}), config } }, { key: `chat-${await digest(text)}` });
-    const act = (/** @type {Record<string, unknown>} */ values) => post(`${runPath(session)}/actions`, { id: crypto.randomUUID(), ...values });
+    const input = { agent: agent.value || "default", model: model.value || undefined, config };
+    const { id: session } = await post("/runs", { kind: "session", input }, { key: `chat-${await digest(text)}` });
+    const act = (/** @type {Record<string, unknown>} */ values) =>
+      post(`${runPath(session)}/actions`, { id: crypto.randomUUID(), ...values });
     if (from) {
-      const before = await get(runPath(from));
-      await act({ kind: "add_context", text: `This conversation goes on from an earlier run (${from}).\n\nIts task: ${before.task}\n\nIts answer: ${before.result?.output || before.detail || "none"}` });
+      const { task, detail, ...before } = await get(runPath(from));
+      const answer = /** @type {any} */ (before.result)?.output || detail || "none";
+      const about = `This conversation goes on from an earlier run (${from}).`;
+      await act({ kind: "add_context", text: `${about}\n\nIts task: ${task}\n\nIts answer: ${answer}` });
     }
     await act({ kind: "send", text });
-    draft.set("");
     location.href = `/chat/${encodeURIComponent(session)}`;
-    return true;
   };
-  return h("div.chat.is-new",
-    h("header.chat-head", h("h1", from ? "Go on with a run" : "New chat")),
+  return h("div.chat.is-new", h("header.chat-head", h("h1", from ? "Go on with a run" : "New chat")),
     h("section.chat-start.stack",
-      from ? h("p", "The agent knows the task and the answer of ", h("a", { href: runPath(from) }, from), ".") : h("p.soft", "A chat is a run that goes on: its messages, its calls and your decisions stay, whatever happens to this page."),
-      h("div.row", h("label.stack", "Agent", agent), h("label.stack", "Model", model), h("label.stack", "Iterations of a turn", limit)),
-      h("datalist", { id: "agents" }, () => agents.value.map((name) => h("option", { value: name })))),
-    composer({ placeholder: "Your first message", send }));
+      from
+        ? h("p", "The agent knows the task and the answer of ", h("a", { href: runPath(from) }, from), ".")
+        : h("p.soft", "A chat is a run that goes on. Its messages, calls and decisions stay if this page is closed."),
+      h("div.row", labelled("Agent", agent), labelled("Model", model), labelled("Iterations of a turn", limit)),
+      suggestions("agents", () => agents.value?.items.map(({ name }) => name) ?? [])),
+    composer("Your first message", send));
 }
 
-/** @param {string} text So that the same first message, sent twice, begins one chat. */
+/** So that the same first message, sent twice, begins one chat. @param {string} text */
 async function digest(text) {
-  const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${text} ${sessionStorage.orgaChat ??= crypto.randomUUID()}`));
-  return [...new Uint8Array(bytes)].slice(0, 12).map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const bytes = new TextEncoder().encode(`${text} ${sessionStorage.orgaChat ??= crypto.randomUUID()}`);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return [...hash].slice(0, 12).map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function session() {
-  const run = runState(id);
+/** @typedef {{turn: number, text: string, at: string}} Queued A message that was sent and has no turn yet. */
+/** @typedef {{id: string, task: string, state: string, started: string}} Goal */
+
+/** The messages, calls and goals of a chat. @param {import("./run/state.js").Run} run @param {() => Goal[]} goals */
+function thread(run, goals) {
   const { records } = run;
-  const isKnown = computed(() => run.snapshot.value !== null);
-  const page = () => {
-    const facts = stable(run, ({ state, agent, model_in_effect, ended, phase, budgets }) => ({ state, agent, model_in_effect, ended, phase, budgets }));
-    const waits = stable(run, ({ waits }) => waits ?? []);
-    const ended = stable(run, ({ ended, state }) => (ended ? state : ""));
-    const isBusy = computed(() => !facts().ended && facts().phase !== "idle");
-    const mode = signal("enqueue");
-    const goals = signal(/** @type {any[]} */ ([]));
-    const loadGoals = () => get(`/runs?kind=goal&text=${encodeURIComponent(`${id}.goal`)}`).then(({ items }) => (goals.value = items), () => {});
-    void loadGoals();
-    const following = signal(true);
-
-    // Messages that were sent and have no turn yet
-    const queued = signal(/** @type {{turn: number, text: string, at: string}[]} */ (JSON.parse(queue.get() || "[]")));
-    effect(() => queue.set(queued.value.length ? JSON.stringify(queued.value) : ""));
-    effect(() => {
-      void records.version.value;
-      const begun = Math.max(0, ...records.loaded().flatMap((record) => record.events.filter((event) => event.event === "TurnStarted").map((event) => event.data.turn)));
-      untracked(() => {
-        const left = queued.value.filter((one) => one.turn > begun);
-        if (left.length !== queued.value.length) queued.value = left;
-      });
-    });
-
-    const open = new Set(/** @type {string[]} */ ([]));
-    /** @type {Map<string, HTMLElement>} */ const goalRows = new Map();
-    const body = h("ol.turns");
-    const after = h("div.turns-end",
-      each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)),
-      waitList(waits),
-      each(() => queued.value, (one) => one.turn, (one) => h("div.turn.is-queued", bubble("You", one.peek().at, h("p.plain", one.peek().text), h("p.small.faint", `waits for turn ${one.peek().turn}`)))));
-    const scroller = h("div.thread", { tabindex: 0, role: "region", "aria-label": "Conversation" }, body, after);
-    const list = new WindowedList({
-      scroller, body, after, estimate: 120, follow: true, onFollow: (is) => (following.value = is),
-      onWindow: (first, last) => {
-        const numbers = list.keys.slice(first, last + 1).filter((key) => typeof key === "number");
-        if (numbers.length) void records.need(Number(numbers[0]), Number(numbers.at(-1)));
-      },
-      render: (key) => {
-        if (typeof key === "string") {
-          const row = goals.peek().find((one) => one.id === key);
-          if (!goalRows.has(key)) goalRows.set(key, untracked(() => goalRow(id, row, () => takeOwn(key))));
-          return /** @type {HTMLElement} */ (goalRows.get(key));
-        }
-        const record = records.byNumber.get(key);
-        return record ? chatRow(id, record, open, records.acts) : h("li.turn", skeleton(1));
-      },
-    });
-    records.watchers.add((number) => list.refresh(number));
-    let before = "";
-    effect(() => {
-      const [first, last] = records.range.value;
-      void records.isLoaded.value;
-      /** @type {(number|string)[]} */ const keys = Array.from({ length: last - first + 1 }, (_, index) => first + index);
-      for (const goal of [...goals.value].sort((a, b) => (a.started < b.started ? -1 : 1))) {
-        const place = keys.findLastIndex((key) => typeof key === "number" && (records.byNumber.get(key)?.started ?? "") <= goal.started);
-        keys.splice(place < 0 ? keys.length : place + 1, 0, goal.id);
-      }
-      const now = keys.join(" ");
-      if (now !== before) list.setKeys(keys);
-      before = now;
-    });
-
-    const send = async (/** @type {string} */ text) => {
-      if (mode.peek() === "goal") {
-        const { id: goal } = await post("/runs", { kind: "goal", id: `${id}.goal-${Date.now().toString(36)}`, input: { goal: text, agent: facts().agent ?? "default" } });
-        ownGoals.set(`${ownGoals.get()} ${goal}`.trim());
-        mode.value = "enqueue";
-        announce(`The goal ${goal} has begun`);
-        setTimeout(() => void loadGoals(), 300);
-        setTimeout(() => void loadGoals(), 2000);
-      } else {
-        const answer = await post(`${runPath(id)}/actions`, { id: crypto.randomUUID(), kind: "send", text, when_busy: isBusy.peek() ? mode.peek() : "enqueue" });
-        const turn = Number(/turn (\d+)/.exec(answer.detail ?? "")?.[1]);
-        if (turn && mode.peek() !== "steer") queued.value = [...queued.peek().filter((one) => one.turn !== turn), { turn, text, at: new Date().toISOString() }];
-        if (mode.peek() === "interrupt") mode.value = "enqueue";
-      }
-      list.toEnd();
-      return true;
-    };
-    const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ title) =>
-      h("button", { type: "button", class: "chip", title, "aria-pressed": () => String(mode.value === name), onclick: () => (mode.value = mode.peek() === name ? "enqueue" : name) }, label);
-    const modes = h("div.row.composer-modes",
-      () => (isBusy.value ? [choice("enqueue", "Queue", "A turn of its own, after this one"), choice("steer", "Steer", "Guides the turn that is under way"), choice("interrupt", "Interrupt", "Cuts this turn short and begins the next")] : null),
-      choice("goal", "As a goal", "Plans, carries out and checks in a run of its own, whose answer comes back here"),
-      () => (isBusy.value ? h("button", { type: "button", class: "small danger", onclick: () => void run.send("interrupt", {}, "stop") }, "■ Stop") : null),
-      h("span.small.faint.composer-budget", { title: "Enter sends, Shift+Enter breaks the line", "aria-label": "Budgets of this turn" }, () => (facts().budgets ?? []).filter((/** @type {any} */ one) => one.limit !== null).slice(0, 4).map((/** @type {any} */ one) => {
-        const shown = one.unit === "usd" ? money : one.unit === "s" ? duration : count;
-        return `${one.unit === "s" || one.unit === "usd" ? "" : `${words(one.name.replace(/^max_(total_)?/, ""))} `}${shown(one.used)} of ${shown(one.limit)}`;
-      }).join(" · ")));
-    return h("div.chat",
-      h("header.chat-head",
-        h("div.row", h("h1", () => facts().agent ?? "Chat"), () => stateMark(facts().state), h("span.soft.small", () => facts().model_in_effect ?? "")),
-        h("div.row", h("a.button", { href: "/chat/new" }, "New chat"), h("a.button", { href: runPath(id) }, "Run page"), runControls(run, []))),
-      newestAct(run), troubles(run),
-      () => (records.problem.value && !records.isLoaded.value ? failed(records.problem.value, () => void records.loadNewest()) : null),
-      h("div.thread-box", scroller, h("button", { type: "button", class: "newest", hidden: () => following.value, onclick: () => list.toEnd() }, "↓ Newest")),
-      () => (ended() ? h("section.composer.is-over.row", stateMark(ended()), h("span.soft", "This chat has ended."), h("a.button.primary", { href: `/chat/new?from=${encodeURIComponent(id)}` }, "Go on with it"))
-        : may("operator") ? untracked(() => composer({ placeholder: "Message", send, more: modes })) : h("p.composer.soft", "You need the role operator to write here.")));
-  };
-  waitKeys();
-  show(() => (isKnown.value ? untracked(page) : run.source.problem.value ? h("div.stack.page-lost", h("h1", "Chat"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", "Chat"), skeleton(8)]));
-  effect(() => setTitle(`Chat with ${run.snapshot.value?.agent ?? "an agent"}`));
-  let phase = "";
+  const following = signal(true);
+  const queued = signal(/** @type {Queued[]} */ (JSON.parse(queue.get() || "[]")));
+  effect(() => queue.set(queued.value.length ? JSON.stringify(queued.value) : ""));
   effect(() => {
-    const now = run.snapshot.value?.phase ?? "";
-    if (phase && phase !== now && ["idle", "waiting", "done"].includes(now)) announce(now === "idle" ? "The agent has answered" : `The chat: ${capital(words(now))}`);
-    phase = now;
+    void records.version.value;
+    const turns = records.loaded().flatMap(({ events }) =>
+      events.filter(({ event }) => event === "TurnStarted").map(({ data }) => data.turn));
+    untracked(() => (queued.value = queued.value.filter((one) => one.turn > Math.max(0, ...turns))));
   });
+
+  const open = new Set(/** @type {string[]} */ ([]));
+  /** @type {Map<string, HTMLElement>} */ const goalRows = new Map();
+  /** True if the agent has said and done nothing before this record in its turn. @param {number} number */
+  const isFirst = (number) => {
+    for (let at = number; ; at--) {
+      const record = records.byNumber.get(at);
+      if (at < number && (record?.reply || record?.thinking || record?.calls.length)) return false;
+      if (!record || record.events.some(({ event }) => event === "TurnStarted")) return true;
+    }
+  };
+  const body = h("ol.turns");
+  const after = h("div.turns-end",
+    each(() => run.live.value, (one) => `${one.run} ${one.activity_id}`, (one) => inFlight(run, one)),
+    waitList(() => run.now.waits),
+    each(() => queued.value, ({ turn }) => turn, (one) => {
+      const { text, at, turn } = one.peek();
+      return h("div.turn.is-queued", bubble("You", at, text, `waits for turn ${turn}`));
+    }));
+  const scroller = h("div.thread", { tabindex: 0, role: "region", "aria-label": "Conversation" }, body, after);
+  const list = new WindowedList({
+    scroller, body, after, estimate: 120, follow: true, onFollow: (is) => (following.value = is),
+    render: (key) => {
+      if (typeof key === "string") {
+        const goal = /** @type {Goal} */ (goals().find((one) => one.id === key));
+        const row = goalRows.get(key) ?? untracked(() => goalRow(id, goal, () => takeOwn(key)));
+        goalRows.set(key, row);
+        return row;
+      }
+      const record = records.byNumber.get(key);
+      if (!record) void records.need(key, key);
+      return record ? chatRow(id, record, isFirst(key), open, records.acts) : h("li.turn", skeleton(1));
+    },
+  });
+  records.watchers.add((number) => list.refresh(number));
+  const keys = stable(() => {
+    const [first, last] = records.range.value;
+    void records.isLoaded.value;
+    /** @type {(number|string)[]} */ const all = Array.from({ length: last - first + 1 }, (_, index) => first + index);
+    for (const goal of goals().toSorted((a, b) => a.started.localeCompare(b.started))) {
+      const place = all.findLastIndex((key) =>
+        typeof key === "number" && (records.byNumber.get(key)?.started ?? "") <= goal.started);
+      all.splice(place < 0 ? all.length : place + 1, 0, goal.id);
+    }
+    return all;
+  });
+  effect(() => list.setKeys(keys.value));
+  const element = h("div.thread-box", scroller,
+    button("↓ Newest", () => list.toEnd(), { class: "newest", hidden: () => following.value }));
+  return { element, list, queued };
+}
+
+/** @param {import("./run/state.js").Run} run */
+function session(run) {
+  const { records } = run;
+  const mode = signal("enqueue");
+  const isBusy = computed(() => !run.now.ended && run.now.phase !== "idle");
+  const known = resource(/** @type {"/runs"} */ (`/runs?kind=goal&text=${encodeURIComponent(`${id}.goal`)}`)).data;
+  const begun = signal(/** @type {Goal[]} */ ([]));
+  const goals = () => /** @type {Goal[]} */ ([...(known.value?.items ?? []), ...begun.value]);
+  const { element, list, queued } = thread(run, goals);
+
+  const send = async (/** @type {string} */ text) => {
+    const now = new Date().toISOString();
+    if (mode.peek() === "goal") {
+      const name = `${id}.goal-${Date.now().toString(36)}`;
+      const input = { goal: text, agent: run.now.agent ?? "default" };
+      const { id: goal } = await post("/runs", { kind: "goal", id: name, input });
+      ownGoals.set(`${ownGoals.get()} ${goal}`.trim());
+      begun.value = [...begun.peek(), { id: goal, task: text, state: "preparing", started: now }];
+      mode.value = "enqueue";
+      announce(`The goal ${goal} has begun`);
+    } else {
+      const when_busy = isBusy.peek() ? mode.peek() : "enqueue";
+      const answer = await post(`${runPath(id)}/actions`, { id: crypto.randomUUID(), kind: "send", text, when_busy });
+      const turn = Number(/turn (\d+)/.exec(answer.detail ?? "")?.[1]);
+      if (turn && when_busy !== "steer")
+        queued.value = [...queued.peek().filter((one) => one.turn !== turn), { turn, text, at: now }];
+      if (when_busy === "interrupt") mode.value = "enqueue";
+    }
+    list.toEnd();
+  };
+  const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ title) =>
+    chip(label, () => mode.value === name, () => (mode.value = mode.peek() === name ? "enqueue" : name), { title });
+  const limited = stable(() => run.now.budgets.filter((one) => one.limit !== null).slice(0, 4));
+  const budgets = () => limited.value.map((one) => {
+    const name = one.unit === "s" || one.unit === "usd" ? "" : words(one.name.replace(/^max_(total_)?/, ""));
+    return `${name} ${shownValue(one, one.used)} of ${shownValue(one, one.limit ?? 0)}`.trim();
+  }).join(" · ");
+  const modes = h("div.row.composer-modes",
+    () => (isBusy.value ? [
+      choice("enqueue", "Queue", "A turn of its own, after this one"),
+      choice("steer", "Steer", "Guides the turn that is under way"),
+      choice("interrupt", "Interrupt", "Cuts this turn short and begins the next"),
+    ] : null),
+    choice("goal", "As a goal", "Plans, carries out and checks in a run of its own, whose answer comes back here"),
+    () => isBusy.value ? button("■ Stop", () => run.send("interrupt", {}, "stop"), { class: "small danger" }) : null,
+    h("span.small.faint.composer-budget",
+      { title: "Enter sends, Shift+Enter breaks the line", "aria-label": "Budgets of this turn" }, budgets));
+  const state = stable(() => run.now.state);
+  const ended = stable(() => run.now.ended);
+  waitKeys();
+  effect(() => setTitle(`Chat with ${run.snapshot.value?.agent ?? "an agent"}`));
+  const phase = computed(() => run.snapshot.value?.phase ?? "");
+  onChange(() => phase.value, () => {
+    if (phase.value === "idle") announce("The agent has answered");
+    if (phase.value === "waiting") announce("The chat waits for a person");
+  });
+  return h("div.chat",
+    h("header.chat-head",
+      h("div.row", h("h1", () => run.now.agent ?? "Chat"), () => stateMark(state.value),
+        h("span.soft.small", () => run.now.model_in_effect)),
+      h("div.row", h("a.button", { href: "/chat/new" }, "New chat"), h("a.button", { href: runPath(id) }, "Run page"),
+        runControls(run, []))),
+    newestAct(run), troubles(run),
+    () => (records.problem.value && !records.isLoaded.value
+      ? failed(records.problem.value, () => void records.loadNewest()) : null),
+    element,
+    () => {
+      if (!may("operator")) return h("p.composer.soft", "You need the role operator to write here.");
+      if (!ended.value) return untracked(() => composer("Message", send, modes));
+      return h("section.composer.is-over.row", stateMark(state.value), h("span.soft", "This chat has ended."),
+        h("a.button.primary", { href: `/chat/new?from=${encodeURIComponent(id)}` }, "Go on with it"));
+    });
 }
 
 if (id === "new") show(newChat());
-else session();
+else {
+  const run = runState(id);
+  show(pageOf("Chat", run.source, () => session(run)));
+}

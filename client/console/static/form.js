@@ -2,29 +2,33 @@
 /**
  * A form from a JSON Schema. It edits one value, a signal, which others may change too.
  *
- *     schemaFields({ schema, value, problems, groups, choices })
- * An empty field removes its key, so a default stays a default. A problem stands at the field that it names.
+ *     fields(form, keysOf(form))     control(schema, attributes, read, write)     jsonView(value, label)
+ * An empty field removes its key, so a default stays a default. A problem is shown at the field that it names.
  */
 import { DASH, bytes, capital, words } from "./format.js";
-import { computed, effect, h, signal } from "./ui.js";
+import { effect, h, signal } from "./ui.js";
+import { chip, chips, suggestions } from "./widgets.js";
 
-/** @typedef {import("./ui.js").Signal<any>} Any */
-/** @typedef {{where: string, detail: string}} FieldError */
+/** @typedef {import("./ui.js").Attributes} Attributes */
+/** @typedef {import("./ui.js").Child} Child */
 /**
  * @typedef {object} Form
  * @property {any} schema
- * @property {Any} value
- * @property {() => FieldError[]} problems
- * @property {Record<string, () => string[]>} choices suggestions for a path, such as the names of agents
+ * @property {import("./ui.js").Signal<any>} value
+ * @property {() => import("./api.js").FieldError[]} [problems]
+ * @property {Record<string, () => string[]>} [choices] suggestions for a path, such as the names of agents
  * @property {Set<string>} [long] paths of long texts
  * @property {Set<string>} [skip] paths that are shown elsewhere
  */
 
 /** @param {any} value @param {string[]} path @returns {any} */
-export const valueAt = (value, path) => path.reduce((found, key) => found?.[key], value);
+const valueAt = (value, path) => path.reduce((found, key) => found?.[key], value);
 
-/** Return a copy with another value at the path. `undefined` removes the key. @param {any} value @param {string[]} path @param {any} next @returns {any} */
-export function withValue(value, [key = "", ...rest], next) {
+/**
+ * Return a copy with another value at the path. `undefined` removes the key.
+ * @param {any} value @param {string[]} path @param {any} next @returns {any}
+ */
+function withValue(value, [key = "", ...rest], next) {
   const inner = rest.length ? withValue(value?.[key], rest, next) : next;
   const copy = { ...value };
   if (inner === undefined || (rest.length && inner && !Object.keys(inner).length)) delete copy[key];
@@ -34,117 +38,123 @@ export function withValue(value, [key = "", ...rest], next) {
 
 /** Follow references, and take the one branch that is not null. @param {any} root @param {any} schema @returns {any} */
 export function resolved(root, schema) {
-  if (schema?.$ref) return resolved(root, { ...valueAt(root, schema.$ref.slice(2).split("/")), ...schema, $ref: undefined });
+  if (schema?.$ref)
+    return resolved(root, { ...valueAt(root, schema.$ref.slice(2).split("/")), ...schema, $ref: undefined });
   const branches = schema?.anyOf?.filter((/** @type {any} */ one) => one.type !== "null");
-  if (branches?.length === 1) return resolved(root, { ...schema, ...branches[0], anyOf: undefined, nullable: true });
+  if (branches?.length === 1) return resolved(root, { ...schema, ...branches[0], anyOf: undefined });
   return schema ?? {};
 }
 
-let made = 0;
-
-/** The fields at these paths. @param {Form} form @param {string[][]} paths */
-export const fields = (form, paths) => paths.map((path) => field(form, path));
+/** @param {Form} form @param {string[]} path */
+const schemaAt = (form, path) =>
+  path.reduce((found, key) => resolved(form.schema, found.properties?.[key]), resolved(form.schema, form.schema));
 
 /** The paths of all keys of an object. @param {Form} form @param {string[]} [path] */
-export function keysOf(form, path = []) {
-  const schema = path.reduce((found, key) => resolved(form.schema, resolved(form.schema, found).properties?.[key]), form.schema);
-  return Object.keys(resolved(form.schema, schema).properties ?? {}).map((key) => [...path, key]);
-}
+export const keysOf = (form,
+  path = []) => Object.keys(schemaAt(form, path).properties ?? {}).map((key) => [...path, key]);
+
+/** @param {Form} form @param {string[][]} paths */
+export const fields = (form, paths) => paths.map((path) => field(form, path));
+
+let made = 0;
 
 /** @param {Form} form @param {string[]} path @returns {HTMLElement|null} */
 export function field(form, path) {
-  const schema = path.reduce((found, key) => resolved(form.schema, resolved(form.schema, found).properties?.[key]), form.schema);
+  const schema = schemaAt(form, path);
   if (!Object.keys(schema).length) return null;
-  const id = `field-${++made}`;
   const where = path.join(".");
-  const problems = () => form.problems().filter((one) => one.where === where || (one.where.startsWith(`${where}.`) && !schema.properties));
+  const problems = () => (form.problems?.() ?? []).filter((one) =>
+    one.where === where || (one.where.startsWith(`${where}.`) && !schema.properties));
+  const name = capital(path.at(-1)).replace(/ (s|ms)$/, " ($1)").replace(/ usd$/, " (USD)");
   if (schema.properties) {
-    const inner = h("details.group", { open: () => problems().length > 0 }, h("summary", label(path)), hint(schema), h("div.fields", fields(form, keysOf(form, path).filter((one) => !form.skip?.has(one.join("."))))));
-    return inner;
+    const inner = keysOf(form, path).filter((one) => !form.skip?.has(one.join(".")));
+    return h("details.group", { open: () => problems().length > 0 },
+      h("summary", name), hint(schema), h("div.fields", fields(form, inner)));
   }
-  const write = (/** @type {any} */ next) => (form.value.value = withValue(form.value.peek(), path, next));
-  const read = () => valueAt(form.value.value, path);
-  const common = { id, "aria-describedby": `${id}-hint`, "aria-invalid": () => String(problems().length > 0) };
-  const [input, notice] = control(form, where, schema, common, read, write);
-  return h("div", { class: schema.type === "boolean" ? "field inline" : "field", "data-where": where },
-    h("label", { for: id }, label(path)), input,
-    h("div.small.soft", { id: `${id}-hint` }, hint(schema), notice ? () => (notice.value ? h("p.error", notice.value) : null) : null,
-      () => problems().map((one) => h("p.error", one.detail))));
+  const id = `field-${++made}`;
+  const isLong = form.long?.has(where);
+  const attributes = {
+    id, "aria-describedby": `${id}-hint`, "aria-invalid": () => String(problems().length > 0),
+    required: schemaAt(form, path.slice(0, -1)).required?.includes(path.at(-1)),
+    ...(isLong ? { rows: where.includes(".") ? 3 : 5 } : {}),
+  };
+  return h("div.field", { class: schema.type === "boolean" ? "inline" : "", "data-where": where },
+    h("label", { for: id }, schema.title ?? name),
+    control({ ...schema, items: resolved(form.schema, schema.items) }, attributes,
+      () => valueAt(form.value.value, path), (next) => (form.value.value = withValue(form.value.peek(), path, next)),
+      { isLong, choices: form.choices?.[where] }),
+    h("div.small.soft", { id: `${id}-hint` }, hint(schema), () => problems().map((one) => h("p.error", one.detail))));
 }
 
-/** @param {string[]} path */
-const label = (path) => capital(path.at(-1)).replace(/ (s|ms)$/, " ($1)").replace(/ usd$/, " (USD)");
-
 /** @param {any} schema */
-function hint(schema) {
-  const range = [schema.minimum > 1 && `at least ${schema.minimum}`, schema.maximum !== undefined && schema.maximum < 1e6 && `at most ${schema.maximum}`].filter(Boolean).join(", ");
-  const text = [schema.description, range].filter(Boolean).join(" ");
+function hint({ description, minimum, maximum }) {
+  const range = [minimum > 1 && `at least ${minimum}`, maximum < 1e6 && `at most ${maximum}`].filter(Boolean).join(
+    ", ");
+  const text = [description, range].filter(Boolean).join(" ");
   return text ? h("p", text) : null;
 }
 
-/** @param {any} schema */
-const defaultText = (schema) => (schema.default === undefined || schema.default === "" ? "" : schema.default === null ? "none" : typeof schema.default === "object" ? "" : `${schema.default}`);
+/**
+ * The control of one value. `write(undefined)` takes the value away.
+ * @param {any} schema @param {Attributes} common @param {() => any} read @param {(next: any) => void} write
+ * @param {{isLong?: boolean, choices?: () => string[]}} [options] @returns {Child}
+ */
+export function control(schema, common, read, write, { isLong = false, choices } = {}) {
+  const { type } = schema;
+  const isPlain = schema.default !== null && typeof schema.default !== "object";
+  const placeholder = schema.default === null ? "none" : isPlain ? String(schema.default ?? "") : "";
+  /** @param {(input: any) => any} take @param {Attributes} [more] */
+  const text = (take, more = {}) => ({
+    ...common,
+    placeholder,
+    value: () => read() ?? "",
+    oninput: (/** @type {any} */ event) => take(event.target),
+    ...more,
+  });
+  if (schema.enum) {
+    const first = h("option", { value: "" }, placeholder ? `${words(placeholder)} (default)` : DASH);
+    const options = schema.enum.map((/** @type {string} */ one) => h("option", { value: one }, words(one)));
+    return h("select", text((select) => write(select.value || undefined)), schema.isRequired ? null : first, options);
+  }
+  if (type === "boolean") {
+    const standard = schema.default ?? false;
+    const onchange = (/** @type {any} */ { target }) => write(target.checked === standard ? undefined : target.checked);
+    return h("input", { ...common, type: "checkbox", checked: () => read() ?? standard, onchange });
+  }
+  if (type === "integer" || type === "number") {
+    const take = (/** @type {HTMLInputElement} */ input) =>
+      input.validity.badInput || write(input.value === "" ? undefined : Number(input.value));
+    const { minimum: min, maximum: max } = schema;
+    return h(
+      "input", text(take, { type: "number", inputmode: "decimal", step: type === "integer" ? 1 : "any", min, max }));
+  }
+  if (type === "string") {
+    const attributes = text((input) => write(input.value || undefined), { maxlength: schema.maxLength });
+    if (isLong) return h("textarea", attributes);
+    const list = `${common.id}-list`;
+    return choices ? h("div", h("input", { ...attributes, list }), suggestions(list, choices)) : h("input", attributes);
+  }
+  if (type === "array" && schema.items?.type === "string" && !schema.items.enum)
+    return names(common, choices, read, write);
+  return jsonArea({ rows: 2, placeholder: placeholder || "JSON", ...common }, read, write);
+}
 
 /**
- * @param {Form} form @param {string} where @param {any} schema @param {Record<string, any>} common @param {() => any} read @param {(next: any) => void} write
- * @returns {[HTMLElement, Any|null]} the element, and what is wrong with its text
+ * Several names, one a line. Those that are known can also be chosen.
+ * @param {Attributes} common @param {(() => string[])|undefined} choices @param {() => any} read
+ * @param {(next: any) => void} write
  */
-function control(form, where, schema, common, read, write) {
-  const placeholder = defaultText(schema);
-  const choices = form.choices[where];
-  if (schema.enum) {
-    const options = [h("option", { value: "" }, placeholder ? `${words(placeholder)} (default)` : DASH), ...schema.enum.map((/** @type {string} */ one) => h("option", { value: one }, words(one)))];
-    const select = h("select", { ...common, value: () => read() ?? "", onchange: () => write(select.value || undefined) }, options);
-    return [select, null];
-  }
-  if (schema.type === "boolean") {
-    const box = h("input", { ...common, type: "checkbox", checked: () => read() ?? schema.default ?? false, onchange: () => write(box.checked === (schema.default ?? false) ? undefined : box.checked) });
-    return [box, null];
-  }
-  if (schema.type === "integer" || schema.type === "number") {
-    const number = h("input", { ...common, type: "number", inputmode: "decimal", step: schema.type === "integer" ? 1 : "any", min: schema.minimum, max: schema.maximum, placeholder, value: () => read() ?? "", oninput: () => number.validity.badInput || write(number.value === "" ? undefined : Number(number.value)) });
-    return [number, null];
-  }
-  if (schema.type === "string" && form.long?.has(where)) {
-    const area = h("textarea", { ...common, rows: where.includes(".") ? 3 : 5, placeholder, value: () => read() ?? "", oninput: () => write(area.value || undefined) });
-    return [area, null];
-  }
-  if (schema.type === "string") {
-    const list = choices ? h("datalist", { id: `${common.id}-list` }, () => choices().map((value) => h("option", { value }))) : null;
-    const input = h("input", { ...common, list: list?.id, placeholder, maxlength: schema.maxLength, value: () => read() ?? "", oninput: () => write(input.value || undefined) });
-    return [list ? h("div", input, list) : input, null];
-  }
-  if (schema.type === "array" && resolved(form.schema, schema.items).type === "string" && !schema.items.enum) return names(common, choices, read, write);
-  return json(common, placeholder, read, write);
-}
-
-/** Several names: boxes where they are known, one a line otherwise. @param {Record<string, any>} common @param {(() => string[])|undefined} choices @param {() => any} read @param {(next: any) => void} write @returns {[HTMLElement, null]} */
 function names(common, choices, read, write) {
-  const known = computed(() => choices?.() ?? []);
-  const area = h("textarea", { ...common, rows: 2, placeholder: "one a line", value: () => (read() ?? []).join("\n"), onchange: () => write(area.value.trim() ? area.value.split("\n").map((one) => one.trim()).filter(Boolean) : undefined) });
-  const boxes = () => h("div.chips", { role: "group", "aria-label": "all, unless some are chosen" }, known.value.map((name) =>
-    h("button", { type: "button", class: "chip", "aria-pressed": () => String((read() ?? []).includes(name)), onclick: () => {
-      const now = read() ?? [];
-      const next = now.includes(name) ? now.filter((/** @type {string} */ one) => one !== name) : [...now, name];
-      write(next.length ? next : undefined);
-    } }, name)));
-  return [h("div.stack", area, () => (known.value.length ? boxes() : null)), null];
-}
-
-/** Any other value, as JSON. @param {Record<string, any>} common @param {string} placeholder @param {() => any} read @param {(next: any) => void} write @returns {[HTMLElement, Any]} */
-function json(common, placeholder, read, write) {
-  const notice = signal("");
-  const area = h("textarea", { ...common, class: "code", rows: 2, spellcheck: "false", placeholder: placeholder || "JSON", oninput: () => {
-    const parsed = parse(area.value);
-    notice.value = parsed.problem;
-    if (!parsed.problem) write(parsed.value);
-  } });
-  effect(() => {
-    const now = read();
-    const parsed = parse(area.value);
-    if (parsed.problem || JSON.stringify(parsed.value) !== JSON.stringify(now)) area.value = now === undefined ? "" : JSON.stringify(now, null, 2);
-  });
-  return [area, notice];
+  const chosen = () => /** @type {string[]} */ (read() ?? []);
+  const set = (/** @type {string[]} */ next) => write(next.length ? next : undefined);
+  const onchange = (/** @type {any} */ { target }) =>
+    set(target.value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean));
+  const toggle = (/** @type {string} */ name) =>
+    set(chosen().includes(name) ? chosen().filter((one) => one !== name) : [...chosen(), name]);
+  return h("div.stack",
+    h("textarea", { ...common, rows: 2, placeholder: "one a line", value: () => chosen().join("\n"), onchange }),
+    () => choices?.().length ? chips("all, unless some are chosen",
+      choices().map((name) => chip(name, () => chosen().includes(name), () => toggle(name)))) : null);
 }
 
 /** @param {string} text @returns {{value: any, problem: string}} */
@@ -157,17 +167,30 @@ export function parse(text) {
   }
 }
 
-/** The whole value as JSON, in step with the form. @param {Any} value @param {string} label */
-export function jsonView(value, label) {
+/**
+ * A value as JSON. `check` says what else is wrong with it.
+ * @param {Attributes} attributes @param {() => any} read @param {(next: any) => void} write
+ * @param {(value: any) => string} [check]
+ */
+function jsonArea(attributes, read, write, check = () => "") {
   const notice = signal("");
-  const area = h("textarea.code", { rows: 14, spellcheck: "false", "aria-label": label, oninput: () => {
-    const parsed = parse(area.value);
-    notice.value = parsed.problem || (parsed.value === undefined || (typeof parsed.value === "object" && !Array.isArray(parsed.value)) ? "" : "this is no JSON object");
-    if (!notice.value) value.value = parsed.value ?? {};
+  const area = h("textarea.code", { spellcheck: "false", ...attributes, oninput: () => {
+    const { value, problem } = parse(area.value);
+    notice.value = problem || check(value);
+    if (!notice.value) write(value);
   } });
   effect(() => {
-    const now = value.value;
-    if (JSON.stringify(parse(area.value).value ?? {}) !== JSON.stringify(now)) area.value = JSON.stringify(now, null, 2);
+    const now = read();
+    const { value, problem } = parse(area.value);
+    if (problem || JSON.stringify(value) !== JSON.stringify(now))
+      area.value = now === undefined || now === null ? "" : JSON.stringify(now, null, 2);
   });
-  return h("div.stack", area, () => (notice.value ? h("p.error", notice.value) : h("p.small.faint", bytes(JSON.stringify(value.value).length))));
+  return h("div", area, () => (notice.value ? h("p.error", notice.value) : null));
 }
+
+/** The whole value as JSON, in step with the form. @param {Form["value"]} value @param {string} label */
+export const jsonView = (value, label) => h("div.stack",
+  jsonArea({rows: 14, "aria-label": label}, () => value.value, (next) => (value.value = next ?? {}),
+    (next) => (
+      next === undefined || (typeof next === "object" && !Array.isArray(next)) ? "" : "this is no JSON object")),
+  h("p.small.faint", () => bytes(JSON.stringify(value.value).length)));

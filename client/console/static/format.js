@@ -2,9 +2,10 @@
 /**
  * Numbers, times and texts as people read them.
  *
- *     count(1234567) "1.23 M"  money(0.0123) "$0.0123"   bytes(2048) "2.0 kB"   duration(75) "1 min 15 s"
+ *     count(1234567) "1.23M"   money(0.0123) "$0.0123"   bytes(2048) "2.0 kB"   duration(75) "1 min 15 s"
  *     time(iso)                <time> with the age, live; the exact time on hover and focus
  *     elapsed(from, to|null)   the duration between two times; live while `to` is null
+ *     took(from, to)           the same as a text; "" if one of them is absent
  *     words("max_cost")        "max cost"        capital("max_cost")   "Max cost"
  * An absent value is shown as a dash.
  */
@@ -18,13 +19,12 @@ export const words = (name) => (name ? name.replaceAll("_", " ") : DASH);
 /** "max_cost" as "Max cost". @param {string|null|undefined} name */
 export const capital = (name) => words(name).replace(/^./, (first) => first.toUpperCase());
 
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
 /** @param {number|null|undefined} n */
 export function count(n) {
   if (n === null || n === undefined) return DASH;
-  const size = Math.abs(n);
-  if (size < 10_000) return Number.isInteger(n) ? String(n) : n.toFixed(2);
-  const [unit, divisor] = size < 999_500 ? ["k", 1e3] : size < 999_500_000 ? ["M", 1e6] : ["G", 1e9];
-  return `${Number((n / divisor).toPrecision(3))} ${unit}`;
+  return Math.abs(n) >= 10_000 ? COMPACT.format(n) : Number.isInteger(n) ? String(n) : n.toFixed(2);
 }
 
 /** @param {number|null|undefined} usd */
@@ -81,10 +81,17 @@ export function time(at) {
   return h("time", { datetime: at, "data-exact": exact(at), title: exact(at) }, () => age(at, now.value));
 }
 
-/** @param {string|null} from  @param {string|null} to */
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hour12: false });
+
+/** The time of the day. @param {string|null} at */
+export const clock = (at) => (at ? h("time", { datetime: at, title: exact(at) }, CLOCK.format(new Date(at))) : null);
+
+/** @param {string|null} from @param {string|null} to */
+export const took = (from, to) => (from && to ? duration((Date.parse(to) - Date.parse(from)) / 1000) : "");
+
+/** @param {string|null} from @param {string|null} to */
 export function elapsed(from, to) {
   if (!from) return h("span.faint", DASH);
-  const since = Date.parse(from);
-  const shown = to ? duration((Date.parse(to) - since) / 1000) : () => duration(Math.max(1, Math.round((now.value - since) / 1000)));
-  return h("span.figure", { title: exact(from) }, shown);
+  const seconds = () => Math.max(1, Math.round((now.value - Date.parse(from)) / 1000));
+  return h("span.figure", { title: exact(from) }, to ? took(from, to) : () => duration(seconds()));
 }

@@ -8,12 +8,30 @@
 import { post } from "./api.js";
 import { effect, h, signal } from "./ui.js";
 
-/** @typedef {string|{kind: string, children: Node_[], level?: number, start?: number, href?: string, language?: string}} Node_ */
+/**
+ * @typedef {string|{kind: string, children: Node_[], level?: number, start?: number, href?: string, language?: string}}
+ *   Node_
+ */
 
 /** @type {Record<string, keyof HTMLElementTagNameMap>} */
 const TAGS = {
-  paragraph: "p", bullets: "ul", numbers: "ol", item: "li", quote: "blockquote", code: "code", emphasis: "em", strong: "strong",
-  strike: "s", break: "br", rule: "hr", table: "table", head: "thead", body: "tbody", row: "tr", title: "th", cell: "td",
+  paragraph: "p",
+  bullets: "ul",
+  numbers: "ol",
+  item: "li",
+  quote: "blockquote",
+  code: "code",
+  emphasis: "em",
+  strong: "strong",
+  strike: "s",
+  break: "br",
+  rule: "hr",
+  table: "table",
+  head: "thead",
+  body: "tbody",
+  row: "tr",
+  title: "th",
+  cell: "td",
 };
 
 /** @param {Node_[]} tree @returns {(HTMLElement|string)[]} */
@@ -23,8 +41,10 @@ export const elements = (tree) => tree.map(element);
 function element(node) {
   if (typeof node === "string") return node;
   const children = node.children.map(element);
-  if (node.kind === "heading") return h(/** @type {"h3"} */ (`h${Math.min(6, (node.level ?? 1) + 2)}`), {}, ...children);
-  if (node.kind === "block") return h("pre", { "data-language": node.language || null, tabindex: 0 }, h("code", ...children));
+  if (node.kind === "heading")
+    return h(/** @type {"h3"} */ (`h${Math.min(6, (node.level ?? 1) + 2)}`), {}, ...children);
+  if (node.kind === "block")
+    return h("pre", { "data-language": node.language || null, tabindex: 0 }, h("code", ...children));
   if (node.kind === "numbers") return h("ol", { start: node.start }, ...children);
   if (node.kind === "link") return link(node.href ?? "", children);
   const tag = TAGS[node.kind];

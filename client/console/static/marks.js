@@ -22,29 +22,34 @@ const SHAPES = {
   rest: "M8 2.5a5.5 5.5 0 1 0 .01 0Z",
 };
 
-/** @type {Record<string, Tone>} */
-const TONES = {
-  waiting: "wait", held: "wait", approval: "wait", answer: "wait", escalation: "wait", budget: "wait", delivery: "wait", escalated: "wait",
-  paused: "pause", idle: "rest", pending: "rest", proposed: "rest", not_run: "rest", skipped: "rest", closed: "done",
-  completed: "done", ok: "done", done: "done", allow: "done", delivered: "done",
-  max_iterations: "limit", max_tokens: "limit", max_cost: "limit", timeout: "limit", stuck: "limit",
-  aborted: "stop", denied: "stop", deny: "stop", policy_denial: "stop", cancelled: "stop",
-  error: "fail", failed: "fail", terminated: "fail", invalid: "fail", timed_out: "fail",
-};
+/** The tone of each state. All others are under way. */
+const TONES = new Map(/** @type {[Tone, string][]} */ ([
+  ["wait", "waiting held approval answer escalation budget delivery escalated"],
+  ["pause", "paused"],
+  ["rest", "idle pending proposed not_run skipped"],
+  ["done", "closed completed ok done allow delivered"],
+  ["limit", "max_iterations max_tokens max_cost timeout stuck"],
+  ["stop", "aborted denied deny policy_denial cancelled"],
+  ["fail", "error failed terminated invalid timed_out"],
+]).flatMap(([tone, states]) => states.split(" ").map((state) => [state, tone])));
 
 /** @param {string} state @returns {Tone} */
-export const toneOf = (state) => TONES[state] ?? "run";
+export const toneOf = (state) => TONES.get(state) ?? "run";
 
 /** @param {string} state */
-export const glyph = (state) =>
-  s("svg", { class: `glyph tone-${toneOf(state)}`, viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, s("path", { d: SHAPES[toneOf(state)] }));
+export const glyph = (state) => {
+  const look = { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" };
+  return s(`svg.glyph.tone-${toneOf(state)}`, look, s("path", { d: SHAPES[toneOf(state)] }));
+};
 
 /** @param {string} state */
-export const stateMark = (state) => h("span", { class: `mark tone-${toneOf(state)}` }, glyph(state), words(state));
+export const stateMark = (state) => h(`span.mark.tone-${toneOf(state)}`, glyph(state), words(state));
 
-const KINDS = /** @type {Record<string, string>} */ ({
-  approval: "Approval", answer: "Question", escalation: "Escalation", budget: "Budget is used up", delivery: "Undelivered answer", plan: "Plan to review",
-});
+/** @type {Record<string, string>} */
+const KINDS = {
+  approval: "Approval", answer: "Question", escalation: "Escalation", budget: "Budget is used up",
+  delivery: "Undelivered answer", plan: "Plan to review",
+};
 
 /** @param {string} kind */
 export const kindLabel = (kind) => KINDS[kind] ?? words(kind);

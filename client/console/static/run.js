@@ -1,39 +1,37 @@
 // @ts-check
 /** The page of one run: what it is and does, what waits for a person, what it may still use, and all that happened. */
-import { lineChart } from "./run/charts.js";
+import { address, pageId } from "./address.js";
 import { count, money } from "./format.js";
 import { act, newestAct, recordControls, runControls } from "./run/controls.js";
 import { actsPanel, head, meters, surroundings, troubles } from "./run/head.js";
 import { scoreText } from "./run/plan.js";
 import { planPanel } from "./run/plan_panel.js";
 import { resultPanel, seesPanel } from "./run/sees.js";
-import { address, runState, stable } from "./run/state.js";
+import { runState } from "./run/state.js";
 import { timelinePanel } from "./run/timeline.js";
-import { announce, failed, keys, setTitle, show, skeleton } from "./shell.js";
-import { computed, each, effect, h, signal, untracked } from "./ui.js";
+import { announce, keys, setTitle, show } from "./shell.js";
+import { computed, each, effect, h, onChange, s, signal, stable, untracked } from "./ui.js";
 import { waitKeys, waitList } from "./waits.js";
+import { pageOf } from "./widgets.js";
 
-const run = runState(decodeURIComponent(location.pathname.split("/")[2] ?? ""));
-const isKnown = computed(() => run.snapshot.value !== null);
+const run = runState(pageId());
 
-const TABS = /** @type {[string, string, string?][]} */ ([["overview", "Now"], ["timeline", "Timeline"], ["plan", "Plan"], ["sees", "What the model sees", "Model"], ["result", "Result"]]);
+/** The name of each view, its label, and a short label for narrow screens. @type {[string, string, string?][]} */
+const TABS = [
+  ["overview", "Now"], ["timeline", "Timeline"], ["plan", "Plan"], ["sees", "What the model sees", "Model"],
+  ["result", "Result"],
+];
 
 function page() {
-  const isNarrow = matchMedia("(max-width: 900px)");
-  const kind = stable(run, ({ kind }) => kind);
-  const waits = stable(run, ({ waits }) => waits ?? []);
-  const ended = stable(run, ({ ended }) => Boolean(ended));
-  const standard = () => (ended() && run.snapshot.peek().result ? "result" : isNarrow.matches ? "overview" : "timeline");
-  const tab = signal(untracked(() => address.get("tab") || (address.get("at") || address.get("find") || address.get("only") ? "timeline" : standard())));
-  const hasTab = (/** @type {string} */ name) => name !== "plan" || kind() === "goal" || Boolean(run.snapshot.value.plan);
-  const go = (/** @type {string} */ name) => {
-    if (tab.peek() === name) return;
-    tab.value = name;
-    address.set({ tab: name }, true);
-  };
-  addEventListener("popstate", () => (tab.value = address.get("tab") || standard()));
+  const hasPlan = computed(() => run.now.kind === "goal" || run.now.plan !== null);
+  const waits = stable(() => run.now.waits);
+  const standard = run.now.result ? "result" : matchMedia("(max-width: 900px)").matches ? "overview" : "timeline";
+  const isElsewhere = ["at", "find", "only"].some(address.get);
+  const tab = computed(() => address.get("tab") || (isElsewhere ? "timeline" : standard));
+  const hasTab = (/** @type {string} */ name) => name !== "plan" || hasPlan.value;
+  const go = (/** @type {string} */ name) => tab.peek() === name || address.set({ tab: name }, true);
 
-  const timeline = timelinePanel(run, address, recordControls(run));
+  const timeline = timelinePanel(run, recordControls(run));
   const jump = (/** @type {number} */ number) => {
     go("timeline");
     requestAnimationFrame(() => void timeline.jump(number));
@@ -45,64 +43,114 @@ function page() {
     const now = tab.value;
     if (makers[now] && !seen.peek().includes(now)) seen.value = [...seen.peek(), now];
   });
-  const panel = (/** @type {string} */ name, /** @type {import("./ui.js").Child} */ content) =>
-    h("section", { class: `panel panel-${name}`, id: `panel-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}`, hidden: () => tab.value !== name }, content);
+  /** @param {string} name @param {import("./ui.js").Child} content */
+  const panel = (name, content) => h(`section.panel.panel-${name}`, {
+    id: `panel-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}`, hidden: () => tab.value !== name,
+  }, content);
 
   /** @param {KeyboardEvent} event */
   const onkeydown = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const all = /** @type {HTMLElement[]} */ ([...tabs.querySelectorAll("button")]).filter((one) => one.offsetParent);
-    const next = step && all[(all.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + step + all.length) % all.length];
+    const all = [...tabs.querySelectorAll("button")].filter((one) => one.offsetParent);
+    const next = step && all[(all.findIndex((one) => one === document.activeElement) + step + all.length) % all.length];
     if (next) (next.focus(), next.click());
   };
-  const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views of the run", onkeydown }, TABS.map(([name, label, short]) =>
-    h("button", { type: "button", role: "tab", id: `tab-${name}`, class: `tab tab-${name}`, "aria-controls": `panel-${name}`, "aria-selected": () => String(tab.value === name), tabindex: () => (tab.value === name ? 0 : -1), hidden: () => !hasTab(name), onclick: () => go(name), "aria-label": short ? label : null }, short ? [h("span.is-wide", label), h("span.is-narrow", short)] : label,
-      name === "overview" ? () => (waits().length ? h("span.number", waits().length) : null) : null)));
-  keys(Object.fromEntries(TABS.map(([name, label], at) => [String(at + 1), [`view: ${label}`, () => hasTab(name) && go(name)]])));
+  const tabs = h("div.tabs", { role: "tablist", "aria-label": "Views of the run", onkeydown },
+    TABS.map(([name, label, short]) => h(`button.tab.tab-${name}`, {
+      type: "button",
+      role: "tab",
+      id: `tab-${name}`,
+      "aria-controls": `panel-${name}`,
+      "aria-label": short ? label : null,
+      "aria-selected": () => String(tab.value === name),
+      tabindex: () => (tab.value === name ? 0 : -1),
+      hidden: () => !hasTab(name),
+      onclick: () => go(name),
+    },
+               short ? [h("span.is-wide", label), h("span.is-narrow", short)] : label,
+               name === "overview" ? () => (waits.value.length ? h("span.number", waits.value.length) : null) : null)));
+  keys(Object.fromEntries(TABS.map(([name, label], at) =>
+    [String(at + 1), [`view: ${label}`, () => hasTab(name) && go(name)]])));
 
-  const extend = (/** @type {string} */ name) => act(run, "extend", { [name]: Math.ceil((run.snapshot.peek().budgets.find((/** @type {any} */ one) => one.name === name)?.limit ?? 0) * 1.5) });
   const rail = h("aside.rail", { id: "panel-overview", "aria-label": "The run now" },
-    meters(run, extend), charts(),
-    h("section", h("h2", "What people did"), actsPanel(run)),
-    surroundings(run));
+    meters(run, (name, limit) => act(run, "extend", { [name]: Math.ceil(limit * 1.5) })), charts(),
+    h("section", h("h2", "What people did"), actsPanel(run)), surroundings(run));
   return h("div.run", { "data-tab": tab },
     head(run, [runControls(run), newestAct(run)]), troubles(run),
-    h("section.run-waits", { "aria-label": "What waits for a person" }, waitList(waits)),
+    h("section.run-waits", { "aria-label": "What waits for a person" }, waitList(() => waits.value)),
     tabs, rail,
-    h("div.panels", panel("timeline", timeline.element), each(() => seen.value, (name) => name, (one) => panel(one.peek(), makers[one.peek()]?.()))));
+    h("div.panels", panel("timeline", timeline.element),
+      each(() => seen.value, (name) => name, (one) => panel(one.peek(), makers[one.peek()]?.()))));
 }
 
+// Small line charts: the name and the newest value are text, and the line has both its ends in its accessible name
+/** @typedef {{x: number, y: number}} Point */
+/** @typedef {(value: number) => string} Format */
+
+const [WIDTH, HEIGHT, EDGE] = [240, 44, 4];
+const MOST_POINTS = 120;
+
 function charts() {
-  const series = computed(() => {
+  const series = stable(() => {
     void run.records.version.value;
-    const records = run.records.loaded();
+    /** @param {(record: import("orga-api").IterationRecord) => number|null|undefined} read */
+    const points = (read) => thinned(run.records.loaded().flatMap((record) => {
+      const y = read(record);
+      return y ? [{ x: record.number, y }] : [];
+    }));
     let sum = 0;
-    return JSON.stringify({
-      cost: records.filter((record) => record.usage?.cost_usd).map((record) => ({ x: record.number, y: (sum += record.usage.cost_usd) })),
-      score: records.filter((record) => record.scores.length).map((record) => ({ x: record.number, y: record.scores.reduce((a, b) => a + b, 0) / record.scores.length })),
-      tokens: records.filter((record) => record.usage?.input_tokens).map((record) => ({ x: record.number, y: record.usage.input_tokens })),
-    });
+    return {
+      tokens: points(({ usage }) => usage?.input_tokens),
+      cost: points(({ usage }) => (usage?.cost_usd ? (sum += usage.cost_usd) : null)),
+      score: points(({ scores }) => scores.reduce((a, b) => a + b, 0) / scores.length),
+    };
   });
-  return h("section.charts", { "aria-label": "Charts" }, () => {
-    const { cost, score, tokens } = JSON.parse(series.value);
-    return [
-      tokens.length ? lineChart({ name: "context, tokens", points: tokens, format: count, low: 0 }) : null,
-      cost.length ? lineChart({ name: "cost of these iterations", points: cost, format: money, low: 0 }) : null,
-      score.length ? lineChart({ name: "score", points: score, format: scoreText, low: 1, high: 5 }) : null,
-    ];
-  });
+  return h("section.charts", { "aria-label": "Charts" }, () => [
+    chart("context, tokens", series.value.tokens, count, 0),
+    chart("cost of these iterations", series.value.cost, money, 0),
+    chart("score", series.value.score, scoreText, 1, 5),
+  ]);
+}
+
+/** @param {string} name @param {Point[]} points @param {Format} format @param {number} low @param {number} [high] */
+function chart(name, points, format, low, high = Math.max(...points.map(({ y }) => y))) {
+  const [first, last] = [points[0], points.at(-1)];
+  if (!first || !last) return null;
+  const place = (/** @type {Point} */ { x, y }) => [
+    EDGE + ((x - first.x) / (last.x - first.x || 1)) * (WIDTH - 2 * EDGE),
+    HEIGHT - EDGE - ((y - low) / (high - low || 1)) * (HEIGHT - 2 * EDGE),
+  ];
+  const path = points.map((point) => place(point).map((value) => value.toFixed(1)).join(",")).join(" L");
+  const [endX, endY] = place(last);
+  const label = `${name}: from ${format(first.y)} at iteration ${first.x} to ${format(last.y)} at iteration ${last.x}`;
+  const line = { "vector-effect": "non-scaling-stroke" };
+  return h("figure.chart", h("figcaption", name, h("b.figure", format(last.y))),
+    points.length < 2 ? null
+      : s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, preserveAspectRatio: "none" },
+        s("path.chart-area", { d: `M${EDGE},${HEIGHT} L${path} L${endX},${HEIGHT} Z` }),
+        s("path.chart-line", { d: `M${path}`, ...line }),
+        s("path.chart-end", { d: `M${endX},${endY} h0.01`, ...line })));
+}
+
+/** At most `MOST_POINTS` of the points, with the first and the last. @param {Point[]} points @returns {Point[]} */
+function thinned(points) {
+  if (points.length <= MOST_POINTS) return points;
+  const step = (points.length - 1) / (MOST_POINTS - 1);
+  return Array.from({ length: MOST_POINTS }, (_, index) => /** @type {Point} */ (points[Math.round(index * step)]));
 }
 
 waitKeys();
-show(() => {
-  if (isKnown.value) return untracked(page);
-  return run.source.problem.value ? h("div.stack.page-lost", h("h1", "Run"), failed(run.source.problem.value, () => void run.source.reload())) : [h("h1", "Run"), skeleton(8)];
+show(pageOf("Run", run.source, page));
+effect(() => setTitle(run.snapshot.value?.task.slice(0, 60) || run.id));
+const news = computed(() => {
+  const now = run.snapshot.value;
+  return now?.ended ? `The run has ended: ${now.state}`
+    : now?.waits.length ? "The run waits for a person"
+    : now               ? "live"
+                        : "";
 });
-effect(() => setTitle(run.snapshot.value?.task?.slice(0, 60) || run.id));
 let before = "";
 effect(() => {
-  const now = run.snapshot.value;
-  const state = now ? (now.ended ? `The run has ended: ${now.state}` : now.waits?.length ? "The run waits for a person" : "") : "";
-  if (state && state !== before && before !== "") announce(state);
-  if (now) before = state || "live";
+  if (before && news.value !== "live") announce(news.value);
+  before = news.value;
 });

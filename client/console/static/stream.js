@@ -5,11 +5,11 @@
  *     const end = subscribe(["runs", "run:ID"])       adds topics while this page needs them
  *     onEvent("state", (data, id) => …)               events of all topics that any tab needs: look at data.run
  *     onEvent("resync", ({topics}) => …)              read the snapshot of these topics again
- *     connection                                      signal {state: "connecting" | "live" | "lost", since: ms, why: what the server says}
+ *     connection      signal {state: "connecting" | "live" | "lost", since: ms, why: what the server says}
  *
- * The tabs elect a leader by a lock. The leader has the one connection, for the topics of all tabs, and passes each event
- * on by a channel. All tabs remember the id of the last event. When the leader closes, the next tab gets the lock and goes
- * on from that id. Each tab also holds a lock of its own, so the leader sees which tabs are gone.
+ * The tabs elect a leader by a lock. The leader has the one connection, for the topics of all tabs, and passes each
+ * event on by a channel. All tabs remember the id of the last event. When the leader closes, the next tab gets the lock
+ * and goes on from that id. Each tab also holds a lock of its own, so the leader sees which tabs are gone.
  */
 import { cleanup, signal } from "./ui.js";
 
@@ -95,7 +95,8 @@ function deliver(event, data, id) {
 /** @param {Connection["state"]} state @param {number} [since] @param {string} [why] */
 function report(state, since = Date.now(), why = "") {
   const now = connection.peek();
-  if (now.state !== state || now.why !== why) connection.value = { state, since: now.state === state ? now.since : since, why };
+  if (now.state !== state || now.why !== why)
+    connection.value = { state, since: now.state === state ? now.since : since, why };
   if (leads) channel.postMessage({ connection: connection.peek() });
 }
 
@@ -117,7 +118,7 @@ channel.onmessage = (/** @type {MessageEvent} */ { data: message }) => {
 /** All topics that some tab needs, as far as one connection may have them: those of no single run first. */
 function union() {
   const topics = [...new Set([...tabs.values()].flat())].sort();
-  return [...topics.filter((topic) => !topic.includes(":")), ...topics.filter((topic) => topic.includes(":"))].slice(0, MOST_TOPICS);
+  return topics.sort((one, other) => Number(one.includes(":")) - Number(other.includes(":"))).slice(0, MOST_TOPICS);
 }
 
 /** Connect again soon if a topic is missing. Topics that nobody needs any more are dropped with the next connection. */

@@ -8,7 +8,8 @@
  *     cleanup(() => …)                             when the effect or part around it is made again or ends
  *     batch(() => { … })                           effects run once after it;   untracked(() => …)
  *     stable(() => rows.value.length)              a computed value that changes only when its JSON does
- *     h("p.soft.small", { onclick: f, hidden: () => n.value > 3, style: { width: "3px" } }, "text ", () => n.value, node)
+ *     onChange(() => n.value, () => …)             work after each change, not at first
+ *     h("p.soft.small", { onclick: f, hidden: () => n.value > 3, style: { width: "3px" } }, "text ", () => n.value)
  *     h("p", "text")                               attributes may be left out; children may be arrays, null and false
  *     s("path", { d: "…" })                        the same for SVG
  *     each(() => rows.value, (row) => row.id, (row) => h("li", () => row.value.name))   `row` is a signal
@@ -23,7 +24,8 @@
  */
 
 /** Control and format characters, separators and tags, except those that are visible or white space. */
-const HIDDEN = /(?![\t\n\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u2065\u{e0000}-\u{e0fff}]/gu;
+const HIDDEN =
+  /(?![\t\n\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u2065\u{e0000}-\u{e0fff}]/gu;
 
 /** Show control characters and bidi overrides as escapes. `h` does it with all text. @param {string} text */
 export const visible = (text) =>
@@ -151,6 +153,16 @@ export function stable(work) {
 /** @template T @param {() => T} work @returns {T} */
 export const untracked = (work) => within(null, owner, work);
 
+/** Work after each change of what is read, not at first. @param {() => unknown} read @param {() => void} work */
+export function onChange(read, work) {
+  let isFirst = true;
+  effect(() => {
+    read();
+    if (!isFirst) untracked(work);
+    isFirst = false;
+  });
+}
+
 /** @param {() => void} work */
 export const cleanup = (work) => void owner?.ends.push(work);
 
@@ -193,7 +205,7 @@ function build(tag, parts, make) {
 }
 
 /**
- * @template {string} T @param {T} tag With its classes. @param {...(Child|Attributes)} parts Attributes, if any, and children.
+ * @template {string} T @param {T} tag With its classes. @param {...(Child|Attributes)} parts
  * @returns {T extends `${infer Tag extends keyof Tags}.${string}` ? Tags[Tag] : Tags[T & keyof Tags]}
  */
 export const h = (tag, ...parts) => build(tag, parts, (name) => document.createElement(name));
@@ -232,7 +244,8 @@ function part(parent, content) {
 
 /**
  * A list that keeps the element of each key, so that focus and scroll positions stay.
- * @template T @param {() => readonly T[]} list @param {(item: T) => string|number} key @param {(item: Signal<T>) => Element} render
+ * @template T @param {() => readonly T[]} list @param {(item: T) => string|number} key
+ * @param {(item: Signal<T>) => Element} render
  */
 export function each(list, key, render) {
   const fresh = document.createDocumentFragment();

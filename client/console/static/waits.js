@@ -2,199 +2,212 @@
 /**
  * The card of what waits for a person: an approval, a question, an escalation, a used up budget, an undelivered answer.
  *
- *     waitList(() => waits, { showRun: true })   the cards of a list; one that is decided stays for a while and says so
+ *     waitList(() => waits, { showRun: true })   the cards of a list; a decided one stays for a while and shows how
  *     waitKeys()                                 j k a d on the page's cards (and the rows of the table of keys)
  * Decisions go by `sendAction`. Nothing is approved whose arguments were not on the screen.
  */
+import { runPath } from "./address.js";
 import { get, may, sendAction } from "./api.js";
 import { age, bytes, capital, now, time, words } from "./format.js";
 import { glyph, kindLabel } from "./marks.js";
-import { ask, keys } from "./shell.js";
-import { computed, each, h, signal, untracked } from "./ui.js";
+import { ask, keys, moveFocus } from "./shell.js";
+import { computed, each, h, signal, stable, untracked } from "./ui.js";
+import { button, plain } from "./widgets.js";
 
-/** @typedef {import("./ui.js").Signal<any>} Any */
+/** @typedef {import("orga-api").Wait} Wait */
+/** @typedef {Wait & {over?: Signal<string>}} Card A wait, or one that is over and how it ended. */
+/** @template T @typedef {import("./ui.js").Signal<T>} Signal */
+/** @typedef {ReturnType<typeof sendAction>} Progress */
+/** @typedef {(kind: string, values: Record<string, unknown>) => void} Send */
 
 /** Bytes of arguments that are shown at once. Longer ones are unfolded before a decision. */
 const FOLDED = 2000;
 /** Milliseconds that a decided card stays. */
 const STAYS = 15_000;
 
-/** A run has each of its waits once. @param {any} wait */
-const keyOf = (wait) => `${wait.run} ${wait.kind} ${wait.id} ${wait.question ?? ""}`;
+/** A run has each of its waits once. A step that fails again has an escalation with the same id. @param {Wait} wait */
+const keyOf = ({ run, kind, id, question }) => `${run} ${kind} ${id} ${kind === "approval" ? "" : question}`;
 
-/** @param {() => any[]} waits @param {{showRun?: boolean}} [options] */
+/** @param {() => Wait[]} waits @param {{showRun?: boolean}} [options] */
 export function waitList(waits, { showRun = false } = {}) {
-  /** The cards whose wait is over. @type {Map<string, {wait: any, until: number, note: Any}>} */
+  /** The cards whose wait is over. @type {Map<string, {wait: Card, until: number}>} */
   const gone = new Map();
-  /** @type {any[]} */ let before = [];
+  /** @type {Wait[]} */ let before = [];
   const shown = computed(() => {
     const open = waits();
     const ids = new Set(open.map(keyOf));
     for (const wait of before) {
-      if (!ids.has(keyOf(wait)) && !gone.has(keyOf(wait))) gone.set(keyOf(wait), { wait, until: Date.now() + STAYS, note: noteOf(wait) });
+      const id = keyOf(wait);
+      if (!ids.has(id) && !gone.has(id))
+        gone.set(id, { wait: { ...wait, over: ending(wait) }, until: Date.now() + STAYS });
     }
     for (const [id, { until }] of gone) if (ids.has(id) || until < Date.now()) gone.delete(id);
     if (gone.size) void now.value; // look again, until they have gone
     before = open;
-    const all = [...open, ...[...gone.values()].map(({ wait, note }) => ({ ...wait, over: note }))];
-    return all.sort((one, other) => String(one.asked ?? "").localeCompare(String(other.asked ?? "")));
+    const all = /** @type {Card[]} */ ([...open, ...[...gone.values()].map(({ wait }) => wait)]);
+    return all.sort((one, other) => (one.asked ?? "").localeCompare(other.asked ?? ""));
   });
   return h("div.waits", each(() => shown.value, keyOf, (wait) => card(wait, showRun)));
 }
 
-/** How a wait ended, as the run's last records have it. @param {any} wait */
-function noteOf(wait) {
+/** How a wait ended, from the run's newest records. @param {Wait} wait */
+function ending(wait) {
   const note = signal("no longer waits: it was decided, or it has expired");
-  const look = async (/** @type {number} */ left) => {
-    const { items } = await get(`/runs/${encodeURIComponent(wait.run)}/timeline?limit=5`);
-    const calls = items.flatMap((/** @type {any} */ record) => record.calls);
-    const call = calls.findLast((/** @type {any} */ one) => one.id === wait.place && one.tool === wait.tool);
-    if (call?.approver) note.value = `${call.state === "denied" ? "denied" : "approved"} by ${call.approver} ${age(call.ended ?? call.started ?? new Date().toISOString())}`;
+  const look = async (left = 3) => {
+    const { items } = await get(`${runPath(wait.run)}/timeline?limit=5`);
+    const calls = items.flatMap((record) => record.calls);
+    const call = calls.findLast((one) => one.id === wait.place && one.tool === wait.tool);
+    const at = call?.ended ?? call?.started ?? new Date().toISOString();
+    if (call?.approver)
+      note.value = `${call.state === "denied" ? "denied" : "approved"} by ${call.approver} ${age(at)}`;
     else if (left) setTimeout(() => look(left - 1).catch(() => {}), 700);
   };
-  if (wait.kind === "approval") look(3).catch(() => {});
+  if (wait.kind === "approval") look().catch(() => {});
   return note;
 }
 
-/** @param {Any} wait @param {boolean} showRun */
-function card(wait, showRun) {
-  const one = wait.peek();
-  /** @type {Any} */ const progress = signal(null);
-  const over = computed(() => wait.value.over?.value ?? null);
-  const unfolded = signal(false);
-  const busy = computed(() => over.value || ["sending", "sent", "received", "applied"].includes(progress.value?.value.state));
-  const content = computed(() => JSON.stringify({ ...wait.value, over: null }));
-  /** @param {string} kind @param {Record<string, unknown>} values */
-  const send = (kind, values) => void (busy.peek() || (progress.value = sendAction(one.run, kind, values)));
-  const name = `wait-${++cardsMade}`;
-  return h("article", { class: () => (over.value ? "wait gone" : "wait"), tabindex: -1, "aria-labelledby": name },
-    h("header",
-      h("strong.mark.tone-wait", { id: name }, glyph(one.kind), kindLabel(one.kind)),
-      showRun ? h("a", { href: `/runs/${encodeURIComponent(one.run)}` }, one.run_task || one.run) : null,
-      one.agent ? h("span.tag", one.agent) : null,
-      one.queue && one.queue !== "default" ? h("span.tag", `queue ${one.queue}`) : null,
-      h("span.end", one.asked ? ["asked ", time(one.asked)] : null, one.expires ? [" · expires ", time(one.expires)] : null)),
-    h("div.body", () => body(JSON.parse(content.value), unfolded)),
-    () => over.value ? h("footer", () => (progress.value ? report(progress) : h("span", { role: "status" }, over.value))) : one.id ? h("footer", controls(one, send, unfolded, busy), report(progress)) : null);
-}
 let cardsMade = 0;
 
-/** @param {any} wait @param {Any} unfolded */
-function body(wait, unfolded) {
-  const by = wait.policies?.length ? wait.policies.map((/** @type {string} */ policy, /** @type {number} */ at) => [at ? ", " : "", h("code", policy)]) : "the policy";
+/** @param {Signal<Card>} wait @param {boolean} showRun */
+function card(wait, showRun) {
+  const one = wait.peek();
+  const progress = signal(/** @type {Progress|null} */ (null));
+  const state = () => progress.value?.value.state ?? "";
+  const over = computed(() => wait.value.over?.value ?? null);
+  const unfolded = signal(false);
+  const busy = computed(() => Boolean(over.value) || ["sending", "received", "applied"].includes(state()));
+  const content = stable(() => ({ ...wait.value, over: null }));
+  /** @type {Send} */
+  const send = (kind, values) => void (busy.peek() || (progress.value = sendAction(one.run, kind, values)));
+  const report = () =>
+    h("span", { class: () => (["refused", "failed"].includes(state()) ? "error" : "soft small"), role: "status" },
+      () => progress.value?.value.detail ?? over.value ?? "");
+  const name = `wait-${++cardsMade}`;
+  return h("article.wait", { class: () => (over.value ? "gone" : ""), tabindex: -1, "aria-labelledby": name },
+    h("header", h("strong.mark.tone-wait", { id: name }, glyph(one.kind), kindLabel(one.kind)),
+      showRun ? h("a", { href: runPath(one.run) }, one.run_task || one.run) : null,
+      one.agent ? h("span.tag", one.agent) : null,
+      one.queue && one.queue !== "default" ? h("span.tag", `queue ${one.queue}`) : null,
+      h("span.end", one.asked ? ["asked ", time(one.asked)] : null,
+        one.expires ? [" · expires ", time(one.expires)] : null)),
+    h("div.body", () => body(content.value, unfolded)),
+    () => (
+      over.value || one.id ? h("footer", over.value ? null : controls(one, send, unfolded, busy), report()) : null));
+}
+
+/** @param {Wait} wait @param {Signal<boolean>} unfolded */
+function body({ kind, question, tool, arguments: values, policies, reason, approvers, before }, unfolded) {
+  const by = policies.length ? policies.map((policy, at) => [at ? ", " : "", h("code", policy)]) : "the policy";
+  const isHeld = kind === "approval";
   return [
-    wait.question && wait.kind !== "approval" ? h("p.question", wait.question) : null,
-    wait.tool ? h("p.call", wait.tool) : null,
-    wait.kind === "approval" || (wait.arguments && wait.kind !== "budget") ? callArguments(wait.arguments, unfolded) : null,
-    wait.reason || wait.policies?.length ? h("p", wait.kind === "approval" ? [h("span.faint", "held by "), h("span.why", by), wait.reason ? ": " : ""] : null, wait.reason) : null,
-    wait.approvers?.length ? h("p.small.soft", `may be decided by ${wait.approvers.join(", ")}`) : null,
-    wait.before ? h("details", h("summary.small.soft", "What the run did just before"), h("p.plain.small", wait.before)) : null,
+    question && !isHeld ? h("p.question", question) : null,
+    tool ? h("p.call", tool) : null,
+    isHeld || (values && kind !== "budget") ? callArguments(values, unfolded) : null,
+    reason || policies.length
+      ? h("p", isHeld ? [h("span.faint", "held by "), h("span.why", by), reason ? ": " : ""] : null, reason) : null,
+    approvers.length ? h("p.small.soft", `may be decided by ${approvers.join(", ")}`) : null,
+    before ? h("details", h("summary.small.soft", "What the run did just before"), h("p.plain.small", before)) : null,
   ];
 }
 
-/** @param {Any} progress */
-const report = (progress) =>
-  h("span", { class: () => (["refused", "failed"].includes(progress.value?.value.state) ? "error" : "soft small"), role: "status" }, () => progress.value?.value.detail ?? "");
-
-/** @param {unknown} values @param {Any} unfolded */
+/** @param {any} values @param {Signal<boolean>} unfolded */
 function callArguments(values, unfolded) {
-  if (values === null || values === undefined) {
+  if (values === null) {
     unfolded.value = false;
     return h("p.error", "The run does not hold the arguments at the moment, so the call can only be denied");
   }
   const entries = typeof values === "object" ? Object.entries(values) : [["", values]];
-  const list = h("dl.arguments", entries.map(([name, value]) => [
-    h("dt", String(name)),
-    h("dd", h("pre", typeof value === "string" ? value : String(JSON.stringify(value, null, 2)))),
-  ]));
   const size = JSON.stringify(values).length;
   if (size <= FOLDED) untracked(() => (unfolded.value = true));
   if (!entries.length) return h("p.faint", "no arguments");
+  const list = h("dl.arguments", entries.map(([name, value]) =>
+    [h("dt", name), h("dd", h("pre", typeof value === "string" ? value : JSON.stringify(value, null, 2)))]));
   if (size <= FOLDED) return list;
-  const wasOpen = unfolded.peek();
-  return h("details.fold", { open: wasOpen, ontoggle: (/** @type {any} */ event) => event.target.open && (unfolded.value = true) }, h("summary", `All arguments (${bytes(size)}): unfold them before you decide`), list);
+  const ontoggle = (/** @type {any} */ event) => event.target.open && (unfolded.value = true);
+  return h("details.fold", { open: unfolded.peek(), ontoggle },
+    h("summary", `All arguments (${bytes(size)}): unfold them before you decide`), list);
 }
 
-/** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {Any} unfolded @param {Any} busy */
+/** @param {Wait} wait @param {Send} send @param {Signal<boolean>} unfolded @param {Signal<boolean>} busy */
 function controls(wait, send, unfolded, busy) {
   const role = ["approval", "budget", "delivery"].includes(wait.kind) ? "approver" : "operator";
   if (!may(role)) return h("span.soft.small", `You need the role ${role} to decide this.`);
-  const text = h("input", { "aria-label": "Reason or answer", disabled: () => Boolean(busy.value) });
-  const entry = (/** @type {string} */ placeholder, /** @type {() => void} */ enter) => {
-    text.placeholder = placeholder;
-    text.setAttribute("aria-label", placeholder);
-    text.addEventListener("keydown", (event) => event.key === "Enter" && !event.isComposing && (event.preventDefault(), enter()));
+  const { id, options } = wait;
+  const control = (/** @type {string} */ label, /** @type {() => void} */ act, more = {}) =>
+    button(label, act, { disabled: busy, ...more });
+  const text = h("input", { disabled: busy });
+  const entry = (/** @type {string} */ label, enter = () => {}) => {
+    text.placeholder = text.ariaLabel = label;
+    text.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
+      event.preventDefault();
+      enter();
+    });
     return text;
   };
-  /** @param {string} label @param {() => void} act @param {Record<string, any>} [more] */
-  const button = (label, act, more = {}) => h("button", { type: "button", onclick: act, disabled: () => Boolean(busy.value), ...more }, label);
+  const resolve = async (/** @type {string} */ choice) => {
+    const more = choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {};
+    if (choice === "result" && !text.value) return text.focus();
+    if (choice === "abort" && !(await ask(ABORT))) return;
+    send("resolve", { escalation_id: id, choice, ...more });
+  };
   if (wait.kind === "approval") {
-    const values = () => ({ approval_id: wait.id, ...(text.value ? { reason: text.value } : {}) });
-    const deny = () => send("deny", values());
+    const decide = (/** @type {string} */ kind) => () =>
+      send(kind, { approval_id: id, ...(text.value ? { reason: text.value } : {}) });
     return [
-      button("Approve", () => send("approve", values()), { class: "primary", "data-key": "a", disabled: () => Boolean(busy.value) || !unfolded.value, title: () => (unfolded.value ? null : "Unfold the arguments first") }),
-      button("Deny", deny, { class: "danger" }),
-      entry("Reason, which the agent reads", deny),
+      control("Approve", decide("approve"), {
+        class: "primary", "data-key": "a", disabled: () => busy.value || !unfolded.value,
+        title: () => (unfolded.value ? null : "Unfold the arguments first"),
+      }),
+      control("Deny", decide("deny"), { class: "danger" }),
+      entry("Reason, which the agent reads", decide("deny")),
     ];
   }
   if (wait.kind === "answer") {
-    const answer = (/** @type {string} */ value) => value && send("answer", { question_id: wait.id, text: value });
+    const answer = (/** @type {string} */ value) => value && send("answer", { question_id: id, text: value });
+    if (options.length) return options.map((option) => control(option, () => answer(option)));
+    const enter = () => answer(text.value);
+    return [entry("Answer", enter), control("Answer", enter, { class: "primary" })];
+  }
+  if (wait.kind === "delivery") return control("Send it again", () => send("requeue", { letter: id }));
+  if (wait.kind === "budget") {
+    const limit = String(wait.arguments?.limit ?? wait.question.split(":")[0]);
+    const value = Number(wait.arguments?.value ?? 0);
+    const field = h("input", {
+      type: "number", min: value, step: "any", value: value ? value * 2 : "", "aria-label": `New ${words(limit)}`,
+    });
     return [
-      (wait.options ?? []).map((/** @type {string} */ option) => button(option, () => void answer(option))),
-      entry(wait.options?.length ? "Another answer" : "Answer", () => void answer(text.value)),
-      button("Answer", () => void answer(text.value), { class: "primary" }),
+      h("span", `${words(limit)} to`), field,
+      control("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
+      control("End at the limit", () => resolve("skip")),
+      control("Abort", () => resolve("abort"), { class: "danger" }),
     ];
   }
-  if (wait.kind === "delivery") return button("Send it again", () => send("requeue", { letter: wait.id }));
-  if (wait.kind === "budget") return extension(wait, send, button);
-  const resolve = async (/** @type {string} */ choice) => {
-    if (choice === "result" && !text.value) return text.focus();
-    if (choice === "abort" && !(await isSure())) return;
-    send("resolve", { escalation_id: wait.id, choice, ...(choice === "result" ? { result: text.value } : text.value ? { reason: text.value } : {}) });
-  };
+  const choices = options.length ? options : ["retry", "skip", "abort"];
   return [
-    (wait.options?.length ? wait.options : ["retry", "skip", "abort"]).map((/** @type {string} */ choice) => button(capital(choice), () => void resolve(choice), choice === "abort" ? { class: "danger" } : {})),
-    entry(wait.options?.includes("result") ? "Reason, or the result to go on with" : "Reason", () => {}),
+    choices.map(
+      (choice) => control(capital(choice), () => resolve(choice), choice === "abort" ? { class: "danger" } : {})),
+    entry(choices.includes("result") ? "Reason, or the result to go on with" : "Reason"),
   ];
 }
 
-const isSure = () => ask({ title: "Abort the run?", body: "It ends with what it has gathered. Effects that its tools had outside stay.", action: "Abort the run", danger: true });
-
-/** @param {any} wait @param {(kind: string, values: Record<string, unknown>) => void} send @param {(label: string, act: () => void, more?: any) => HTMLElement} button */
-function extension(wait, send, button) {
-  const limit = String(wait.arguments?.limit ?? wait.question?.split(":")[0] ?? "max_iterations");
-  const value = Number(wait.arguments?.value ?? 0);
-  const field = h("input", { type: "number", min: value, step: "any", value: value ? String(value * 2) : "", "aria-label": `New ${words(limit)}` });
-  const resolve = (/** @type {string} */ choice) => send("resolve", { escalation_id: wait.id, choice });
-  return [
-    h("span", `${words(limit)} to`), field,
-    button("Extend", () => field.value && send("extend", { [limit]: Number(field.value) }), { class: "primary" }),
-    button("End at the limit", () => resolve("skip")),
-    button("Abort", async () => (await isSure()) && resolve("abort"), { class: "danger" }),
-  ];
-}
-
-const cards = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".wait")]);
-
-/** @param {number} step */
-function move(step) {
-  const all = cards();
-  const at = all.findIndex((one) => one.contains(document.activeElement));
-  const next = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + step))];
-  next?.focus();
-}
-
-/** The card with the focus, or the only one. */
-function chosen() {
-  const all = cards();
-  return all.find((one) => one.contains(document.activeElement)) ?? (all.length === 1 ? all[0] : undefined);
-}
+const ABORT = {
+  title: "Abort the run?", action: "Abort the run", danger: true,
+  body: "It ends with what it has gathered. Effects that its tools had outside stay.",
+};
 
 export function waitKeys() {
+  const cards = () => document.querySelectorAll(".wait");
+  /** In the card with the focus, or in the only one. @param {string} selector @returns {HTMLElement|null|undefined} */
+  const chosen = (selector) => {
+    const all = [...cards()];
+    const card = all.find((one) => one.contains(document.activeElement)) ?? (all.length === 1 ? all[0] : undefined);
+    return card?.querySelector(selector);
+  };
   keys({
-    j: ["next card", () => move(1)],
-    k: ["card before", () => move(-1)],
-    a: ["approve the call of this card", () => /** @type {HTMLElement|null|undefined} */ (chosen()?.querySelector("[data-key=a]"))?.click()],
-    d: ["deny it, with a reason (Enter)", () => /** @type {HTMLElement|null|undefined} */ (chosen()?.querySelector("footer input"))?.focus()],
+    j: ["next card", () => moveFocus(cards(), 1)],
+    k: ["card before", () => moveFocus(cards(), -1)],
+    a: ["approve the call of this card", () => chosen("[data-key=a]")?.click()],
+    d: ["deny it, with a reason (Enter)", () => chosen("footer input")?.focus()],
   });
 }

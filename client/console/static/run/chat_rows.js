@@ -1,76 +1,97 @@
 // @ts-check
 /** The rows of a chat: the messages of a turn, its thinking and calls, and the goals that were started from it. */
+import { address, runPath } from "../address.js";
 import { post } from "../api.js";
-import { bytes, capital, words } from "../format.js";
+import { capital, clock, words } from "../format.js";
 import { markdown } from "../markdown.js";
 import { glyph, stateMark } from "../marks.js";
 import { planList } from "./plan.js";
+import { withProgress } from "./plan_panel.js";
 import { actCourse, eventLine, takeActs } from "./events.js";
-import { callDetails, callLine, clock, textOf } from "./record.js";
-import { runPath, runState, stable } from "./state.js";
-import { effect, h, signal } from "../ui.js";
+import { callDetails, callLine, prose, thinking } from "./record.js";
+import { runState } from "./state.js";
+import { effect, h, stable } from "../ui.js";
 import { waitList } from "../waits.js";
+import { unfold } from "../widgets.js";
 
-/** @typedef {import("./state.js").Record_} Record_ */
-/** @typedef {import("./state.js").Call} Call */
+/** @typedef {import("./state.js").IterationRecord} IterationRecord */
+/** @typedef {import("../ui.js").Child} Child */
 
-/** Events that a chat tells by its messages, or that only the run's page shows. */
-const SILENT = /^(TurnStarted|Intervention|Started|Prepared|Policy|Question|Approval|Tools|Observations|BuildChanged|Notification)/;
+/** Events that a chat shows as messages, or that only the run's page shows. */
+const SILENT =
+  /^(TurnStarted|Intervention|Started|Prepared|Policy|Question|Approval|Tools|Observations|BuildChanged|Notification)/;
 
-/** @param {string} who @param {string|null} at @param {...import("../ui.js").Child} content */
-export const bubble = (who, at, ...content) => h("div.said", h("h2.said-by", h("b", who), " ", clock(at)), ...content);
+/** @param {string} who @param {Child} more */
+const author = (who, more) => h("h2.said-by", h("b", who), " ", more);
 
-/** @param {string} run @param {Record_} record @param {Set<string>} open What is open: calls by id, thinking by number. @param {Map<string, import("./events.js").Act>} acts */
-export function chatRow(run, record, open, acts) {
-  const begun = record.events.filter((event) => event.event === "TurnStarted");
+/** @param {string} who @param {string|null} at @param {string} text @param {string} [note] */
+export const bubble = (who, at, text, note) =>
+  h("div.said", author(who, clock(at)), h("p.plain", text), note ? h("p.small.faint", note) : null);
+
+/**
+ * @param {string} run @param {IterationRecord} record @param {boolean} isFirst The first of its turn by the agent.
+ * @param {Set<string>} open What is open: calls by id, thinking by number.
+ * @param {Map<string, import("./events.js").Act>} acts
+ */
+export function chatRow(run, record, isFirst, open, acts) {
+  const { number, reply, calls, events, started } = record;
   const guided = takeActs(record, acts).filter((act) => act.text && act.state !== "refused");
-  const rest = record.events.filter((event) => !SILENT.test(event.event) && !(event.event === "TurnEnded" && event.data.reason === "completed"));
-  return h("li.turn", { "data-number": record.number },
-    begun.map((event) => bubble(event.data.by || "You", event.at, h("p.plain", event.data.message))),
-    guided.map((act) => bubble(act.by || "You", act.at, h("p.plain", act.text), h("p.small.faint", `${words(act.kind)}: ${actCourse(act)}`))),
-    record.thinking ? h("details.thinking", { open: open.has(`${record.number}`), ontoggle: (/** @type {any} */ event) => keep(open, `${record.number}`, event.target.open) }, h("summary", `Thinking (${bytes(record.thinking.size)})`), textOf(run, record.thinking)) : null,
-    record.reply ? h("div.reply", record.calls.length ? null : h("h2.said-by", h("b", "Agent"), " ", clock(record.ended ?? record.started)), record.reply.reference ? textOf(run, record.reply) : markdown(() => record.reply?.head ?? "")) : null,
-    record.calls.length ? h("div.chat-calls", record.calls.map((call) => toolLine(run, call, open))) : null,
-    rest.map((event) => { const { state, text } = eventLine(event); return h("p.note", glyph(state), text); }));
-}
-
-/** @param {Set<string>} open @param {string} name @param {boolean} is */
-const keep = (open, name, is) => void (is ? open.add(name) : open.delete(name));
-
-/** @param {string} run @param {Call} call @param {Set<string>} open */
-function toolLine(run, call, open) {
-  const box = h("details", { open: open.has(call.id), ontoggle: () => {
-    keep(open, call.id, box.open);
-    fill();
-  } }, h("summary", h("ul.calls", callLine(call))));
-  const fill = () => void (box.open && box.children.length < 2 && box.append(callDetails(run, call)));
-  fill();
-  return box;
+  const notes = events.filter(({ event, data }) =>
+    !SILENT.test(event) && !(event === "TurnEnded" && data.reason === "completed"));
+  /** @param {string} name */
+  const kept = (name) => ({
+    open: open.has(name),
+    ontoggle: (/** @type {any} */ { target }) => (target.open ? open.add(name) : open.delete(name)),
+  });
+  return h("li.turn", { "data-number": number },
+    events.filter(({ event }) => event === "TurnStarted").map(({ at,
+      data }) => bubble(data.by || "You", at, data.message)),
+    guided.map((act) => bubble(act.by || "You", act.at, act.text, `${words(act.kind)}: ${actCourse(act)}`)),
+    isFirst ? author("Agent", clock(started)) : null,
+    record.thinking ? thinking(run, record.thinking, kept(`${number}`)) : null,
+    reply ? h("div.reply", prose(run, reply)) : null,
+    calls.length ? h("div.chat-calls", calls.map((call) =>
+      unfold(h("ul.calls", callLine(call)), () => callDetails(run, call), kept(call.id)))) : null,
+    notes.map((event) => {
+      const { state, text } = eventLine(event);
+      return h("p.note", glyph(state), text);
+    }));
 }
 
 /**
  * A goal that was started from the chat: its plan while it is under way, then its answer.
- * @param {string} session @param {any} row @param {() => boolean} takeOwn True once, in the browser that has started it.
+ * @param {string} session @param {{id: string, task: string, state: string, started: string}} row
+ * @param {() => boolean} takeOwn True once, in the browser that has started it.
  */
-export function goalRow(session, row, takeOwn) {
-  const goal = runState(row.id);
-  const plan = stable(goal, (snapshot) => snapshot?.plan ?? null);
-  const state = stable(goal, (snapshot) => ({ state: snapshot?.state ?? row.state, output: snapshot?.result?.output ?? null, reason: snapshot?.result?.termination?.reason ?? null }));
-  const waits = stable(goal, (snapshot) => snapshot?.waits ?? []);
-  const selected = signal(/** @type {string|null} */ (null));
-  effect(() => {
-    const { output } = state();
-    // The session's model reads the answer with the next message. Who only looks at the chat sends nothing.
-    if (output && takeOwn()) void post(`${runPath(session)}/actions`, { id: `answer-${row.id}`.slice(0, 64), kind: "add_context", text: `The goal "${row.task}" was pursued in a run of its own. Its answer:\n\n${output}` }).catch(() => {});
+export function goalRow(session, { id, task, state, started }, takeOwn) {
+  const goal = runState(id);
+  const shown = stable(() => {
+    const now = goal.snapshot.value;
+    const result = /** @type {any} */ (now?.result);
+    return { state: now?.state ?? state, output: result?.output ?? null, reason: result?.termination?.reason };
   });
-  return h("li.turn.goal-turn",
-    bubble("You", row.started, h("p.plain", row.task)),
+  const plan = stable(() => goal.snapshot.value?.plan);
+  const select = (/** @type {string} */ step) => address.set({ step: address.get("step") === step ? "" : step });
+  effect(() => {
+    const { output } = shown.value;
+    if (!output || !takeOwn()) return;
+    // The session's model reads the answer with the next message. Who only looks at the chat sends nothing.
+    const text = `The goal "${task}" was pursued in a run of its own. Its answer:\n\n${output}`;
+    const act = { id: `answer-${id}`.slice(0, 64), kind: "add_context", text };
+    void post(`${runPath(session)}/actions`, act).catch(() => {});
+  });
+  return h("li.turn.goal-turn", bubble("You", started, task),
     h("section.card.stack", { "aria-label": "Goal" },
-      h("p.row", h("span.tag", "goal"), () => stateMark(state().state), h("a", { href: runPath(row.id) }, "Open its page")),
-      waitList(waits),
-      () => (plan() ? planList(plan().steps, { selected: selected.value, select: (id) => (selected.value = selected.peek() === id ? null : id) }) : h("p.faint", "It plans."))),
+      h("p.row", h("span.tag", "goal"), () => stateMark(shown.value.state),
+        h("a", { href: runPath(id) }, "Open its page")),
+      waitList(() => goal.snapshot.value?.waits ?? []),
+      () => plan.value
+        ? planList(plan.value.steps.map((step) => withProgress(goal, step)), { selected: address.get("step"), select })
+        : h("p.faint", "It plans.")),
     () => {
-      const { output, reason } = state();
-      return output === null ? null : h("div.reply", h("h2.said-by", h("b", "Agent"), reason === "completed" ? null : ` ${capital(words(reason))}`), markdown(() => output));
+      const { output, reason } = shown.value;
+      if (output === null) return null;
+      return h(
+        "div.reply", author("Agent", reason === "completed" ? null : capital(words(reason))), markdown(() => output));
     });
 }

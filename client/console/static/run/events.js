@@ -1,66 +1,144 @@
 // @ts-check
 /**
- * What the events of a record say, in one line each, and the interventions of people with their course.
+ * The events of a record, in one line each, and the interventions of people with their course.
  *
  *     eventLine(event)    {state, text}: the state gives shape and colour
  *     eventGroup(event)   the group by which the timeline is filtered
- *     takeActs(record, found)   what people did to the run, as the journal has it;   actCourse(act)   what became of it
+ *     takeActs(record, found)   what people did to the run, as the journal has it;   actLine(act)   one line of it
  */
 import { count, duration, words } from "../format.js";
+import { glyph } from "../marks.js";
+import { h } from "../ui.js";
 
-/** @typedef {import("./state.js").Event_} Event_ */
-/** @typedef {{id: string, number: number, kind: string, by: string, text: string, at: string|null, state: "received"|"applied"|"refused", phase: string, iteration: number|null, appliedAt: string|null, why: string}} Act */
+/** @typedef {import("orga-api").IterationRecord} IterationRecord */
+/** @typedef {import("orga-api").TimelineEvent} TimelineEvent */
+/**
+ * @typedef {object} Act
+ * @property {string} id
+ * @property {number} number The iteration that shows it.
+ * @property {string} kind
+ * @property {string} by
+ * @property {string} text
+ * @property {string|null} at
+ * @property {"received"|"applied"|"refused"} state
+ * @property {string} phase
+ * @property {number|null} iteration
+ * @property {string|null} appliedAt
+ * @property {string} why
+ */
 
-/** @param {number} n @param {string} one */
-const many = (n, one) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+/** @param {number|undefined} n @param {string} one */
+const many = (n = 0, one) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
 /** @param {...any} parts */
 const joined = (...parts) => parts.filter(Boolean).join(" ");
 /** @param {any} why */
 const because = (why) => (why ? `: ${why}` : "");
+/** @param {any} name */
+const by = (name) => (name ? ` by ${name}` : "");
+/** @param {string} state */
+const unlessError = (state) => (/** @type {any} */ data) => (data.error ? "failed" : state);
+const ending = (/** @type {any} */ data) => data.reason;
 
-/** By event: a group of the filter, the state of its mark, and its text. @type {Record<string, [string, string | ((data: any) => string), (data: any) => string]>} */
+/** By event: a group of the filter, the state of its mark, and its text. */
+/** @type {Record<string, [string, string | ((data: any) => string), (data: any) => string]>} */
 const LINES = {
-  Started: ["run", "done", (data) => (data.forked_from?.workflow_id ? `forked from ${data.forked_from.workflow_id}` : "the run began")],
-  Prepared: ["run", "done", (data) => joined("prepared:", data.model, data.policy && `policy ${data.policy}`)],
-  PreHydrationComplete: ["context", "done", (data) => `looked up ${many(data.references_found ?? 0, "reference")} of the task, ${data.references_resolved ?? 0} found`],
-  KnowledgeRecalled: ["context", (data) => (data.error ? "failed" : "done"), (data) => data.error || `recalled ${many(data.items?.length ?? 0, "item")}${data.terms?.length ? ` on ${data.terms.join(", ")}` : ""}`],
-  KnowledgeStored: ["context", (data) => (data.error ? "failed" : "done"), (data) => data.error || joined("stored", data.kind, data.id)],
-  ContextCompacted: ["context", "stuck", (data) => `context compacted${because(joined(data.messages_dropped ? `${data.messages_dropped} dropped` : "", data.messages_masked ? `${data.messages_masked} masked` : "", data.messages_replaced ? `${data.messages_replaced} summed up` : ""))}`],
-  ModelFailedOver: ["recovery", "stuck", (data) => `model ${data.from} failed, ${data.to} took over${because(data.why)}`],
-  RecoveryTriggered: ["recovery", "stuck", (data) => joined("recovery:", words(data.strategy), data.tool && `of ${data.tool}`, data.attempts && `after ${many(data.attempts, "attempt")}`) + because(data.error)],
-  StepLimitReached: ["recovery", "stuck", (data) => `${data.tool} was stopped after ${many(data.attempts ?? 0, "failed repetition")}`],
-  CircuitOpened: ["recovery", "failed", (data) => `circuit of ${data.tool} opened${data.failures ? ` after ${many(data.failures, "failure")}` : ""}`],
-  CircuitClosed: ["recovery", "done", (data) => `circuit of ${data.tool} closed`],
-  SagaEnded: ["recovery", (data) => (data.error ? "failed" : "done"), (data) => `saga ${words(data.outcome)}${because(data.error)}`],
-  DecisionGrounded: ["critics", "done", (data) => joined("decided by rule", data.rule, because(data.rationale))],
-  CritiqueEvaluated: ["critics", (data) => (data.approved ? "done" : "stuck"), (data) => joined(`critic ${data.critic || data.reviewer}:`, data.error || joined(data.score ?? "", data.approved ? "approved" : words(data.then || "rejected")))],
-  PolicyEvaluated: ["policy", (data) => (data.denied_count ? "denied" : "done"), (data) => `policy judged ${data.about || many(data.action_count ?? 0, "proposal")}${data.denied_count ? `, denied ${data.denied_count}` : ""}${because(data.error)}`],
-  ApprovalRequested: ["people", "waiting", (data) => `waits for a decision${because(data.question || joined(data.tool, data.reason))}`],
-  ApprovalResolved: ["people", (data) => (data.approved || data.choice ? "done" : "denied"), (data) => joined(data.by || data.approver || "nobody in time", words(data.choice || (data.approved ? "approved" : "denied")), data.tool) + because(data.reason)],
-  QuestionAsked: ["people", "waiting", (data) => `asked: ${data.question}`],
-  QuestionAnswered: ["people", "done", (data) => `${data.by || "somebody"} answered: ${data.answer || data.choice || data.reason}`],
-  PlanMade: ["plan", "done", (data) => `plan of ${many(data.steps?.length ?? 0, "step")}`],
-  PlanAdjusted: ["plan", "stuck", (data) => `plan adjusted${data.by ? ` by ${data.by}` : ""}: ${many(data.steps?.length ?? 0, "open step")}`],
-  StepExecuted: ["plan", (data) => (data.status === "ok" ? "done" : "failed"), (data) => `step ${data.step} ${data.status}${because(data.error)}`],
-  StepEvaluated: ["plan", "done", (data) => joined(`step ${data.step}:`, data.score === null || data.score === undefined ? "no score" : `score ${count(data.score)}`, data.label || data.quality)],
-  StepOverridden: ["people", "done", (data) => `step ${data.step} now uses ${data.skill}`],
-  DecisionMade: ["plan", "done", (data) => joined("decided:", words(data.action)) + because(data.reason)],
-  MemoryCompressed: ["context", (data) => (data.lost?.length ? "stuck" : "done"), (data) => `memory compressed from ${count(data.before)} to ${count(data.after)}${data.lost?.length ? `, lost ${data.lost.join(", ")}` : ""}`],
-  NotificationFailed: ["recovery", "failed", (data) => `a notification failed${because(data.error)}`],
-  Delivered: ["run", "done", (data) => `answer delivered to ${data.name}`],
-  DeliveryFailed: ["run", "failed", (data) => `answer not delivered to ${data.name}${because(data.error)}`],
-  TurnStarted: ["run", "acting", (data) => `turn ${data.turn}${because(data.message)}`],
-  TurnEnded: ["run", (data) => data.reason, (data) => `turn ${data.turn} ended: ${words(data.reason)}${because(data.detail)}`],
-  DelegationEnded: ["run", (data) => data.reason, (data) => `delegate ${data.workflow_id} ended: ${words(data.reason)}`],
-  BuildChanged: ["run", "stuck", (data) => `build ${data.build} decides from now on`],
+  Started: [
+    "run", "done",
+    ({ forked_from: origin }) => (origin?.workflow_id ? `forked from ${origin.workflow_id}` : "the run began")
+  ],
+  Prepared: ["run", "done", ({ model, policy }) => joined("prepared:", model, policy && `policy ${policy}`)],
+  PreHydrationComplete: [
+    "context", "done",
+    ({ references_found, references_resolved = 0 }) =>
+      `looked up ${many(references_found, "reference")} of the task, ${references_resolved} found`
+  ],
+  KnowledgeRecalled: [
+    "context", unlessError("done"),
+    ({ error, items = [], terms = [] }) => error ||
+      `recalled ${many(items.length, "item")}${terms.length ? ` on ${terms.join(", ")}` : ""}`
+  ],
+  KnowledgeStored: ["context", unlessError("done"), ({ error, kind, id }) => error || joined("stored", kind, id)],
+  ContextCompacted: [
+    "context", "stuck",
+    ({ messages_dropped, messages_masked, messages_replaced }) => `context compacted${
+      because(joined(messages_dropped && `${messages_dropped} dropped`, messages_masked && `${messages_masked} masked`,
+        messages_replaced && `${messages_replaced} summed up`))}`
+  ],
+  ModelFailedOver: ["recovery", "stuck", ({ from, to, why }) => `model ${from} failed, ${to} took over${because(why)}`],
+  RecoveryTriggered: [
+    "recovery", "stuck",
+    ({ strategy, tool, attempts, error }) => joined("recovery:", words(strategy), tool && `of ${tool}`,
+                                               attempts && `after ${many(attempts, "attempt")}`) +
+      because(error)
+  ],
+  StepLimitReached:
+    ["recovery", "stuck", ({ tool, attempts }) => `${tool} was stopped after ${many(attempts, "failed repetition")}`],
+  CircuitOpened: [
+    "recovery", "failed",
+    ({ tool, failures }) => `circuit of ${tool} opened${failures ? ` after ${many(failures, "failure")}` : ""}`
+  ],
+  CircuitClosed: ["recovery", "done", ({ tool }) => `circuit of ${tool} closed`],
+  SagaEnded: ["recovery", unlessError("done"), ({ outcome, error }) => `saga ${words(outcome)}${because(error)}`],
+  DecisionGrounded: ["critics", "done", ({ rule, rationale }) => joined("decided by rule", rule) + because(rationale)],
+  CritiqueEvaluated: [
+    "critics", ({ approved }) => (approved ? "done" : "stuck"),
+    ({ critic, reviewer, error, score, approved, then }) =>
+      `critic ${critic || reviewer}: ${error || joined(score, approved ? "approved" : words(then || "rejected"))}`
+  ],
+  PolicyEvaluated: [
+    "policy", ({ denied_count: denied }) => (denied ? "denied" : "done"),
+    ({ about, action_count, denied_count: denied, error }) =>
+      `policy judged ${about || many(action_count, "proposal")}${denied ? `, denied ${denied}` : ""}${because(error)}`
+  ],
+  ApprovalRequested: [
+    "people", "waiting",
+    ({ question, tool, reason }) => `waits for a decision${because(question || joined(tool, reason))}`
+  ],
+  ApprovalResolved: [
+    "people", ({ approved, choice }) => (approved || choice ? "done" : "denied"),
+    (data) => joined(data.by || data.approver || "nobody in time",
+                words(data.choice || (data.approved ? "approved" : "denied")), data.tool) +
+      because(data.reason)
+  ],
+  QuestionAsked: ["people", "waiting", ({ question }) => `asked: ${question}`],
+  QuestionAnswered:
+    ["people", "done", (data) => `${data.by || "somebody"} answered: ${data.answer || data.choice || data.reason}`],
+  PlanMade: ["plan", "done", ({ steps }) => `plan of ${many(steps?.length, "step")}`],
+  PlanAdjusted: ["plan", "stuck", (data) => `plan adjusted${by(data.by)}: ${many(data.steps?.length, "open step")}`],
+  StepExecuted: [
+    "plan", ({ status }) => (status === "ok" ? "done" : "failed"),
+    ({ step, status, error }) => `step ${step} ${status}${because(error)}`
+  ],
+  StepEvaluated: [
+    "plan", "done",
+    ({ step, score, label, quality }) => joined(
+      `step ${step}:`, typeof score === "number" ? `score ${count(score)}` : "no score", label || quality)
+  ],
+  StepOverridden: ["people", "done", ({ step, skill }) => `step ${step} now uses ${skill}`],
+  DecisionMade: ["plan", "done", ({ action, reason }) => `decided: ${words(action)}${because(reason)}`],
+  MemoryCompressed: [
+    "context", ({ lost }) => (lost?.length ? "stuck" : "done"),
+    ({ before, after, lost }) =>
+      `memory compressed from ${count(before)} to ${count(after)}${lost?.length ? `, lost ${lost.join(", ")}` : ""}`
+  ],
+  NotificationFailed: ["recovery", "failed", ({ error }) => `a notification failed${because(error)}`],
+  Delivered: ["run", "done", ({ name }) => `answer delivered to ${name}`],
+  DeliveryFailed: ["run", "failed", ({ name, error }) => `answer not delivered to ${name}${because(error)}`],
+  TurnStarted: ["run", "acting", ({ turn, message }) => `turn ${turn}${because(message)}`],
+  TurnEnded: ["run", ending, ({ turn, reason, detail }) => `turn ${turn} ended: ${words(reason)}${because(detail)}`],
+  DelegationEnded: ["run", ending, ({ workflow_id: id, reason }) => `delegate ${id} ended: ${words(reason)}`],
+  BuildChanged: ["run", "stuck", ({ build }) => `build ${build} decides from now on`],
   PastMissing: ["run", "stuck", () => "the server no longer has the earlier entries"],
-  Terminated: ["run", (data) => data.reason, (data) => `ended: ${words(data.reason)}${because(data.detail)}`],
-  InterventionReceived: ["people", "waiting", (data) => `${data.by || "somebody"}: ${words(data.kind)}${because(data.text)}`],
-  InterventionRefused: ["people", "denied", (data) => `${words(data.kind)} ${data.by ? `of ${data.by} ` : ""}refused${because(data.reason)}`],
-  InterventionApplied: ["people", "done", (data) => `${words(data.kind)} ${data.by ? `of ${data.by} ` : ""}took effect in ${words(data.phase)}`],
+  Terminated: ["run", ending, ({ reason, detail }) => `ended: ${words(reason)}${because(detail)}`],
+  InterventionReceived:
+    ["people", "waiting", (data) => `${data.by || "somebody"}: ${words(data.kind)}${because(data.text)}`],
+  InterventionRefused:
+    ["people", "denied", (data) => `${words(data.kind)}${by(data.by)} refused${because(data.reason)}`],
+  InterventionApplied:
+    ["people", "done", (data) => `${words(data.kind)}${by(data.by)} took effect in ${words(data.phase)}`],
 };
 
-/** @param {Event_} event @returns {{state: string, text: string}} */
+/** @param {TimelineEvent} event @returns {{state: string, text: string}} */
 export function eventLine({ event, data }) {
   const line = LINES[event];
   if (!line) return { state: "done", text: words(event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase()) };
@@ -68,39 +146,80 @@ export function eventLine({ event, data }) {
   return { state: typeof state === "string" ? state : state(data), text: text(data) };
 }
 
-/** @param {Event_} event */
+/** @param {TimelineEvent} event */
 export const eventGroup = (event) => LINES[event.event]?.[0] ?? "run";
 
 /** Updates that decide something: the decision has an event of its own, with its name. */
 const DECISIONS = /^(approve|deny|answer|resolve|extend)/;
 
-/** Take what a record says of interventions. @param {import("./state.js").Record_} record @param {Map<string, Act>} found By id. @returns {Act[]} Those that stand in this record: where they took effect, or were received if they have not. */
-export function takeActs(record, found) {
+/** @param {Partial<Act> & {id: string, number: number}} known @returns {Act} */
+const asAct = (known) => ({
+  kind: "",
+  by: "",
+  text: "",
+  at: null,
+  state: "received",
+  phase: "",
+  iteration: null,
+  appliedAt: null,
+  why: "",
+  ...known,
+});
+
+/**
+ * Take what a record has of interventions.
+ * @param {IterationRecord} record @param {Map<string, Act>} found By id.
+ * @returns {Act[]} Those that this record shows: where they took effect, or were received if they have not.
+ */
+export function takeActs({ number, events }, found) {
   /** @type {Set<Act>} */ const own = new Set();
-  for (const { event, data, at, sequence } of record.events) {
+  for (const { event, data, at, sequence } of events) {
+    const place = `${number}:${sequence}`;
     const decider = data.approver || data.by;
-    if (/^(ApprovalResolved|QuestionAnswered)$/.test(event) && decider) {
-      const kind = data.choice && event === "ApprovalResolved" ? words(data.choice) : event === "QuestionAnswered" ? "answered" : data.approved ? "approved" : "denied";
-      found.set(`${record.number}:${sequence}`, { id: "", number: record.number, kind, by: decider, text: data.answer || data.tool || data.reason || "", at, state: "applied", phase: "", iteration: record.number, appliedAt: at, why: "" });
+    if ((event === "ApprovalResolved" || event === "QuestionAnswered") && decider) {
+      const decision = data.choice ? words(data.choice) : data.approved ? "approved" : "denied";
+      const kind = event === "QuestionAnswered" ? "answered" : decision;
+      const text = data.answer || data.tool || data.reason || "";
+      found.set(place,
+        asAct({ id: "", number, kind, by: decider, text, at, state: "applied", iteration: number, appliedAt: at }));
     }
     if (!event.startsWith("Intervention") || (DECISIONS.test(data.kind) && !data.refused && !data.id)) continue;
-    const id = data.id || `${record.number}:${sequence}`;
-    const act = found.get(id) ?? { id, number: record.number, kind: data.kind, by: data.by || "", text: "", at: null, state: "received", phase: "", iteration: null, appliedAt: null, why: "" };
+    const id = data.id || place;
+    const act = found.get(id) ?? asAct({ id, number, kind: data.kind, by: data.by || "" });
     if (event === "InterventionReceived") {
-      Object.assign(act, { at, number: act.state === "applied" ? act.number : record.number, text: typeof data.text === "string" ? data.text : "", by: data.by || act.by, ...(data.refused ? { state: "refused", why: data.refused } : {}) });
-    } else if (event === "InterventionApplied") Object.assign(act, { state: "applied", number: record.number, phase: data.phase, iteration: data.iteration, appliedAt: at });
+      const isDecision = DECISIONS.test(data.kind);
+      const limits = isDecision ? Object.entries(data.text ?? {}).flat().join(" ") : "";
+      if (act.state !== "applied") act.number = number;
+      Object.assign(act, { at, text: typeof data.text === "string" ? data.text : limits, by: data.by || act.by });
+      if (isDecision) Object.assign(act, { state: "applied", iteration: number });
+      if (data.refused) Object.assign(act, { state: "refused", why: data.refused });
+    } else if (event === "InterventionApplied")
+      Object.assign(act, { state: "applied", number, phase: data.phase, iteration: data.iteration, appliedAt: at });
     else Object.assign(act, { state: "refused", why: data.reason, at: act.at ?? at });
     found.set(id, act);
     own.add(act);
   }
-  return [...own].filter((act) => act.state !== "applied" || act.number === record.number);
+  return [...own].filter((act) => act.state !== "applied" || act.number === number);
 }
 
 /** @param {Act} act */
-export function actCourse(act) {
-  if (act.state === "refused") return `refused: ${act.why}`;
-  if (act.state === "received") return act.id.includes(":") ? `received in iteration ${act.number}` : "received: it takes effect at the run's next phase";
-  if (!act.phase) return `in iteration ${act.iteration}`;
-  const waited = act.at && act.appliedAt ? ` after ${duration((Date.parse(act.appliedAt) - Date.parse(act.at)) / 1000)}` : "";
-  return `applied in ${words(act.phase)} of iteration ${act.iteration}${waited}`;
+export function actCourse({ id, state, why, number, phase, iteration, at, appliedAt }) {
+  if (state === "refused") return `refused: ${why}`;
+  if (state === "received")
+    return id.includes(":") ? `received in iteration ${number}` : "received: it takes effect at the run's next phase";
+  if (!phase) return `in iteration ${iteration}`;
+  const waited = at && appliedAt ? ` after ${duration((Date.parse(appliedAt) - Date.parse(at)) / 1000)}` : "";
+  return `applied in ${words(phase)} of iteration ${iteration}${waited}`;
 }
+
+const MARKS = { received: "waiting", sending: "pending", applied: "done", refused: "denied", failed: "failed" };
+
+/**
+ * What somebody did, and what became of it.
+ * @param {{state: keyof typeof MARKS, by: string, kind: string, text: string}} act
+ * @param {...import("../ui.js").Child} course
+ */
+export const actLine = ({ state, by: who, kind, text }, ...course) => [
+  glyph(MARKS[state]),
+  h("p", h("b", who || "somebody"), ` ${words(kind)} `, text ? h("q", text) : null, " ", h("small", course)),
+];

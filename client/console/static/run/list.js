@@ -145,14 +145,15 @@ export class WindowedList {
     return Math.max(low, 0);
   }
 
-  /** @param {number} [wanted] The distance of the view from the first row, if the scroll position does not have it yet. */
+  /** @param {number} [wanted] The distance of the view from the first row, if it is not scrolled there yet. */
   #draw(wanted) {
     const { keys, body, scroller } = this;
     if (!scroller.clientHeight && !this.drawAll) return; // it is hidden; the observer reports when it is shown
     const isAtEnd = this.following && !this.isPressed;
     const top = isAtEnd ? this.#total() - scroller.clientHeight : (wanted ?? scroller.scrollTop - this.#bodyTop());
     const first = this.drawAll ? 0 : this.#indexAt(top - MARGIN_PX);
-    const last = this.drawAll ? keys.length - 1 : Math.min(keys.length - 1, this.#indexAt(top + scroller.clientHeight + MARGIN_PX));
+    const last = this.drawAll ? keys.length - 1
+                              : Math.min(keys.length - 1, this.#indexAt(top + scroller.clientHeight + MARGIN_PX));
     const inView = new Set(keys.slice(first, last + 1));
     for (const [key, row] of this.drawn) if (!inView.has(key)) this.#drop(key, row);
     const before = [this.first, this.last];

@@ -4,19 +4,7 @@ import { words } from "../format.js";
 import { glyph } from "../marks.js";
 import { h, s } from "../ui.js";
 
-/**
- * @typedef {object} Step
- * @property {string} id
- * @property {string} skill
- * @property {string} goal
- * @property {string[]} depends_on
- * @property {string} status
- * @property {number | null} score
- * @property {string | null} error
- * @property {string | null} place
- * @property {string | null} delegate
- */
-
+/** @typedef {import("orga-api").PlanStep} Step */
 /** @typedef {{x: number, y: number}} Place */
 /** @typedef {{selected: string | null, select: (id: string) => void}} Selection */
 
@@ -77,11 +65,13 @@ export function planGraph(steps, { selected, select }) {
   /** @type {Map<string, Place>} */ const places = new Map();
   layers.forEach((layer, column) => {
     const top = (height - (layer.length * (NODE_H + GAP_Y) - GAP_Y)) / 2;
-    layer.forEach((step, row) => places.set(step.id, { x: EDGE + column * (NODE_W + GAP_X), y: top + row * (NODE_H + GAP_Y) }));
+    const x = EDGE + column * (NODE_W + GAP_X);
+    layer.forEach((step, row) => places.set(step.id, { x, y: top + row * (NODE_H + GAP_Y) }));
   });
-  const lines = steps.flatMap((step) =>
-    step.depends_on.map((id) => line(places.get(id), places.get(step.id), `${step.status === "open" ? "is-open" : ""} ${[step.id, id].includes(selected ?? "") ? "is-near" : ""}`)));
-  return s("svg.plan-graph", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Plan as a graph" },
+  const lines = steps.flatMap((step) => step.depends_on.map((id) => line(places.get(id), places.get(step.id),
+    `${step.status === "open" ? "is-open" : ""} ${selected === step.id || selected === id ? "is-near" : ""}`)));
+  const label = { role: "group", "aria-label": "Plan as a graph" };
+  return s("svg.plan-graph", { width, height, viewBox: `0 0 ${width} ${height}`, ...label },
     s("g", { "aria-hidden": "true" }, lines),
     steps.map((step) => node(step, /** @type {Place} */ (places.get(step.id)), step.id === selected, select)));
 }
@@ -91,42 +81,46 @@ function line(from, to, kind) {
   if (!from || !to) return null;
   const [x1, y1, x2, y2] = [from.x + NODE_W, from.y + NODE_H / 2, to.x, to.y + NODE_H / 2];
   const bend = Math.max(24, (x2 - x1) / 2);
-  return s("path", { class: `plan-line ${kind}`, d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2 - 3},${y2} m-5,-4 l5,4 l-5,4` });
+  const curve = `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2 - 3},${y2}`;
+  return s("path.plan-line", { class: kind, d: `${curve} m-5,-4 l5,4 l-5,4` });
 }
 
 /** @param {Step} step @param {Place} place @param {boolean} isSelected @param {(id: string) => void} select */
-function node(step, place, isSelected, select) {
-  const mark = stepMark(step.status);
+function node({ id, skill, status, goal, error, score: value }, place, isSelected, select) {
+  const mark = stepMark(status);
   mark.setAttribute("x", "14");
   mark.setAttribute("y", String(NODE_H / 2 - 7));
-  const score = step.score === null ? "" : scoreText(step.score);
+  const score = value === null ? "" : scoreText(value);
   const onkeydown = (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
-    select(step.id);
+    select(id);
   };
-  return s("g", {
-      class: `plan-node step-${step.status}`, transform: `translate(${place.x},${place.y})`, role: "button", tabindex: 0, "aria-pressed": String(isSelected),
-      "aria-label": `Step ${step.id}, ${step.skill}: ${stepLabel(step.status)}${score && `, score ${score}`}`, onclick: () => select(step.id), onkeydown,
-    },
-    s("title", `${step.goal}${step.error ? `\n${step.error}` : ""}`),
-    s("rect", { width: NODE_W, height: NODE_H, rx: 8 }),
-    mark,
-    s("text.plan-name", { x: 36, y: 23 }, shortened(step.id, score ? LABEL_CHARS - 5 : LABEL_CHARS)),
-    s("text.plan-skill", { x: 36, y: 40 }, shortened(step.skill, LABEL_CHARS)),
-    score ? s("text.plan-score", { x: NODE_W - 12, y: 23, "text-anchor": "end" }, score) : null);
+  return s(`g.plan-node.step-${status}`, {
+    transform: `translate(${place.x},${place.y})`, role: "button", tabindex: 0, "aria-pressed": String(isSelected),
+    "aria-label": `Step ${id}, ${skill}: ${stepLabel(status)}${score && `, score ${score}`}`,
+    onclick: () => select(id), onkeydown,
+  },
+  s("title", `${id}: ${goal}${error ? `\n${error}` : ""}`),
+  s("rect", { width: NODE_W, height: NODE_H, rx: 8 }),
+  mark,
+  s("text.plan-name", { x: 36, y: 23 }, shortened(id, score ? LABEL_CHARS - 5 : LABEL_CHARS)),
+  s("text.plan-skill", { x: 36, y: 40 }, shortened(skill, LABEL_CHARS)),
+  score ? s("text.plan-score", { x: NODE_W - 12, y: 23, "text-anchor": "end" }, score) : null);
 }
 
 /** @param {Step[]} steps @param {Selection} selection */
-export const planList = (steps, { selected, select }) =>
-  h("ol.plan-list", steps.map((step) =>
-    h("li", { class: `step-${step.status}` },
-      h("button", { type: "button", class: "plan-row", "aria-pressed": String(step.id === selected), onclick: () => select(step.id) },
-        stepMark(step.status),
-        h("span", h("b", step.id), ` ${step.goal}`,
-          h("small", `${step.skill} · ${stepLabel(step.status)}${step.depends_on.length ? ` · after ${step.depends_on.join(", ")}` : ""}`),
-          step.error ? h("small.bad", step.error) : null),
-        step.score === null ? null : h("span.figure", { title: "score" }, scoreText(step.score))))));
+export const planList = (steps, {selected, select}) => h("ol.plan-list",
+  steps.map(
+    ({id, skill, status, goal, error, score, depends_on}) => h(`li.step-${status}`,
+      h("button.plan-row", {type: "button", "aria-pressed": String(id === selected), onclick: () => select(id)},
+        stepMark(status),
+        h("span", h("b", id), ` ${goal}`,
+          h("small",
+            [skill, stepLabel(status), depends_on.length ? `after ${depends_on.join(", ")}` : ""].filter(Boolean).join(
+              " · ")),
+          error ? h("small.bad", error) : null),
+        score === null ? null : h("span.figure", {title: "score"}, scoreText(score))))));
 
 /** @param {number} score */
 export const scoreText = (score) => String(Number(score.toFixed(2)));

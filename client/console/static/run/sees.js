@@ -1,112 +1,177 @@
 // @ts-check
 /** What the model sees (its memory, its conversation, what was left out and recalled), and the result of a run. */
-import { get, resource } from "../api.js";
+import { runPath } from "../address.js";
+import { resource } from "../api.js";
+import { resolved } from "../form.js";
 import { count, duration, money, time, words } from "../format.js";
 import { markdown } from "../markdown.js";
 import { glyph, stateMark } from "../marks.js";
-import { runPath, stable } from "./state.js";
-import { copy, empty, failed, view } from "../shell.js";
-import { computed, h, signal } from "../ui.js";
+import { h, stable } from "../ui.js";
+import { asJson, button, copy, empty, facts, plain, table, view } from "../widgets.js";
 
 /** @typedef {import("./state.js").Run} Run */
+/** @typedef {import("../ui.js").Child} Child */
 
 const PAGE = 40;
 
 /** @param {Run} run @param {(number: number) => void} jump */
 export function seesPanel(run, jump) {
-  return h("div.sees.stack", memoryPart(run, jump), recalledPart(run, jump), conversationPart(run));
-}
-
-/** @param {Run} run @param {(number: number) => void} jump */
-function memoryPart(run, jump) {
+  const place = (/** @type {number} */ number, /** @type {Child} */ more) => h(
+    "p.row", button(`iteration ${number}`, () => jump(number), { class: "quiet small" }), h("span.faint.small", more));
   const memory = resource(`${runPath(run.id)}/memory`);
-  return h("section", h("h2", "Working memory"), view(memory, ({ items }) => {
-    const newest = items.at(-1);
-    if (!newest) return h("p.faint", "This run keeps no working memory: its conversation is all it has.");
-    return [
-      h("pre", { tabindex: 0 }, newest.memory || "empty"),
-      h("details", h("summary", `Changes (${items.length})`), h("ol.versions", [...items].reverse().map((change) =>
-        h("li", h("p.row", h("button", { type: "button", class: "quiet small", onclick: () => jump(change.iteration) }, `iteration ${change.iteration}`), h("span.faint.small", time(change.at))),
-          h("ul.changes", (change.removed ?? []).map((/** @type {string} */ line) => h("li.is-dropped", h("del", line))), (change.added ?? []).map((/** @type {string} */ line) => h("li.is-added", h("ins", line)))))))),
-    ];
-  }, 2));
+  const recalled = stable(() => {
+    void run.records.version.value;
+    return run.records.loaded()
+      .flatMap(({ number, events }) => events.flatMap(
+                 ({ event, data }) => (event === "KnowledgeRecalled" && data.items?.length ? [{ number, data }] : [])))
+      .slice(-10);
+  });
+  return h("div.sees.stack",
+    h("section", h("h2", "Working memory"), view(memory, ({ items }) => items.length ? [
+      plain(items.at(-1)?.memory || "empty"),
+      h("details", h("summary", `Changes (${items.length})`), h("ol.versions", items.toReversed().map((change) =>
+        h("li", place(change.iteration, time(change.at)), h("ul.changes",
+          change.removed.map((line) => h("li.is-dropped", h("del", line))),
+          change.added.map((line) => h("li.is-added", h("ins", line)))))))),
+    ] : h("p.faint", "This run keeps no working memory: its conversation is all it has."), 2)),
+    () => recalled.value.length ? h("section", h("h2", "Recalled knowledge"),
+      h("ul.versions", recalled.value.map(({ number, data: { terms = [], items } }) =>
+        h("li", place(number, terms.join(", ")), h("ul.plain-list", items.map(recalledItem)))))) : null,
+    conversationPart(run));
 }
 
-/** @param {Run} run @param {(number: number) => void} jump */
-function recalledPart(run, jump) {
-  const recalled = computed(() => {
-    void run.records.version.value;
-    return JSON.stringify(run.records.loaded().flatMap((record) => record.events.filter((event) => event.event === "KnowledgeRecalled" && event.data.items?.length).map((event) => ({ number: record.number, ...event.data }))).slice(-10));
-  });
-  return () => {
-    const found = JSON.parse(recalled.value);
-    return found.length ? h("section", h("h2", "Recalled knowledge"), h("ul.versions", found.map((/** @type {any} */ one) => h("li",
-      h("p.row", h("button", { type: "button", class: "quiet small", onclick: () => jump(one.number) }, `iteration ${one.number}`), h("span.soft", (one.terms ?? []).join(", "))),
-      h("ul.plain-list", one.items.map((/** @type {any} */ item) => h("li", h("code", item.id), h("small", `score ${count(item.score)}${item.tainted ? ", from an untrusted source" : ""}`)))))))) : null;
-  };
-}
+/** @param {any} item */
+const recalledItem = ({ id, score, tainted }) =>
+  h("li", h("code", id), h("small", `score ${count(score)}${tainted ? ", from an untrusted source" : ""}`));
 
 /** @param {Run} run */
 function conversationPart(run) {
-  const items = signal(/** @type {any[]} */ ([]));
-  const rest = signal({ total: 0, left_out: /** @type {any[]} */ ([]), isLoaded: false });
-  const problem = signal(/** @type {any} */ (null));
-  const load = async (isFresh = false) => {
-    try {
-      const page = await get(`${runPath(run.id)}/conversation?offset=${isFresh ? 0 : items.peek().length}&limit=${PAGE}`);
-      items.value = isFresh ? page.items : [...items.peek(), ...page.items];
-      rest.value = { total: page.total, left_out: page.left_out ?? [], isLoaded: true };
-      problem.value = null;
-    } catch (error) {
-      problem.value = error;
-    }
-  };
-  void load();
-  return h("section", h("h2.row", "Conversation as the model sees it", h("button", { type: "button", class: "quiet small", onclick: () => void load(true) }, "Read it again")),
-    () => rest.value.left_out.length ? h("ul.left-out", rest.value.left_out.map((one) => h("li", glyph("stuck"), h("p", h("b", words(one.how)), one.from === null || one.from === undefined ? "" : ` messages ${one.from} to ${one.to}`, one.why ? `: ${one.why}` : "", " ", h("small", time(one.at)))))) : null,
-    () => problem.value ? failed(problem.value, () => void load(true)) : rest.value.isLoaded && !items.value.length ? empty("No message yet", "The model has not been asked anything so far.") : null,
-    h("ol.messages", () => items.value.map(message)),
-    () => items.value.length < rest.value.total ? h("button", { type: "button", onclick: () => void load() }, `Show ${Math.min(PAGE, rest.value.total - items.value.length)} more of ${count(rest.value.total)}`) : null);
+  const source = resource(`${runPath(run.id)}/conversation?limit=${PAGE}`);
+  const { reload, more } = source;
+  return h("section",
+    h("h2.row", "Conversation as the model sees it", button("Read it again", reload, { class: "quiet small" })),
+    view(source,
+      ({ items, total, left_out }) => [left_out.length
+          ? h("ul.left-out",
+              left_out.map(({ how, from, to, why, at }) => h("li", glyph("stuck"),
+                             h("p", h("b", words(how)), from === null ? "" : ` from iteration ${from} to ${to}`,
+                               why ? `: ${why}` : "", " ", h("small", time(at))))))
+          : null,
+        items.length ? h("ol.messages", items.map(message))
+                     : empty("No message yet", "The model has not been asked anything so far."),
+        items.length < total ? button(`Show ${Math.min(PAGE, total - items.length)} more of ${count(total)}`,
+                                 () => more(`&offset=${items.length}`))
+                             : null,
+  ]));
 }
 
-/** @param {any} one */
-const message = (one) => h("li", { class: `message is-${one.role}` },
-  h("p.message-role", one.tool ? h("code", one.tool) : one.role, one.at ? time(one.at) : null),
-  one.text ? h("p.plain", one.text) : null,
-  (one.calls ?? []).map((/** @type {any} */ call) => h("p.mono.small", h("b", call.name), ` ${JSON.stringify(call.arguments)}`)));
+/** @param {import("orga-api").SeenMessage} message */
+const message = ({ role, tool, at, text, calls }) => h(`li.message.is-${role}`,
+  h("p.message-role", tool ? h("code", tool) : role, at ? time(at) : null),
+  text ? h("p.plain", text) : null,
+  calls.map((call) => h("p.mono.small", h("b", call.name), ` ${JSON.stringify(call.arguments)}`)));
 
-/** @param {Run} run */
-export function resultPanel(run) {
-  const result = stable(run, ({ result }) => result);
-  const state = stable(run, ({ state, detail, ended }) => ({ state, detail, ended }));
-  return h("div.result.stack", () => {
-    const found = result();
-    const { state: ending, detail, ended } = state();
-    if (!found) return ended ? [stateMark(ending), empty("This run left no result", detail || "It ended before it could write one. Its timeline shows how far it got.")]
-      : empty("No result yet", "The answer stands here when the run has ended, with its data, its sources and how sure it is.");
-    const save = (/** @type {string} */ name, /** @type {string} */ type, /** @type {string} */ text) => {
-      const link = h("a", { download: name });
-      link.href = URL.createObjectURL(new Blob([text], { type }));
-      link.click();
-      URL.revokeObjectURL(link.href);
-    };
-    return [
-      h("div.row", stateMark(found.termination?.reason ?? ending), found.termination?.detail ? h("span.soft", found.termination.detail) : null,
-        h("span.grow"), copy(found.output ?? "", "Copy the answer"),
-        h("button", { type: "button", class: "small", onclick: () => save(`${run.id}.md`, "text/markdown", found.output ?? "") }, "Download Markdown"),
-        h("button", { type: "button", class: "small", onclick: () => save(`${run.id}.json`, "application/json", JSON.stringify(found, null, 2)) }, "Download JSON")),
-      h("h2", "Answer"),
-      found.output ? h("article.card.answer", markdown(() => found.output)) : h("p.faint", "The run ended without an answer."),
-      found.data === null || found.data === undefined ? null : h("section", h("h2", "Data"), h("pre", { tabindex: 0 }, JSON.stringify(found.data, null, 2))),
-      h("dl.facts.card",
-        found.confidence === undefined || found.confidence === null ? null : [h("dt", "confidence"), h("dd", `${Math.round(found.confidence * 100)} %`)],
-        found.sources?.length ? [h("dt", "sources"), h("dd", h("ul.plain-list", found.sources.map((/** @type {string} */ source) => h("li", h("code", source)))))] : null,
-        found.deliveries?.length ? [h("dt", "deliveries"), h("dd", found.deliveries.map((/** @type {any} */ one) => h("p.row", stateMark(one.status), `${one.name} (${one.kind})`, one.error ? h("span.bad", one.error) : null)))] : null,
-        h("dt", "iterations"), h("dd", count(found.iterations)), found.rounds === undefined ? null : [h("dt", "rounds"), h("dd", found.rounds)],
-        found.turns === undefined ? null : [h("dt", "turns"), h("dd", found.turns)],
-        h("dt", "time"), h("dd", duration(found.duration_s)), h("dt", "tokens"), h("dd", count(found.usage?.total_tokens)), h("dt", "cost"), h("dd", money(found.usage?.cost_usd)),
-        h("dt", "calls"), h("dd", Object.entries(found.tool_calls ?? {}).filter(([, n]) => n).map(([name, n]) => `${n} ${words(name)}`).join(", ") || "none")),
-    ];
+/** @param {string} name @param {string} type @param {string} text */
+function save(name, type, text) {
+  const link = h("a", { download: name });
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+/** Why a value does not fit its schema, or "". @param {any} root @param {any} given @param {any} value */
+function misfit(root, given, value) {
+  const schema = resolved(root, given);
+  const isNullable = given?.anyOf?.some((/** @type {any} */ one) => one.type === "null");
+  const type = value === null ? "null"
+    : Array.isArray(value)    ? "array"
+    : Number.isInteger(value) ? "integer"
+                              : typeof value;
+  const types = [schema.type ?? []].flat();
+  if (value === undefined)
+    return root.required?.some((/** @type {any} */ key) => root.properties[key] === given) ? "missing" : "";
+  if (!types.length || (value === null && isNullable)) return "";
+  if (!types.includes(type) && !(type === "integer" && types.includes("number"))) return `is ${type}`;
+  return schema.enum && !schema.enum.includes(value) ? "is none of the choices" : "";
+}
+
+/** The data of a result, each key against the schema that was asked for. @param {Run} run @param {any} data */
+function dataPart(run, data) {
+  const input = resource(`${runPath(run.id)}/input`).data;
+  return h("section", h("h2", "Data"), () => {
+    const root = input.value?.input.output_schema;
+    if (!root?.properties || typeof data !== "object") return asJson(data);
+    return table("Data", [
+      ["Key", (key) => h("code", key)],
+      ["Type", (key) => {
+        const { type, enum: choices } = resolved(root, root.properties[key]);
+        return (choices ?? [type ?? []].flat()).join(" or ") || "not in the schema";
+      }],
+      ["Fits", (key) => {
+        const why = misfit(root, root.properties[key], data[key]);
+        return h("span.mark", { class: why ? "tone-fail" : "tone-done" }, glyph(why ? "failed" : "ok"), why || "yes");
+      }],
+      ["Value", (key) => (data[key] === undefined ? null : asJson(data[key]))],
+    ], [...new Set([...Object.keys(root.properties), ...Object.keys(data)])]);
   });
 }
 
+/** @param {Run} run */
+export function resultPanel(run) {
+  const shown = stable(() => {
+    const { result, state, detail, ended } = run.now;
+    return { found: /** @type {any} */ (result), state, detail, ended };
+  });
+  return h("div.result.stack", () => {
+    const { found, state, detail, ended } = shown.value;
+    if (!found && ended)
+      return [
+        stateMark(state),
+        empty(
+          "This run left no result", detail || "It ended before it could write one. Its timeline shows how far it got.")
+      ];
+    if (!found)
+      return empty("No result yet",
+        "The answer appears here when the run has ended, with its data, its sources and its confidence.");
+    const { termination, output = "", data, confidence, sources = [], deliveries = [], usage, tool_calls: calls = {} } =
+      found;
+    return [
+      h("div.row", stateMark(termination?.reason ?? state), h("span.soft", termination?.detail), h("span.grow"),
+        copy(output, "Copy the answer"),
+        button("Download Markdown", () => save(`${run.id}.md`, "text/markdown", output), { class: "small" }),
+        button("Download JSON", () => save(`${run.id}.json`, "application/json", JSON.stringify(found, null, 2)),
+          { class: "small" })),
+      h("h2", "Answer"),
+      output ? h("article.card.answer", markdown(() => output)) : h("p.faint", "The run ended without an answer."),
+      data === null || data === undefined ? null : dataPart(run, data),
+      facts(
+        [
+          ["confidence", typeof confidence === "number" ? `${Math.round(confidence * 100)} %` : null],
+          [
+            "sources",
+            sources.length
+              ? h("ul.plain-list", sources.map((/** @type {string} */ source) => h("li", h("code", source))))
+              : null
+          ],
+          [
+            "deliveries",
+            deliveries.length
+              ? deliveries.map((/** @type {any} */ { status, name, kind, error }) => h(
+                                 "p.row", stateMark(status), `${name} (${kind})`, error ? h("span.bad", error) : null))
+              : null
+          ],
+          ["iterations", count(found.iterations)],
+          ["rounds", found.rounds],
+          ["turns", found.turns],
+          ["time", duration(found.duration_s)],
+          ["tokens", count(usage?.total_tokens)],
+          ["cost", money(usage?.cost_usd)],
+          [
+            "calls",
+            Object.entries(calls).filter(([, n]) => n).map(([name, n]) => `${n} ${words(name)}`).join(", ") || "none"
+          ],
+        ],
+        { class: "card" }),
+    ];
+  });
+}

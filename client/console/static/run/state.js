@@ -3,24 +3,22 @@
  * What the pages of one run share: its snapshot, its records by iteration, its calls in flight, and what people did.
  *
  *     const run = runState(id)
- *     run.snapshot   signal, as GET /runs/{id}, kept current by the stream;   run.source.problem
+ *     run.snapshot   signal, as GET /runs/{id}, kept current by the stream;   run.now: its value once it is known
  *     run.live       signal of the calls in flight, those of delegates too
  *     run.records    Records
  *     run.send(kind, values)     an action of the visitor; it is in `run.sent` until the journal has it
  */
-import { Problem, get, resource, sendAction } from "../api.js";
+import { runPath } from "../address.js";
+import { Problem, asProblem, get, resource, sendAction } from "../api.js";
 import { takeActs } from "./events.js";
 import { onEvent, subscribe } from "../stream.js";
-import { batch, computed, effect, signal } from "../ui.js";
+import { batch, effect, signal } from "../ui.js";
 
-/** @typedef {{head: string, size: number, reference: string|null}} Text */
-/** @typedef {{sequence: number|null, event: string, at: string, data: any}} Event_ */
-/** @typedef {{id: string, call_id: string, tool: string, arguments: Text, verdict: string|null, policies: string[], reason: string, approver: string|null, attempts: number, state: string, result: Text|null, failure: string|null, started: string|null, ended: string|null, delegate: {id: string, agent: string}|null}} Call */
-/** @typedef {{number: number, turn: number|null, prompt?: string|null, started: string|null, ended: string|null, phase: string, model: string|null, usage: any, reply: Text|null, thinking: Text|null, calls: Call[], events: Event_[], scores: number[]}} Record_ */
+/** @typedef {import("orga-api").IterationRecord} IterationRecord */
+/** @typedef {import("orga-api").Live} Live */
+/** @typedef {import("orga-api").Answer<"/runs/x">} Snapshot */
 /** @typedef {ReturnType<typeof runState>} Run */
-
-/** @param {string} id */
-export const runPath = (id) => `/runs/${encodeURIComponent(id)}`;
+/** @typedef {{kind: string, text: string, progress: ReturnType<typeof sendAction>}} Sent */
 
 const PAGE = 50;
 
@@ -29,7 +27,7 @@ export class Records {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
-    /** @type {Map<number, Record_>} */ this.byNumber = new Map();
+    /** @type {Map<number, IterationRecord>} */ this.byNumber = new Map();
     /** The first and the last number that the run has; the last is below the first while it is unknown or has none. */
     this.range = signal(/** @type {[number, number]} */ ([0, -1]));
     this.version = signal(0);
@@ -40,7 +38,7 @@ export class Records {
     /** Pages under way. @type {Set<number>} */ this.asked = new Set();
   }
 
-  /** @param {string} query @param {boolean} [isFresh] Forget all others. */
+  /** @param {""|`?${string}`} query @param {boolean} [isFresh] Forget all others. */
   async #load(query, isFresh = false) {
     try {
       const page = await get(`${runPath(this.id)}/timeline${query}`);
@@ -61,7 +59,7 @@ export class Records {
         this.version.value += 1;
       });
     } catch (error) {
-      this.problem.value = error instanceof Problem ? error : new Problem(0, String(error));
+      this.problem.value = asProblem(error);
     }
   }
 
@@ -82,20 +80,22 @@ export class Records {
     await Promise.all(loading);
   }
 
-  /** @param {Record_} record */
+  /** @param {IterationRecord} record */
   #take(record) {
     this.byNumber.set(record.number, record);
-    const ids = record.events.filter((event) => event.event === "InterventionApplied").map((event) => this.acts.get(event.data.id)?.number ?? record.number);
+    const applied = record.events.filter(({ event }) => event === "InterventionApplied");
+    const changed = applied.map(({ data }) => this.acts.get(data.id)?.number ?? record.number);
     takeActs(record, this.acts);
-    for (const watch of this.watchers) for (const number of new Set([record.number, ...ids])) watch(number);
+    for (const watch of this.watchers) for (const number of new Set([record.number, ...changed])) watch(number);
   }
 
-  /** Take a record that has changed. @param {Record_} record */
+  /** Take a record that has changed. @param {IterationRecord} record */
   put(record) {
     batch(() => {
       this.#take(record);
       const [first, last] = this.range.peek();
-      if (record.number > last) this.range.value = last < first ? [record.number, record.number] : [first, record.number];
+      if (record.number > last)
+        this.range.value = last < first ? [record.number, record.number] : [first, record.number];
       this.version.value += 1;
     });
   }
@@ -111,22 +111,14 @@ export class Records {
   }
 }
 
-/** Events after which the snapshot has news that the stream's `state` does not carry. */
-const SNAPSHOT_EVENTS = /^(Prepared|Circuit|Recovery|Delegation|Delivered|Delivery|Model|Terminated|Turn)/;
-
 /** @param {string} id */
 export function runState(id) {
   const source = resource(runPath(id));
   const records = new Records(id);
-  const live = signal(/** @type {any[]} */ ([]));
+  const live = signal(/** @type {Live[]} */ ([]));
   /** The visitor's own actions, newest last. */
-  const sent = signal(/** @type {{kind: string, text: string, at: number, progress: ReturnType<typeof sendAction>}[]} */ ([]));
+  const sent = signal(/** @type {Sent[]} */ ([]));
   void records.loadNewest();
-  /** @type {number|undefined} */ let planned;
-  const reloadSoon = () => {
-    clearTimeout(planned);
-    planned = setTimeout(() => void source.reload(), 400);
-  };
   // The stream begins with the present state and calls in flight. What happened between the page's first answers and
   // that is read then.
   let isStreamed = false;
@@ -141,10 +133,9 @@ export function runState(id) {
   onEvent("state", (data) => {
     if (data.run !== id) return;
     begin();
-    const { run: _, ...news } = data;
     const before = source.data.peek();
-    if (before) source.data.value = { ...before, ...news };
-    if (!before || (news.result && !before.ended) || (before.ended && !news.result)) reloadSoon();
+    if (before) source.data.value = { ...before, ...data };
+    else void source.reload();
   });
   onEvent("live", (data) => {
     if (data.run !== id) return;
@@ -155,7 +146,6 @@ export function runState(id) {
     if (data.run !== id) return;
     if (data.record) records.put(data.record);
     if (data.entry.event === "InterventionReceived" && data.entry.data.kind === "rewind") void records.reset();
-    if (SNAPSHOT_EVENTS.test(data.entry.event) || source.data.peek()?.worker?.present === false) reloadSoon();
   });
   onEvent("resync", ({ topics }) => {
     if (!topics.includes(`run:${id}`)) return;
@@ -164,38 +154,14 @@ export function runState(id) {
     void records.reset();
   });
   subscribe([`run:${id}`]);
-  // A worker that goes is no event of the run: a run that seems to do nothing is asked whether it has one.
-  setInterval(() => {
-    const now = source.data.peek();
-    const isQuiet = now?.ended === null && !now.waits?.length && !now.paused && now.phase !== "idle" && !live.peek().length;
-    if (isQuiet && !document.hidden) reloadSoon();
-  }, 15_000);
 
   /** @param {string} kind @param {Record<string, unknown>} [values] @param {string} [text] */
   const send = (kind, values = {}, text = "") => {
     const progress = sendAction(id, kind, values);
-    sent.value = [...sent.peek(), { kind, text, at: Date.now(), progress }].slice(-20);
+    sent.value = [...sent.peek(), { kind, text, progress }].slice(-20);
     return progress;
   };
-  return { id, source, snapshot: source.data, live, records, sent, send };
-}
-
-/** The view in the address, so that reload, back and a link give the same page. */
-export const address = {
-  /** @param {string} name */
-  get: (name) => new URLSearchParams(location.search).get(name) ?? "",
-  /** @param {Record<string, string>} changes @param {boolean} [isStep] Back returns to the view before it. */
-  set: (changes, isStep = false) => {
-    const query = new URLSearchParams(location.search);
-    for (const [name, value] of Object.entries(changes)) value ? query.set(name, value) : query.delete(name);
-    const text = query.size ? `?${query}` : location.pathname;
-    if ((query.size ? text : "") === location.search) return;
-    history[isStep ? "pushState" : "replaceState"](null, "", text);
-  },
-};
-
-/** A part of the snapshot that changes only when its content does. @template T @param {Run} run @param {(snapshot: any) => T} pick @returns {() => T} */
-export function stable(run, pick) {
-  const text = computed(() => JSON.stringify(pick(run.snapshot.value) ?? null));
-  return () => JSON.parse(text.value);
+  const run = { id, source, snapshot: source.data, live, records, sent, send };
+  return Object.defineProperty(
+    /** @type {typeof run & {now: Snapshot}} */ (run), "now", { get: () => source.data.value });
 }
