@@ -10,7 +10,7 @@ ORDERS = {"ORD-7": "two lamps, sent on Monday by parcel", "ORD-8": "one chair, w
 @tool(effect="read_only")
 @activity.defn
 async def look_up_order(order: str) -> str:
-    """Say where an order stands.
+    """Return the state of an order.
 
     Args:
         order: Its number, as ORD-7.

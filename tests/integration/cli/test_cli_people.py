@@ -198,7 +198,7 @@ def test_a_live_run_requeues_a_dead_letter(orga: Orga) -> None:
     assert "will be sent again" in orga("status", run_id).out
     assert orga("extend", run_id, "--max-iterations", "9").code == 0
     assert orga("attach", run_id).code == 0
-    assert "told: y" in sent_again(orga, run_id)
+    assert "sent: y" in sent_again(orga, run_id)
     assert run_id not in orga("list", "--dead-letters").out
 
 
@@ -223,7 +223,7 @@ def test_a_fork_requeues_the_dead_letter_of_an_ended_run(orga: Orga) -> None:
     assert forked.code == 0, forked.err
     fork = forked.out.strip()
     assert orga("attach", fork).code == 0
-    assert "told: y" in sent_again(orga, fork)
+    assert "sent: y" in sent_again(orga, fork)
     assert journal(orga, fork, "Started")[0]["forked_from"]["workflow_id"] == run_id
     unknown = orga("requeue", run_id, "9.9", "--fork")
     assert (unknown.code, unknown.err.splitlines()[-1]) == (
