@@ -1,4 +1,4 @@
-"""A worker dies in the middle of a goal: another one goes on, and nothing that cannot be repeated is done twice."""
+"""A worker dies in the middle of a goal: another one continues, and no unrepeatable call runs twice."""
 
 from collections import Counter
 from datetime import timedelta
@@ -16,7 +16,7 @@ from tests.support.runs.loop import check_replay, check_tasks, histories_of
 
 
 @pytest.mark.parametrize("moment", ["goal_plan", "look", "send", "goal_evaluate", "goal_summary"])
-async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment: str) -> None:
+async def test_a_goal_survives_its_worker(client: Client, tmp_path: Path, moment: str) -> None:
     queue, effects = f"goals-{uuid4()}", tmp_path / "effects"
     effects.touch()
     address = client.service_client.config.target_host
@@ -44,7 +44,7 @@ async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment
     distinct = Counter(tool for tool, _ in done)
     assert (distinct["look"], distinct["note"]) == (2, 1)
     sent = [count for (tool, _), count in done.items() if tool == "send"]
-    assert sent in ([1], [] if moment == "look" else [1])  # a call that may have had its effect is not made again
+    assert sent in ([1], [] if moment == "look" else [1])  # a call that may have had its effect is not repeated
     for history in await histories_of(client, handle.id):
         check_tasks(history)
         await check_replay(history)
@@ -53,11 +53,11 @@ async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment
 @pytest.mark.parametrize(
     ("kind", "status", "attempts", "times"),
     [
-        pytest.param("webhook", "delivered", 2, 2, id="a repetition is known for one by its key"),
-        pytest.param("discord", "failed", 2, 1, id="a chat is not sent it twice"),
+        pytest.param("webhook", "delivered", 2, 2, id="a receiver recognises a repetition by its key"),
+        pytest.param("discord", "failed", 2, 1, id="a chat gets no message twice"),
     ],
 )
-async def test_a_delivery_outlives_its_worker(
+async def test_a_delivery_survives_its_worker(
     client: Client, tmp_path: Path, kind: DeliveryKind, status: str, attempts: int, times: int
 ) -> None:
     queue, effects = f"goals-{uuid4()}", tmp_path / "effects"

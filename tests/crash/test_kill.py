@@ -1,4 +1,4 @@
-"""A worker process is killed at any moment, another one goes on: same journal, no completed tool runs twice."""
+"""A worker process is killed at any moment: another one continues with the same journal, and no tool repeats."""
 
 import random
 import signal
@@ -15,7 +15,7 @@ CHANCE = random.Random(5)
 
 
 def at_random() -> Case:
-    """Return a long run whose first workers die some time after the first effect that each has."""
+    """Return a long run whose first workers die some time after their first effect."""
     return Case(LONG, tuple(Fate(after_s=CHANCE.uniform(0, 0.5)) for _ in range(2)))
 
 
@@ -48,7 +48,7 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
     "case", [name for name, case in CASES.items() if case.plan == SHORT and name != "in an irreversible tool"]
 )
 async def test_a_kill_changes_nothing(outcomes: Outcomes, case: str) -> None:
-    """Only the call that was cut off runs again, under the same idempotency key."""
+    """Only the interrupted call runs again, under the same idempotency key."""
     cut = [fate.moment for fate in CASES[case].fates]
     is_rolled_over = CASES[case].roll_over_events == EVERY_ITERATION
     undisturbed, outcome = outcome_of(outcomes, "undisturbed"), outcome_of(outcomes, case)
@@ -61,7 +61,7 @@ async def test_a_kill_changes_nothing(outcomes: Outcomes, case: str) -> None:
     assert len(outcome.ran.histories) == (1 + len(SHORT) if is_rolled_over else 1)
 
 
-async def test_an_irreversible_call_that_was_cut_off_is_not_repeated_and_the_model_is_told(outcomes: Outcomes) -> None:
+async def test_an_interrupted_irreversible_call_is_not_repeated_and_the_model_learns_why(outcomes: Outcomes) -> None:
     undisturbed = outcome_of(outcomes, "undisturbed")
     outcome = outcome_of(outcomes, "in an irreversible tool")
 
@@ -81,7 +81,7 @@ async def test_an_irreversible_call_that_was_cut_off_is_not_repeated_and_the_mod
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name.startswith("at random")])
-async def test_kills_at_random_moments_in_a_row(outcomes: Outcomes, case: str) -> None:
+async def test_several_kills_at_random_moments_change_nothing(outcomes: Outcomes, case: str) -> None:
     undisturbed, outcome = outcome_of(outcomes, "undisturbed, long"), outcome_of(outcomes, case)
     kills = len(CASES[case].fates)
 

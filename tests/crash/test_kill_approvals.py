@@ -1,4 +1,4 @@
-"""Workers killed while a call is held for a person's yes: the yes is taken once, and the call runs once."""
+"""Workers are killed while a call is held for approval: the approval is taken once, and the call runs once."""
 
 import asyncio
 import signal
@@ -32,11 +32,11 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
 
 
 def decided(update: str) -> Happens:
-    """Return what decides the held call; where the case kills, nobody is there when the decision comes."""
+    """Return a function that decides the held call. If the case kills, no worker runs when the decision arrives."""
 
     async def happens(stage: Stage) -> None:
         [call] = (await wait_for_question(stage.handle, PATIENCE.total_seconds()))["data"]["calls"]
-        await wait_for_note(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
+        await wait_for_note(stage.handle, "ApprovalRequested")  # a query may show what the server has not recorded yet
         decision = {"approval_id": call["id"], "approver": "ada", "reason": "so it is"}
         async with stage.without_worker():
             sent = asyncio.create_task(send_update(stage.handle, update, decision))
@@ -47,7 +47,7 @@ def decided(update: str) -> Happens:
 
 
 async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
-    """Return whether the server has an update: without a worker it waits, with a workflow task for it."""
+    """Return whether the server has an update. Without a worker it waits, together with a workflow task."""
     return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
@@ -76,8 +76,8 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
     return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
-def told(outcome: Outcome) -> list[Any]:
-    """Return the journal without what is another in each run: times, and ids that are bound to the run."""
+def comparable_journal(outcome: Outcome) -> list[Any]:
+    """Return the journal without what differs between runs: times, and ids that are bound to the run."""
     return [(event, iteration, _of_any_run(data)) for event, iteration, data in outcome.journal]
 
 
@@ -97,11 +97,11 @@ async def test_a_kill_changes_nothing_about_an_approval(outcomes: Outcomes, case
     assert outcome.exits == [-signal.SIGKILL]
     assert Counter(outcome.tools) == Counter([*undisturbed.tools, *cut])
     assert len({key for tool, key in outcome.effects if tool == "pay"}) == undisturbed.tools.count("pay")
-    assert told(outcome) == told(undisturbed)
+    assert comparable_journal(outcome) == comparable_journal(undisturbed)
 
 
-async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
-    """So that the comparisons are about approvals."""
+async def test_the_undisturbed_runs_held_and_decided_calls(outcomes: Outcomes) -> None:
+    """This ensures that the comparisons are about approvals."""
     approved, denied = outcome_of(outcomes, "approved"), outcome_of(outcomes, "denied")
 
     assert (approved.tools, denied.tools) == (["look", "pay", "look"], ["look", "look"])

@@ -1,4 +1,4 @@
-"""Workers killed around a decision, and while a message is on its way: one decision, one message, nothing lost."""
+"""Workers are killed around a decision, and while a message is being sent: one decision, one message, nothing lost."""
 
 import signal
 from typing import Any
@@ -13,8 +13,8 @@ DECIDED: dict[str, Any] = {"plan": ("look", "decide:l", "note")}
 ROLLED: dict[str, Any] = {**DECIDED, "roll_over_events": EVERY_ITERATION}
 
 
-def told(times: int) -> dict[str, Any]:
-    """Return a run whose question is answered once a receiver has it so often."""
+def answered_after(times: int) -> dict[str, Any]:
+    """Return a run whose question is answered after a receiver has got it this many times."""
 
     async def happens(stage: Stage) -> None:
         async def has_come() -> bool:
@@ -34,8 +34,8 @@ CASES: dict[str, Case] = {
     "rolled": Case(**ROLLED),
     "rolled, before it is told": dying_at("noting DecisionGrounded", **ROLLED),
     "rolled, in the next run": dying_at("model call 3", **ROLLED),
-    "told": Case(**told(1)),
-    "told, when the receiver has it": dying_at("told", **told(2)),
+    "told": Case(**answered_after(1)),
+    "told, when the receiver has it": dying_at("told", **answered_after(2)),
 }
 
 
@@ -54,8 +54,8 @@ async def test_a_kill_changes_nothing(outcomes: Outcomes, case: str) -> None:
     assert len(set(outcome.told)) == len(set(undisturbed.told))
 
 
-async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
-    """So that the comparisons are about something."""
+async def test_the_undisturbed_runs_decided_and_sent_a_message(outcomes: Outcomes) -> None:
+    """This ensures that the comparisons are not trivial."""
     for scene in ("decided", "rolled"):
         decided = outcome_of(outcomes, scene)
         [made] = decided.data("DecisionGrounded")
@@ -65,6 +65,6 @@ async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
     assert len(outcome_of(outcomes, "told").told) == 1
 
 
-async def test_a_message_whose_delivery_nobody_knows_of_comes_again_under_its_id(outcomes: Outcomes) -> None:
+async def test_a_message_whose_delivery_is_uncertain_is_repeated_under_its_id(outcomes: Outcomes) -> None:
     messages = outcome_of(outcomes, "told, when the receiver has it").told
     assert (len(messages), len(set(messages))) == (2, 1)

@@ -1,4 +1,4 @@
-"""A worker is killed while a delegate works: both runs go on elsewhere, and no tool has its effect twice."""
+"""A worker is killed while a delegate works: both runs continue on another worker, and no tool acts twice."""
 
 import signal
 from typing import Any
@@ -33,14 +33,14 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def journal(outcome: Outcome) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return the journal without what names this very run; what a delegate has left of the time is in its config."""
+    """Return the journal without what differs between runs. The config of a delegate contains its remaining time."""
     own = ("run", "workflow_id", "input", "config")
     return [(e, i, {key: value for key, value in data.items() if key not in own}) for e, i, data in outcome.journal]
 
 
 @pytest.mark.parametrize("case", SAME)
 async def test_a_kill_changes_nothing(client: Client, outcomes: Outcomes, case: str) -> None:
-    """Only the call that was cut off runs again, under the same idempotency key."""
+    """Only the interrupted call runs again, under the same idempotency key."""
     cut = [fate.moment for fate in CASES[case].fates]
     undisturbed, outcome = outcome_of(outcomes, "undisturbed"), outcome_of(outcomes, case)
 

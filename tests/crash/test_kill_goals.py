@@ -1,4 +1,4 @@
-"""A worker dies in a goal's later states, at an answer, while a plan is held for people, and among steps half done."""
+"""A worker dies in a goal: in its later states, at an answer, during a plan review, and between parallel steps."""
 
 import asyncio
 from collections import Counter
@@ -28,7 +28,7 @@ def looking(backstage: Backstage) -> list[FakeTool]:
 
 
 def one_held(backstage: Backstage) -> list[FakeTool]:
-    """Return tools of which `note` does not end before it is released."""
+    """Return tools. `note` does not end before it is released."""
     return [
         backstage.tool("look", "read_only"),
         backstage.tool("note", held=True),
@@ -37,10 +37,10 @@ def one_held(backstage: Backstage) -> list[FakeTool]:
 
 
 class Killed:
-    """A goal whose worker dies by its fate; another one goes on."""
+    """A goal whose worker dies as planned, so that another one continues."""
 
     def __init__(self, client: Client, folder: Path, fate: Fate, cast: Cast, model: Any, **config: Any) -> None:
-        """Let its first worker die by this fate; `config` are keys of its GoalConfig."""
+        """Let its first worker die as `fate` says. `config` holds keys of its GoalConfig."""
         self._config = config
         self._client, self._queue, self._effects = client, f"goals-{uuid4()}", folder / f"effects-{uuid4()}"
         self._effects.touch()
@@ -56,7 +56,7 @@ class Killed:
 
     @property
     def effects(self) -> list[list[str]]:
-        """The effects: tool and idempotency key."""
+        """Return the tool and the idempotency key of each effect."""
         return [line.split() for line in self._effects.read_text().splitlines()]
 
     async def play(self, answered: Sequence[str] = ()) -> EndedGoal:
@@ -98,8 +98,8 @@ class Killed:
         await answer_goal(handle, "yes")
 
 
-async def test_a_goal_outlives_its_worker_in_its_later_states_and_at_an_answer(client: Client, tmp_path: Path) -> None:
-    """A person's answer that the worker died over is taken in by the next one, once."""
+async def test_a_goal_survives_its_worker_in_its_later_states_and_at_an_answer(client: Client, tmp_path: Path) -> None:
+    """An answer whose worker died is taken by the next worker, once."""
     moments = {"goal_compress": "late", "goal_decide": "late", ANSWER: "early", "goal_summary": "early"}
     goals = {moment: Killed(client, tmp_path, Fate(moment), looking, WatchedStages) for moment in moments}
     ends = await asyncio.gather(*(goals[moment].play([when]) for moment, when in moments.items()))
@@ -110,7 +110,7 @@ async def test_a_goal_outlives_its_worker_in_its_later_states_and_at_an_answer(c
         assert len(goal.effects) == len({key for _, key in goal.effects}) == 3
 
 
-async def test_a_goal_outlives_its_worker_while_its_model_makes_the_calls(client: Client, tmp_path: Path) -> None:
+async def test_a_goal_survives_its_worker_while_its_model_makes_calls(client: Client, tmp_path: Path) -> None:
     goal = Killed(client, tmp_path, Fate("goal_input"), looking, CallingModel)
     pursued = await goal.play()
     inputs = [entry.data for entry in pursued.journal if entry.data.get("turn") == "goal_input"]
@@ -119,10 +119,8 @@ async def test_a_goal_outlives_its_worker_while_its_model_makes_the_calls(client
     assert len(goal.effects) == len({key for _, key in goal.effects}) == 2
 
 
-async def test_no_step_is_done_twice_when_a_worker_dies_between_steps_side_by_side(
-    client: Client, tmp_path: Path
-) -> None:
-    """Two are done by then, one hangs: that one alone is made again, under its key."""
+async def test_no_step_runs_twice_when_a_worker_dies_between_parallel_steps(client: Client, tmp_path: Path) -> None:
+    """Two steps are done and one hangs. Only that one runs again, under its key."""
     goal = Killed(client, tmp_path, Fate(after_s=2.0), one_held, SteadyModel)
     pursued = await goal.play()
     keys = {tool: {key for name, key in goal.effects if name == tool} for tool in ("look", "note", "send")}
@@ -132,8 +130,8 @@ async def test_no_step_is_done_twice_when_a_worker_dies_between_steps_side_by_si
     assert [step.attempts for step in pursued.result.steps] == [1, 1, 1, 1]
 
 
-async def test_a_plan_that_is_held_for_people_outlives_its_worker(client: Client, tmp_path: Path) -> None:
-    """It is made once, asked about once, and nothing of it is done before the one yes."""
+async def test_a_plan_under_review_survives_its_worker(client: Client, tmp_path: Path) -> None:
+    """The plan is made once and reviewed once, and no step runs before the approval."""
     moments = {"noting QuestionAsked": "late", "": "held", ANSWER: "early"}
     goals = {
         moment: Killed(client, tmp_path, Fate(moment), all_tools, SteadyModel, plan_review="always")
@@ -147,8 +145,8 @@ async def test_a_plan_that_is_held_for_people_outlives_its_worker(client: Client
         assert len(goal.effects) == len({key for _, key in goal.effects}) == 4
 
 
-async def test_an_agent_that_does_a_step_outlives_the_worker_of_both(client: Client, tmp_path: Path) -> None:
-    """Only the call that was cut off is made again, under its key. Calls that cannot be repeated are not."""
+async def test_an_agent_that_carries_out_a_step_survives_its_worker(client: Client, tmp_path: Path) -> None:
+    """Only the interrupted call runs again, under its key. Calls that cannot be repeated do not."""
     moments = ("model call 2", "note", "send", "after send")
     goals = [Killed(client, tmp_path, Fate(moment), all_tools, DelegatingModel) for moment in moments]
     ends = await asyncio.gather(*(goal.play() for goal in goals))

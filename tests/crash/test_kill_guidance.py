@@ -1,4 +1,4 @@
-"""Workers killed around continue-as-new while guidance waits: none is lost, none is read twice, the order stays."""
+"""Workers are killed around continue-as-new while guidance waits: none is lost or read twice, and the order stays."""
 
 import signal
 from collections import Counter
@@ -20,7 +20,7 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
 
 
 async def guided(stage: Stage) -> None:
-    """Guide the run while a tool is in flight, let it pause at the end of its iteration, guide it and let it go on."""
+    """Send guidance during a tool, pause at the end of the iteration, send more guidance, and resume."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
     await stage.handle.signal("add_context", "second")
@@ -35,7 +35,7 @@ async def guided(stage: Stage) -> None:
 
 
 async def guided_while_paused(stage: Stage) -> None:
-    """The same, but what comes in the pause comes while nobody is there."""
+    """Do the same, but send the guidance of the pause while no worker runs."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
     await stage.handle.signal("add_context", "second")
@@ -50,7 +50,7 @@ async def guided_while_paused(stage: Stage) -> None:
 
 
 async def guided_too_late(stage: Stage) -> None:
-    """The worker has decided to continue as new, and dies before it can say so; then more comes in."""
+    """Send more guidance after the worker has decided to continue as new, and before its death."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
     await send_update(stage.handle, "extend_budget", {"max_iterations": 9})
@@ -110,16 +110,16 @@ async def test_guidance_is_read_once_and_in_order(outcomes: Outcomes, case: str)
     assert len(outcome.ran.histories) == len(PLAN) + 1
 
 
-async def test_the_undisturbed_run_was_guided_as_meant(outcomes: Outcomes) -> None:
+async def test_the_undisturbed_run_received_all_guidance(outcomes: Outcomes) -> None:
     outcome = outcome_of(outcomes, "undisturbed")
 
     kinds = [data["kind"] for data in outcome.data("InterventionReceived")]
     assert kinds == ["steer", "add_context", "extend_budget", "pause", "steer", "steer", "resume"]
-    assert outcome.ran.result.iterations == 4, "the limit of 3 was raised in an earlier run of the chain"
+    assert outcome.ran.result.iterations == 4, "the limit of 3 was raised in an earlier segment"
 
 
-async def test_what_comes_after_the_end_of_a_run_was_decided_is_not_lost(outcomes: Outcomes) -> None:
-    """A run that is told to end while a signal is unread has to look again."""
+async def test_guidance_after_the_decision_to_continue_as_new_is_not_lost(outcomes: Outcomes) -> None:
+    """The server rejects the completion of a task while a signal is unread, so the run has to look again."""
     outcome = outcome_of(outcomes, "more comes after the end of a run was decided")
 
     assert outcome.exits == [-signal.SIGKILL]

@@ -1,4 +1,4 @@
-"""Knowledge outlives the processes that write it: none lost, none twice, whatever is killed."""
+"""Knowledge survives the processes that write it: no item is lost or duplicated, whatever is killed."""
 
 import asyncio
 import sqlite3
@@ -21,8 +21,8 @@ async def a_process(path: Path, role: str) -> asyncio.subprocess.Process:
     )
 
 
-async def test_two_processes_of_many_runs_write_the_same_facts(tmp_path: Path) -> None:
-    """Both open a file that is not there yet; neither meets a lock error, and no fact is lost or there twice."""
+async def test_two_processes_of_many_runs_write_the_same_facts_once(tmp_path: Path) -> None:
+    """Both open a file that does not exist yet. Neither gets a lock error, and no fact is lost or duplicated."""
     path = tmp_path / "knowledge.db"
     processes = [await a_process(path, "facts") for _ in range(2)]
     ended = [(await process.communicate(), process.returncode) for process in processes]
@@ -34,12 +34,12 @@ async def test_two_processes_of_many_runs_write_the_same_facts(tmp_path: Path) -
     assert shared == sorted(fact.subject for fact in facts())
     seen = [item for item in kept if item.predicate == "saw"]
     assert len(seen) == RUNS * FACTS
-    assert sum(not item.contradicted_by for item in seen) == RUNS, "of what contradicts itself one stands for each run"
+    assert sum(not item.contradicted_by for item in seen) == RUNS, "one of the contradicting facts of each run is valid"
     assert (await store.facts()).counts == {"fact": FACTS + RUNS * FACTS}
     await store.close()
 
 
-async def test_an_import_that_is_killed_is_resumed(tmp_path: Path) -> None:
+async def test_a_killed_import_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "knowledge.db"
     process = await a_process(path, "import")
     assert process.stdout is not None

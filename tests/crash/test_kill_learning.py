@@ -1,4 +1,4 @@
-"""Workers killed right behind what they stored or recalled: it is there once, and the run tells of it once."""
+"""Workers are killed right after they stored or recalled knowledge: it exists once and is recorded once."""
 
 import signal
 from typing import Any
@@ -38,7 +38,7 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_learnt_is_there_once(outcomes: Outcomes, case: str) -> None:
+async def test_learnt_knowledge_exists_once(outcomes: Outcomes, case: str) -> None:
     outcome, undisturbed = outcome_of(outcomes, case), outcome_of(outcomes, "learning")
     store = SqliteStore(outcome.folder / "knowledge.db", HashingEmbedder())
     try:

@@ -1,4 +1,4 @@
-"""Workers killed over what stands beside the loop: half-open circuits, pre-hydration, summaries."""
+"""Workers are killed during half-open circuits, pre-hydration and summaries."""
 
 import signal
 import time
@@ -25,7 +25,7 @@ def fails_first(number: int) -> str:
 
 def passes(number: int) -> str:
     """Let the time pass after which an open circuit may be tried."""
-    time.sleep(RECOVERY_S)  # what passes is the workflow's clock; a longer wait does not matter
+    time.sleep(RECOVERY_S)  # this advances the workflow's clock; a longer wait does no harm
     return "some time passed"
 
 
@@ -77,7 +77,7 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "," in case and not case.startswith("frail")])
-async def test_a_kill_changes_nothing_beside_the_loop(outcomes: Outcomes, case: str) -> None:
+async def test_a_kill_changes_nothing_in_circuits_lookups_and_summaries(outcomes: Outcomes, case: str) -> None:
     scene, _, _ = case.partition(",")
     undisturbed, outcome = outcome_of(outcomes, scene), outcome_of(outcomes, case)
 
@@ -89,8 +89,8 @@ async def test_a_kill_changes_nothing_beside_the_loop(outcomes: Outcomes, case: 
     assert outcome.journal == undisturbed.journal
 
 
-async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
-    """So that the comparisons are about what they are meant to be about."""
+async def test_the_undisturbed_runs_used_circuits_lookups_and_summaries(outcomes: Outcomes) -> None:
+    """This ensures that the comparisons are about these features."""
     circuit, frail = outcome_of(outcomes, "circuit"), outcome_of(outcomes, "frail circuit")
     hydration, summary = outcome_of(outcomes, "hydration"), outcome_of(outcomes, "summary")
 
@@ -102,8 +102,8 @@ async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
     assert any("characters, summed up" in line for line in summary.output)
 
 
-async def test_a_trial_whose_worker_died_gives_its_permit_back(outcomes: Outcomes) -> None:
-    """Its silence counts as a failure of the tool; the circuit opens again and is tried again, not stuck."""
+async def test_a_circuit_trial_whose_worker_died_is_released(outcomes: Outcomes) -> None:
+    """Its silence counts as a failure of the tool. The circuit opens again and can be tried later."""
     outcome = outcome_of(outcomes, "frail circuit, while it is tried")
 
     assert outcome.exits == [-signal.SIGKILL]

@@ -1,4 +1,4 @@
-"""A worker dies between agents that a pipeline maps its inputs to: nothing is done twice, and all of it is joined."""
+"""A worker dies between the parallel agents of a pipeline: no input runs twice, and all results are joined."""
 
 import asyncio
 from datetime import timedelta
@@ -20,7 +20,7 @@ SURVEY = Pipeline.model_validate({"kind": "map_reduce", "map": "helper", "reduce
 
 
 def one_held(backstage: Backstage) -> list[FakeTool]:
-    """Return tools of which `note` does not end before it is released."""
+    """Return tools. `note` does not end before it is released."""
     return [
         backstage.tool("look", "read_only"),
         backstage.tool("note", held=True),
@@ -29,9 +29,13 @@ def one_held(backstage: Backstage) -> list[FakeTool]:
 
 
 @pytest.mark.parametrize(
-    "fate", [pytest.param(Fate(after_s=3.0), id="side by side"), pytest.param(Fate("reduce"), id="over the reduce")]
+    "fate",
+    [
+        pytest.param(Fate(after_s=3.0), id="between parallel agents"),
+        pytest.param(Fate("reduce"), id="in the reduce step"),
+    ],
 )
-async def test_no_input_is_seen_to_twice_when_a_worker_dies(client: Client, tmp_path: Path, fate: Fate) -> None:
+async def test_no_input_is_processed_twice_when_a_worker_dies(client: Client, tmp_path: Path, fate: Fate) -> None:
     queue, effects = f"pipelines-{uuid4()}", tmp_path / "effects"
     effects.touch()
     if fate.moment:

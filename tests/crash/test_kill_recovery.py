@@ -1,4 +1,4 @@
-"""Workers killed in the midst of a recovery: what the config says is done, once, and the journal says so, once."""
+"""Workers are killed during a recovery: the configured strategy is carried out once, and recorded once."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ BACKOFF_MS = 6_000
 
 
 def failing(times: int) -> Any:
-    """Return the body of a tool that works only after so many failures."""
+    """Return the body of a tool that works only after this many failures."""
 
     def body(number: int) -> str:
         if number <= times:
@@ -70,7 +70,7 @@ async def backs_off(stage: Stage) -> None:
 
 
 async def sends_again(stage: Stage) -> None:
-    """Have the first dead letter sent again while another call is in flight."""
+    """Requeue the first dead letter while another call is in flight."""
     await stage.had_effect("hold")
     await send_update(stage.handle, "requeue", "1.0")
     stage.release()
@@ -113,7 +113,7 @@ SAME = {
     "buried, when it is asked for": ["hold"],
     "buried, while it is sent again": ["mail"],
 }
-"""The cases that a kill must not change, with the calls that were in flight: those run again."""
+"""The cases that a kill must not change, with the calls in flight, which run again."""
 
 
 @pytest.fixture(scope="module")
@@ -133,12 +133,12 @@ async def test_a_kill_changes_nothing_in_a_recovery(outcomes: Outcomes, case: st
 
 
 def ageless(outcome: Outcome) -> list[str]:
-    """Return the journal without what follows from the age of a cached result."""
+    """Return the journal without the age of a cached result."""
     return [re.sub(r"\d+ s old|sha256:\w+", "", str(entry)) for entry in outcome.journal]
 
 
-async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
-    """So that the comparisons are about recoveries."""
+async def test_the_undisturbed_runs_used_each_recovery(outcomes: Outcomes) -> None:
+    """This ensures that the comparisons are about recoveries."""
     told = {scene: outcome_of(outcomes, scene).output for scene in ("retry", "fallback", "risky fallback", "buried")}
 
     assert told["retry"] == ["works again"]
@@ -155,7 +155,7 @@ async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
 
 
 async def test_no_other_tool_is_tried_after_a_fallback_that_may_have_had_its_effect(outcomes: Outcomes) -> None:
-    """Its worker died over it: whoever tries the next alternative may do it twice, in two ways."""
+    """Its worker died during the fallback, so the next alternative could repeat the effect in another way."""
     outcome = outcome_of(outcomes, "risky fallback, while it runs")
 
     assert outcome.exits == [-signal.SIGKILL]

@@ -1,4 +1,4 @@
-"""Workers killed in the middle of a saga: it goes on where it was, under the same keys; nothing is done twice."""
+"""Workers are killed in the middle of a saga: it continues there under the same keys, and nothing runs twice."""
 
 import signal
 from collections import Counter
@@ -49,7 +49,7 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
     return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
-async def test_what_the_undisturbed_sagas_did(outcomes: Outcomes) -> None:
+async def test_the_undisturbed_sagas_finished_and_compensated(outcomes: Outcomes) -> None:
     done, undone = outcome_of(outcomes, DONE), outcome_of(outcomes, UNDONE)
     assert done.tools == ["book", "rent", "send"]
     assert done.output[0] == "[Saga done] all 3 steps"
@@ -59,7 +59,7 @@ async def test_what_the_undisturbed_sagas_did(outcomes: Outcomes) -> None:
 
 @pytest.mark.parametrize(("plan", "moment"), [(plan, moment) for plan, found in MOMENTS.items() for moment in found])
 async def test_a_kill_changes_nothing_in_a_saga(outcomes: Outcomes, plan: str, moment: str) -> None:
-    """Only the call that was cut off runs again, under the same idempotency key."""
+    """Only the interrupted call runs again, under the same idempotency key."""
     undisturbed, outcome = outcome_of(outcomes, plan), outcome_of(outcomes, f"{plan}, {moment}")
     cut = [moment] if moment in undisturbed.tools else []
 
@@ -70,7 +70,7 @@ async def test_a_kill_changes_nothing_in_a_saga(outcomes: Outcomes, plan: str, m
     assert outcome.journal == undisturbed.journal
 
 
-async def test_an_irreversible_step_that_was_cut_off_is_taken_back_and_not_repeated(outcomes: Outcomes) -> None:
+async def test_an_interrupted_irreversible_step_is_compensated_and_not_repeated(outcomes: Outcomes) -> None:
     outcome = outcome_of(outcomes, "risky")
     assert outcome.exits == [-signal.SIGKILL]
     assert outcome.tools == ["book", "send", "unsend", "unbook"]

@@ -1,4 +1,4 @@
-"""A worker dies amid a turn of a session, and behind one: who waits has its result from the next worker."""
+"""A worker dies within or after a turn of a session: the next worker returns the result to the waiting client."""
 
 import asyncio
 import signal
@@ -31,7 +31,7 @@ Outlived = Callable[[], Awaitable[None]]
 async def dying(
     client: Client, folder: Path, at: str, said: str, *, remembers: bool = False, **given: Any
 ) -> AsyncGenerator[tuple[SessionHandle, Outlived]]:
-    """Begin a session whose worker dies there, and say something in it."""
+    """Start a session whose worker dies at this moment, and send a message."""
     queue, effects, address = f"sessions-{uuid4()}", folder / "effects", client.service_client.config.target_host
     effects.touch()
     workers = [
@@ -45,38 +45,38 @@ async def dying(
             return await session.post(said, message_id="m1") == 1
         return False
 
-    async def outlived() -> None:
+    async def restart() -> None:
         await asyncio.to_thread(started[0].join, PATIENCE_S)
         assert started[0].exitcode == -signal.SIGKILL
         started.append(workers[1].started())
 
     try:
         await wait_until(is_taken, PATIENCE_S)
-        yield session, outlived
+        yield session, restart
     finally:
         for process in started:
             process.kill()
             await asyncio.to_thread(process.join)
 
 
-async def test_a_turn_outlives_its_worker(client: Client, tmp_path: Path) -> None:
-    """Who awaits the turn waits through the death of the worker."""
-    async with dying(client, tmp_path, "note", "look note send") as (session, outlived):
+async def test_a_turn_survives_its_worker(client: Client, tmp_path: Path) -> None:
+    """A client that waits for the turn keeps waiting through the death of the worker."""
+    async with dying(client, tmp_path, "note", "look note send") as (session, restart):
         turn = asyncio.create_task(session.result_of(1))
-        await outlived()
+        await restart()
         ended = await asyncio.wait_for(turn, PATIENCE_S)
         last = await close_session(session)
     assert (ended.termination.reason, last.result.termination.detail) == ("completed", "closed")
 
 
-async def test_what_a_turn_has_taught_is_there_once_though_the_worker_dies_behind_it(
+async def test_learnings_of_a_turn_exist_once_although_the_worker_dies_after_storing(
     client: Client, tmp_path: Path
 ) -> None:
     async with dying(client, tmp_path, "stored memory", "look", remembers=True, config={"knowledge": {}}) as (
         session,
-        outlived,
+        restart,
     ):
-        await outlived()
+        await restart()
         ended = await asyncio.wait_for(session.result_of(1), PATIENCE_S)
         last = await close_session(session)
     assert ended.termination.reason == "completed"

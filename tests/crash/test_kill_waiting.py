@@ -1,4 +1,4 @@
-"""Workers killed while a person is asked, and decisions sent while no worker is there: each is taken once."""
+"""Workers are killed while a person is asked, and decisions are sent while no worker runs: each counts once."""
 
 import asyncio
 import signal
@@ -42,11 +42,11 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
 
 
 def answered(update: str, **given: Any) -> Happens:
-    """Return what answers the first question; where the case kills, nobody is there when the answer comes."""
+    """Return a function that answers the first question. If the case kills, no worker runs when the answer arrives."""
 
     async def happens(stage: Stage) -> None:
         wait = await wait_for_question(stage.handle, PATIENCE.total_seconds())
-        await wait_for_note(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
+        await wait_for_note(stage.handle, "ApprovalRequested")  # a query may show what the server has not recorded yet
         answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
         async with stage.without_worker():
             sent = asyncio.create_task(send_update(stage.handle, update, answer))
@@ -57,7 +57,7 @@ def answered(update: str, **given: Any) -> Happens:
 
 
 async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
-    """Return whether the server has an update: without a worker it waits, with a workflow task for it."""
+    """Return whether the server has an update. Without a worker it waits, together with a workflow task."""
     return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
@@ -105,8 +105,8 @@ async def test_a_kill_changes_nothing_about_a_question(outcomes: Outcomes, case:
     assert outcome.journal == undisturbed.journal
 
 
-async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
-    """So that the comparisons are about questions."""
+async def test_the_undisturbed_runs_asked_and_were_answered(outcomes: Outcomes) -> None:
+    """This ensures that the comparisons are about questions."""
     retried, given, extended = (outcome_of(outcomes, scene) for scene in ("retried", "given", "extended"))
 
     assert (retried.output, retried.tools) == (["works again", "look is done"], ["save", "save", "look"])

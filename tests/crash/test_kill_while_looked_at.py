@@ -1,4 +1,4 @@
-"""Workers killed while somebody looks at the run all the time: whatever a look has changed would show in a replay."""
+"""Workers are killed while queries arrive all the time: anything that a query changed would show in a replay."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ from tests.support.runs.looked_at import being_looked_at, status_of
 from tests.support.runs.questions import is_on_record, send_update
 
 TIMES = 4
-"""That each scene is played, at once: a look has to come with the very task that it would split."""
+"""Number of parallel runs of each scene, because a query has to arrive with the task that it would split."""
 
 
 def troupe(backstage: Backstage) -> list[FakeTool]:
@@ -25,13 +25,13 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
 
 
 async def approve(stage: Stage) -> None:
-    """Say yes to the call that is held."""
+    """Approve the held call."""
     [call] = (await asked(stage, "approval"))["data"]["calls"]
     await insisted(stage, "approve", {"approval_id": call["id"], "approver": "ada"})
 
 
 async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
-    """Send an update, again where the SDK left it out of its task, as `client/runs/exchange.py` does."""
+    """Send an update. Repeat it if the SDK left it out of its task, as `client/runs/exchange.py` does."""
     while True:
         try:
             return await send_update(stage.handle, name, argument)
@@ -41,7 +41,7 @@ async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
 
 
 async def asked(stage: Stage, kind: str) -> dict[str, Any]:
-    """Return the question of this kind, once it is on record; a slow machine gets the time that it needs till then."""
+    """Return the question of this kind once it is recorded. A slow machine gets the time it needs until then."""
     found: list[dict[str, Any]] = []
 
     async def is_asked() -> bool:
@@ -56,7 +56,7 @@ async def asked(stage: Stage, kind: str) -> dict[str, Any]:
 
 
 async def exhausted(stage: Stage) -> None:
-    """Approve, let the time run out, kill the worker while a person is asked for more, and give it."""
+    """Approve, let the time run out, kill the worker while a person is asked for more time, and grant it."""
     async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
         await asked(stage, "budget")
@@ -69,7 +69,7 @@ async def exhausted(stage: Stage) -> None:
 
 
 async def approved(stage: Stage) -> None:
-    """Approve twice; the worker is killed between, and in a local tool."""
+    """Approve twice. The worker is killed in between, and in a local tool."""
     stage.release()
     async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
@@ -94,7 +94,7 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_another_worker_goes_on_and_the_run_verifies(client: Client, outcomes: Outcomes, case: str) -> None:
+async def test_another_worker_continues_and_the_run_verifies(client: Client, outcomes: Outcomes, case: str) -> None:
     outcome = outcome_of(outcomes, case)
     assert outcome.exits == [-signal.SIGKILL]
     assert outcome.ran.result.termination.reason == "completed"

@@ -1,4 +1,4 @@
-"""A run hands a part of its task to another agent, and reads its answer, or why there is none."""
+"""A run delegates a part of its task to another agent, and reads its answer, or why there is none."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client
     assert child == f"{ran.handle.id}.1.0"
 
 
-async def test_an_empty_answer_is_an_answer(client: Client) -> None:
+async def test_an_empty_answer_counts_as_an_answer(client: Client) -> None:
     ended = Reply.of(
         calls=(ToolCall(call_id="t", name="terminate", arguments={"reason": "nothing to say", "output": ""}),)
     )
@@ -56,7 +56,7 @@ async def test_an_empty_answer_is_an_answer(client: Client) -> None:
     assert ran.result.tool_calls.failed == 0
 
 
-async def test_a_delegate_knows_its_tenant_and_what_is_trusted(client: Client) -> None:
+async def test_a_delegate_has_the_tenant_and_the_trusted_context(client: Client) -> None:
     seen: list[GateRequest] = []
 
     class Watching:
@@ -84,7 +84,7 @@ async def test_a_delegate_knows_its_tenant_and_what_is_trusted(client: Client) -
         pytest.param(PAIR, "helper", {"max_iterations": 1}, "[Not run] nothing is left to delegate with", id="budget"),
     ],
 )
-async def test_what_cannot_be_delegated_is_told_and_no_run_is_started(
+async def test_an_impossible_delegation_is_reported_and_starts_no_run(
     client: Client, agents: Any, target: str, config: dict[str, Any], said: str
 ) -> None:
     async with a_cast(client, agents, {"lead": [delegates(target), answers()], "helper": [answers()]}) as (loop, cast):
@@ -98,7 +98,7 @@ async def test_what_cannot_be_delegated_is_told_and_no_run_is_started(
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 0, "failed": 0, why: 1}
 
 
-async def test_an_agent_that_waits_for_this_is_not_delegated_to_again(client: Client) -> None:
+async def test_an_agent_waiting_for_this_one_is_not_delegated_to_again(client: Client) -> None:
     agents = PAIR | {"helper": agent("helper", "lead")}
     scripts = {"lead": [delegates("helper"), answers()], "helper": [delegates("lead"), answers("alone")]}
     async with a_cast(client, agents, scripts) as (loop, cast):
@@ -111,7 +111,7 @@ async def test_an_agent_that_waits_for_this_is_not_delegated_to_again(client: Cl
     assert untrusted_text(cast.messages_to("lead")[-1]) == "alone"
 
 
-async def test_a_denied_delegation_is_told_and_starts_nothing(client: Client) -> None:
+async def test_a_denied_delegation_is_reported_and_starts_nothing(client: Client) -> None:
     scripts = {"lead": [delegates("helper"), answers()], "helper": [answers()]}
     async with a_cast(client, PAIR, scripts, engine=Deny("delegate")) as (loop, cast):
         ran = await run_lead(loop)
@@ -121,8 +121,8 @@ async def test_a_denied_delegation_is_told_and_starts_nothing(client: Client) ->
     assert ran.result.tool_calls.denied == 1
 
 
-async def test_the_recovery_of_the_delegate_tool_is_that_of_any_tool(client: Client) -> None:
-    """A person has it tried again: another run, whose effects are those of the same call."""
+async def test_the_delegate_tool_has_the_same_recovery_as_any_tool(client: Client) -> None:
+    """A person retries it: that starts another run, whose effects count as those of the same call."""
     pay = FakeTool("pay", effect="idempotent")
     agents = {
         "lead": agent("lead", "helper", recovery={"strategy": "escalate"}),
@@ -148,7 +148,7 @@ async def test_the_recovery_of_the_delegate_tool_is_that_of_any_tool(client: Cli
     assert ran.result.usage.model_calls == 4
 
 
-async def test_an_agent_without_delegates_has_nothing_to_delegate_with(client: Client) -> None:
+async def test_an_agent_without_delegates_is_not_offered_the_delegate_tool(client: Client) -> None:
     agents = PAIR | {"lead": agent("lead")}
     async with a_cast(client, agents, {"lead": [delegates("helper"), answers()]}) as (loop, cast):
         ran = await run_lead(loop)

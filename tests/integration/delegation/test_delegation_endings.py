@@ -1,4 +1,4 @@
-"""However a delegate ends, or its parent, the other learns of it: aborts, clocks, failures, terminations."""
+"""When a delegate or its parent ends, the other learns of it: aborts, time limits, failures, terminations."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, deleg
 from tests.support.runs.sagas import Ledger, book, pay, saga
 
 
-async def test_an_abort_reaches_the_delegate_and_what_it_had_is_kept(client: Client) -> None:
+async def test_an_abort_reaches_the_delegate_and_its_usage_is_kept(client: Client) -> None:
     hold = Hold()
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper")], "helper": [calls("look"), hold.step(answers())]}
@@ -35,7 +35,7 @@ async def test_an_abort_reaches_the_delegate_and_what_it_had_is_kept(client: Cli
     assert told.startswith("[Error] agent 'helper' did not finish: aborted")
 
 
-async def test_temporals_own_cancellation_reaches_the_delegate_as_an_abort(client: Client) -> None:
+async def test_a_temporal_cancellation_aborts_the_delegate(client: Client) -> None:
     hold = Hold()
     async with a_cast(client, PAIR, {"lead": [delegates("helper")], "helper": [hold.step(answers())]}) as (loop, _):
         handle = await start_lead(loop)
@@ -48,8 +48,8 @@ async def test_temporals_own_cancellation_reaches_the_delegate_as_an_abort(clien
     assert [entry.data["reason"] for entry in ran.journal if entry.event == "DelegationEnded"] == ["aborted"]
 
 
-async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_abort(client: Client) -> None:
-    """Its tool ignores the cancellation, so its own grace is as long as its parent's."""
+async def test_a_delegate_that_does_not_end_within_the_grace_does_not_delay_the_abort(client: Client) -> None:
+    """Its tool ignores the cancellation, so its own grace is as long as that of its parent."""
     hold, late = Hold(), Hold()
 
     async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -71,7 +71,7 @@ async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_a
 
 
 @pytest.mark.parametrize("by", ["abort", "terminate"])
-async def test_a_delegates_saga_is_taken_back_to_the_end_behind_the_end_of_its_parent(client: Client, by: str) -> None:
+async def test_the_saga_of_a_delegate_is_fully_compensated_after_the_end_of_its_parent(client: Client, by: str) -> None:
     booking, cancelling = Hold(), Hold()
     ledger = Ledger({"book car": lambda: booking.then("never"), "cancel car": lambda: cancelling.then("cancelled")})
     agents = PAIR | {"helper": agent("helper", tools=["look", "book", "cancel", "pay", "saga"])}
@@ -91,20 +91,20 @@ async def test_a_delegates_saga_is_taken_back_to_the_end_behind_the_end_of_its_p
     assert len(ledger.keys["cancel car"]) == 1
 
 
-async def test_a_delegates_clock_ends_it_before_its_parents(client: Client) -> None:
+async def test_the_time_limit_of_a_delegate_ends_it_before_its_parent(client: Client) -> None:
     hold = Hold()
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers("in time")], "helper": [calls("look"), hold.step(answers())]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
-        ran = await run_lead(loop, timeout_s=12)  # of which a tenth is the parent's own
+        ran = await run_lead(loop, timeout_s=12)  # a tenth of it is reserved for the parent
 
     assert ran.result.termination.reason == "completed"
     assert cast.messages_to("lead")[-1].startswith("[Error] agent 'helper' did not finish: timeout (limit of ")
     assert "it had no output. The outcome is unknown" in cast.messages_to("lead")[-1]
 
 
-async def test_a_delegate_that_fails_is_told_as_an_error(client: Client) -> None:
-    """An agent that cannot be prepared fails its run; that of its parent goes on."""
+async def test_a_failing_delegate_is_reported_as_an_error(client: Client) -> None:
+    """An agent that cannot be prepared fails its run, but the run of its parent continues."""
 
     def known(model: str) -> None:
         if model == "scripted:helper":
@@ -122,7 +122,7 @@ async def test_a_delegate_that_fails_is_told_as_an_error(client: Client) -> None
     assert ran.result.usage.model_calls == 2
 
 
-async def test_a_delegate_that_is_terminated_is_told_as_an_error(client: Client) -> None:
+async def test_a_terminated_delegate_is_reported_as_an_error(client: Client) -> None:
     hold = Hold()
     scripts = {"lead": [delegates("helper"), answers("alone")], "helper": [hold.step(answers())]}
     async with a_cast(client, PAIR, scripts) as (loop, cast):
@@ -136,8 +136,8 @@ async def test_a_delegate_that_is_terminated_is_told_as_an_error(client: Client)
     assert (nested[-1].event, nested[-1].data["detail"]) == ("Terminated", "by hand")
 
 
-async def test_a_run_does_not_wait_for_ever_for_a_delegate_that_nobody_works_on(client: Client) -> None:
-    """The delegate's tool has no worker and no time limit to speak of."""
+async def test_a_run_does_not_wait_for_ever_for_a_delegate_without_a_worker(client: Client) -> None:
+    """The tool of the delegate has no worker and practically no time limit."""
     nowhere = FakeTool("nowhere", options=ToolOptions(task_queue="nobody-polls-this", timeout_s=3_600))
     agents = PAIR | {"helper": agent("helper", tools=["nowhere"])}
     scripts = {"lead": [delegates("helper"), answers("gave up")], "helper": [calls("nowhere"), answers()]}

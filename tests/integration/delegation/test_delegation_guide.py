@@ -1,4 +1,4 @@
-"""The agents of docs/delegation.md, run as they stand there."""
+"""The agents of docs/delegation.md run as printed there."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from tests.support.programs.orga_command import ROOT
 from tests.support.runs.delegates import a_cast, delegates, run_lead, untrusted_text
 
 
-async def test_the_agents_of_the_guide_delegate_as_it_says(client: Client) -> None:
+async def test_the_agents_of_the_guide_delegate_as_described(client: Client) -> None:
     text = (ROOT / "docs" / "delegation.md").read_text()
     [block] = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     config = OrgaConfig.model_validate(tomllib.loads(block), extra="forbid")

@@ -1,4 +1,4 @@
-"""A delegate's journal stands in that of its parent, through continue-as-new too, and can be verified."""
+"""The journal of a delegate is part of its parent's, also across continue-as-new, and can be verified."""
 
 import asyncio
 from typing import Any
@@ -27,7 +27,7 @@ from tests.support.runs.loop import WORKER_FACTS, histories_of
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
-async def test_a_delegate_whose_chain_goes_on_as_new_has_one_result_and_one_journal(client: Client) -> None:
+async def test_a_delegate_that_continues_as_new_has_one_result_and_one_journal(client: Client) -> None:
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {
         "lead": [delegates("helper"), answers("done")],
@@ -43,7 +43,7 @@ async def test_a_delegate_whose_chain_goes_on_as_new_has_one_result_and_one_jour
     assert iterations == [1, 2, 3]
 
 
-async def test_children_are_nested_in_the_journal_before_their_end(client: Client) -> None:
+async def test_delegates_are_nested_in_the_journal_before_their_end(client: Client) -> None:
     ready = asyncio.Event()
 
     async def last(request: Any) -> Reply:
@@ -83,7 +83,7 @@ async def _followed(client: Client, workflow_id: str) -> list[JournalEntry]:
     return [event async for event in AgentHandle(client, workflow_id).events() if isinstance(event, JournalEntry)]
 
 
-async def test_nothing_is_wrong_with_a_run_that_delegated_nor_with_its_exported_journal(client: Client) -> None:
+async def test_a_run_with_delegates_and_its_exported_journal_verify(client: Client) -> None:
     agents = PAIR | {"helper": agent("helper", "hand"), "hand": agent("hand")}
     scripts = {
         "lead": [delegates("helper", "helper"), answers("done")],

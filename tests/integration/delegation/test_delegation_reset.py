@@ -1,4 +1,4 @@
-"""A parent that is set back delegates anew: no clash with what still runs, the same effects, the right journal."""
+"""A rewound parent delegates again: without a clash with live delegates, with the same keys and the right journal."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay
 
 
 def nested(ran: Ran) -> list[str]:
-    """Return what the delegates of a run answered, as its journal has it."""
+    """Return the answers of the delegates in the journal of a run."""
     told = [entry for entry in ran.journal if entry.data.get("run") and entry.event == "ReasoningComplete"]
     return [action["respond"] for entry in told for action in entry.data["actions"] if "respond" in action]
 
 
-async def test_a_call_that_is_made_again_is_carried_out_by_a_new_run_with_the_same_effects(client: Client) -> None:
+async def test_a_repeated_delegation_starts_a_new_run_with_the_same_keys(client: Client) -> None:
     pay = FakeTool("pay", effect="idempotent")
     helper: Sequence[Step] = [calls("pay"), answers("paid"), calls("pay"), answers("paid again")]
     scripts = {"lead": [delegates("helper"), answers("one"), delegates("helper"), answers("two")], "helper": helper}
@@ -36,7 +36,7 @@ async def test_a_call_that_is_made_again_is_carried_out_by_a_new_run_with_the_sa
     assert len({context.idempotency_key for context in pay.contexts}) == 1
 
 
-async def test_another_task_is_another_effect(client: Client) -> None:
+async def test_a_delegation_with_another_task_has_another_key(client: Client) -> None:
     pay = FakeTool("pay", effect="idempotent")
     lead = [delegates("helper", task="pay a"), answers("one"), delegates("helper", task="pay b"), answers("two")]
     scripts = {"lead": lead, "helper": [calls("pay"), answers("paid"), calls("pay"), answers("paid")]}
@@ -47,10 +47,10 @@ async def test_another_task_is_another_effect(client: Client) -> None:
     assert len({context.idempotency_key for context in pay.contexts}) == 2
 
 
-async def test_a_delegate_that_another_tool_left_at_work_is_replaced_by_the_same_call_made_again(
+async def test_a_delegate_left_running_by_another_tool_is_replaced_when_the_call_is_repeated(
     client: Client,
 ) -> None:
-    """`orga rewind` lets it end first."""
+    """`orga rewind` would end it first."""
     hold = Hold()
     helper: Sequence[Step] = [hold.step(answers("never heard")), answers("anew")]
     scripts = {"lead": [delegates("helper"), delegates("helper"), answers("done")], "helper": helper}
@@ -84,7 +84,7 @@ async def test_a_delegate_of_the_shared_past_stays_in_the_journal(client: Client
     assert nested(ran) == ["kept"]
 
 
-async def test_a_delegate_that_its_parent_has_left_behind_is_not_in_the_journal(client: Client) -> None:
+async def test_a_delegate_after_the_rewind_point_is_not_in_the_journal(client: Client) -> None:
     hold = Hold()
     scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(answers("late"))]}
     async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, _):
@@ -100,5 +100,5 @@ def _last(cast: Cast) -> str:
 
 
 def _end(ran: Ran) -> int:
-    """Return how many entries the journal has up to the end of its delegation."""
+    """Return the number of journal entries up to the end of its delegation."""
     return [entry.event for entry in ran.journal].index("DelegationEnded") + 1

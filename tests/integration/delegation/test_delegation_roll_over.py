@@ -1,4 +1,4 @@
-"""A run whose delegate still takes back what it did does not continue as new: the next would not hear of its end."""
+"""A run does not continue as new while a delegate compensates its saga: the next segment would miss its end."""
 
 import asyncio
 from typing import Any
@@ -16,8 +16,8 @@ from tests.support.runs.sagas import book, saga
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
-async def test_what_a_delegate_had_reserved_is_back_when_it_ends_behind_its_call(client: Client) -> None:
-    """Its call is given up at the deadline, five seconds after the abort; a person gives the run more time."""
+async def test_the_reserved_budget_of_a_delegate_is_returned_even_if_it_ends_after_its_call(client: Client) -> None:
+    """The call is given up at the deadline, five seconds after the abort. A person gives the run more time."""
     back, late = Hold(), Hold()
 
     async def booked(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -43,10 +43,10 @@ async def test_what_a_delegate_had_reserved_is_back_when_it_ends_behind_its_call
         await late.reached()
         back.go.set()
 
-        async def is_settled() -> bool:
+        async def is_returned() -> bool:
             return not (await status_of(handle)).children
 
-        await wait_until(is_settled)
+        await wait_until(is_returned)
         late.go.set()
         ran = await loop.ended(handle)
 

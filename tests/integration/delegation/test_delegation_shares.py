@@ -1,4 +1,4 @@
-"""A delegate has a share of what its parent has left: of its tools, its budgets and its slots."""
+"""A delegate gets a share of its parent's tools, budgets and slots."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ from tests.support.values.policies import a_verdict
 
 
 @pytest.mark.parametrize("by", ["config", "gate", "both", "starter"])
-async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by: str) -> None:
+async def test_a_delegate_has_only_the_tools_left_to_it(client: Client, by: str) -> None:
     class Narrowing:
         is_embedded = True
 
@@ -56,8 +56,8 @@ async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by:
     assert (len(look.contexts), len(send.contexts)) == (1, 0)
 
 
-async def test_what_a_run_was_started_without_no_delegate_below_it_has(client: Client) -> None:
-    """Neither one of another agent's own, nor one that the agent of the run lists itself."""
+async def test_a_tool_excluded_at_the_start_is_missing_in_every_delegate(client: Client) -> None:
+    """This includes a delegate's own tools and those that the run's agent lists."""
     agents = {
         "lead": agent("lead", "helper", tools=["look", "send"]),
         "helper": agent("helper", "hand", tools=["look", "send", "pay"]),
@@ -79,7 +79,7 @@ async def test_what_a_run_was_started_without_no_delegate_below_it_has(client: C
     assert [[tool.name for tool in request.tools] for request in cast.seen("hand")] == [["look"], ["pay"]]
 
 
-async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> None:
+async def test_a_delegate_of_a_delegate_can_only_have_less(client: Client) -> None:
     agents = {
         "lead": agent("lead", {"agent": "helper", "tools": ["look", "delegate"]}),
         "helper": agent("helper", {"agent": "hand", "tools": ["look", "send"]}, tools=["look"]),
@@ -103,8 +103,8 @@ async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> No
     assert started.data["input"]["lineage"]["chain"] == ["lead", "helper"]
 
 
-async def test_a_delegate_stops_at_its_share_and_the_parent_has_what_it_had(client: Client) -> None:
-    """Its share is overspent by the one reply that reached it, and what is kept back for the parent pays for that."""
+async def test_a_delegate_stops_at_its_share_and_the_parent_reads_its_text(client: Client) -> None:
+    """The delegate's only reply exceeds its share, and the reserve of the parent pays for that."""
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers("enough")], "helper": [calls("look", reply_text="so far")]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
@@ -120,7 +120,7 @@ async def test_a_delegate_stops_at_its_share_and_the_parent_has_what_it_had(clie
     assert outcome.data["outcomes"][0]["outcome"] == "failed"
 
 
-async def test_parallel_delegates_share_and_what_is_left_over_is_back(client: Client) -> None:
+async def test_parallel_delegates_share_the_budget_and_return_the_rest(client: Client) -> None:
     scripts = {
         "lead": [delegates("helper", "helper"), delegates("helper"), answers("done")],
         "helper": [answers("quick")],
@@ -132,14 +132,14 @@ async def test_parallel_delegates_share_and_what_is_left_over_is_back(client: Cl
     started = [entry for entry in ran.journal if entry.event == "Started" and "run" in entry.data]
     ceilings = [entry.data["input"]["lineage"]["ceiling"] for entry in started]
     *both, alone = [ceiling["max_total_tokens"] for ceiling in ceilings]
-    assert (sorted(both), alone) == ([472, 473], 780), "half is kept back for the parent"
+    assert (sorted(both), alone) == ([472, 473], 780), "half is reserved for the parent"
     assert [ceiling["max_model_calls"] for ceiling in ceilings] == [5, 5, 7]
     assert [ceiling["max_tool_calls"] for ceiling in ceilings] == [4, 4, 7]
     assert ran.result.usage.total_tokens == 660
 
 
-async def test_delegates_of_one_reply_run_side_by_side_and_answer_in_call_order(client: Client) -> None:
-    """Each waits for the other."""
+async def test_delegates_of_one_reply_run_in_parallel_and_answer_in_call_order(client: Client) -> None:
+    """Each delegate waits for the other."""
     begun = {"1": asyncio.Event(), "2": asyncio.Event()}
 
     def meeting(mine: str, other: str) -> Callable[[ModelRequest], Awaitable[Reply]]:
@@ -163,8 +163,8 @@ async def test_delegates_of_one_reply_run_side_by_side_and_answer_in_call_order(
     assert [untrusted_text(text) for text in cast.messages_to("lead")[-2:]] == ["1", "2"]
 
 
-async def test_delegates_keep_to_max_concurrent_tools(client: Client) -> None:
-    """A delegate takes a slot of its parent's, never two: its own calls have the slots of its own run."""
+async def test_delegates_respect_max_concurrent_tools(client: Client) -> None:
+    """A delegate takes one slot of its parent. Its own calls use the slots of its own run."""
     at_once: list[int] = []
     running = 0
 

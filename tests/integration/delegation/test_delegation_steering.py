@@ -24,7 +24,7 @@ from tests.support.runs.delegates import (
 from tests.support.runs.whereabouts import wait_until_known, wait_until_paused
 
 
-async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(client: Client) -> None:
+async def test_guidance_reaches_the_working_delegate_and_later_its_parent(client: Client) -> None:
     hold = Hold()
     scripts = {
         "lead": [delegates("helper"), answers("as you wish")],
@@ -57,7 +57,7 @@ async def _is_paused(handle: WorkflowHandle[Any, Any], paused: bool = True) -> b
     return (await status_of(handle)).paused is paused
 
 
-async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -> None:
+async def test_a_pause_also_stops_the_delegate_until_the_resume(client: Client) -> None:
     hold = Hold()
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers()], "helper": [hold.step(calls("look")), answers("done")]}
@@ -79,7 +79,7 @@ async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -
     assert untrusted_text(cast.messages_to("lead")[-1]) == "done"
 
 
-async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(client: Client) -> None:
+async def test_a_delegate_started_while_its_parent_is_paused_is_paused(client: Client) -> None:
     """The parent is paused while the delegate waits for its turn."""
     hold = Hold()
     slow = FakeTool("slow", lambda arguments, context: hold.then("slow"))
@@ -101,8 +101,8 @@ async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(clien
     assert untrusted_text(cast.messages_to("lead")[-1]) == "late"
 
 
-async def test_the_journal_says_what_became_of_interventions_with_an_id(client: Client) -> None:
-    """Those of the parent and of its delegate; a second one with the same id is not passed on either."""
+async def test_the_journal_shows_the_outcome_of_interventions_with_an_id(client: Client) -> None:
+    """This holds for the parent and its delegate. A second intervention with the same id is not passed on either."""
     hold = Hold()
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers()], "helper": [hold.step(calls("look")), answers("done")]}
@@ -130,7 +130,10 @@ async def test_the_journal_says_what_became_of_interventions_with_an_id(client: 
     assert [data for data in received if data["kind"] == "steer"] == [hurry] * 3 + [{"kind": "steer", "text": "slowly"}]
     assert {"kind": "pause", "id": "p", "by": "bob"} in received
     assert [(event, data["id"]) for event, data in found if event != "InterventionReceived"] == [
-        ("InterventionApplied", "p"),  # with the resume: while it waits for its delegate it reaches no checkpoint
+        (
+            "InterventionApplied",
+            "p",
+        ),  # at the resume, because the parent reaches no checkpoint while it waits for its delegate
         ("InterventionApplied", "r"),
         ("InterventionRefused", "late"),
         ("InterventionApplied", "s"),
@@ -143,8 +146,8 @@ async def test_the_journal_says_what_became_of_interventions_with_an_id(client: 
     ]
 
 
-async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:
-    """The delegate is not there any more when it is told; its parent does not answer before all has arrived."""
+async def test_guidance_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:
+    """The delegate has ended when the guidance arrives. The parent does not answer before all has arrived."""
     hold, told = Hold(), Hold()
     scripts = {
         "lead": [delegates("helper"), told.step(answers("first")), answers("both")],

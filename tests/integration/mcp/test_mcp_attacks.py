@@ -1,4 +1,4 @@
-"""Attacks of MCP servers on the worker that calls them: nothing runs twice, nobody waits, nothing is given away."""
+"""Attacks of MCP servers on the worker that calls them: no call runs twice, nobody waits, and no secret leaks."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.sources import call_tool_of, hostile, received_messages, source_of
 
 AT_ONCE_S = 10.0
-"""Far less than a call may take, far more than an answer does."""
+"""Seconds. Far less than a call may take, far more than an answer needs."""
 
 
 async def refusal(call: Awaitable[str]) -> ToolError:
@@ -34,8 +34,8 @@ PRETENDED = [
 
 
 @pytest.mark.parametrize(("answer", "kind"), PRETENDED)
-async def test_a_server_that_acts_and_says_otherwise_is_called_once(tmp_path: Path, answer: str, kind: str) -> None:
-    """Only a call that certainly had no effect is repeated, and only the worker itself knows that."""
+async def test_a_server_that_acts_and_denies_it_is_called_once(tmp_path: Path, answer: str, kind: str) -> None:
+    """Only a call that certainly had no effect is repeated, and only the worker itself can know that."""
     async with source_of(s=hostile(tmp_path, tools=[answer])) as source:
         error = await refusal(call_tool_of(source, f"s_{answer}"))
     assert (error.kind, error.retryable) == (kind, False)
@@ -43,7 +43,7 @@ async def test_a_server_that_acts_and_says_otherwise_is_called_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("answer", "kind"), PRETENDED)
-async def test_one_over_http_is_called_once_too(answer: str, kind: str) -> None:
+async def test_an_http_server_that_acts_and_denies_it_is_called_once(answer: str, kind: str) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = answer
@@ -51,8 +51,8 @@ async def test_one_over_http_is_called_once_too(answer: str, kind: str) -> None:
         assert (error.kind, error.retryable, server.calls) == (kind, False, 1)
 
 
-async def test_a_server_that_has_lost_its_sessions_is_connected_to_anew_and_acts_once() -> None:
-    """Many servers say so with an error of their own in the answer of status 404."""
+async def test_a_server_that_lost_its_sessions_is_reconnected_and_acts_once() -> None:
+    """Many servers report this with their own error in a response with status 404."""
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             assert await call_tool_of(source, "s_act") == "done"
@@ -62,7 +62,7 @@ async def test_a_server_that_has_lost_its_sessions_is_connected_to_anew_and_acts
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 503])
-async def test_a_status_over_http_is_told_though_the_rest_is_cut(status: int) -> None:
+async def test_an_http_status_is_reported_even_if_the_rest_is_cut(status: int) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = f"{status} cut"
@@ -73,7 +73,7 @@ async def test_a_status_over_http_is_told_though_the_rest_is_cut(status: int) ->
         assert server.methods.count("initialize") == 1
 
 
-async def test_events_over_http_that_end_without_the_answer_are_an_error_at_once() -> None:
+async def test_an_event_stream_that_ends_without_the_answer_is_an_error_at_once() -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = "events end"
@@ -83,7 +83,7 @@ async def test_events_over_http_that_end_without_the_answer_are_an_error_at_once
 
 
 @pytest.mark.parametrize("answer", ["half", "half event", "latin", "latin event"])
-async def test_an_answer_over_http_with_half_a_character_is_read(answer: str) -> None:
+async def test_an_http_answer_with_half_a_character_is_read(answer: str) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = answer
@@ -91,7 +91,7 @@ async def test_an_answer_over_http_with_half_a_character_is_read(answer: str) ->
         assert server.calls == 1
 
 
-async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once() -> None:
+async def test_an_unreadable_http_answer_is_an_error_at_once() -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = "no json"
@@ -99,7 +99,7 @@ async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once() -> 
                 assert "Failed to parse" in str(await refusal(call_tool_of(source, "s_act")))
 
 
-async def test_a_stream_that_ends_at_once_is_not_opened_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_ends_at_once_is_not_reopened_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "STREAM_PAUSE_S", 60.0)
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
@@ -113,16 +113,16 @@ async def test_a_stream_that_ends_at_once_is_not_opened_at_once_again(monkeypatc
     ("tool", "answer"),
     [
         pytest.param("half", "\ufffd", id="half a character"),
-        pytest.param("others", "mine", id="answers to requests that nobody made"),
+        pytest.param("others", "mine", id="answers to requests that were never made"),
         pytest.param("storm", "after the storm", id="a thousand changes of its list"),
     ],
 )
-async def test_an_answer_comes_through(tmp_path: Path, tool: str, answer: str) -> None:
+async def test_an_answer_is_read_despite_the_noise(tmp_path: Path, tool: str, answer: str) -> None:
     async with source_of(s=hostile(tmp_path, tools=[tool])) as source, asyncio.timeout(AT_ONCE_S):
         assert await call_tool_of(source, f"s_{tool}") == answer
 
 
-async def test_a_server_may_ask_for_nothing(tmp_path: Path) -> None:
+async def test_a_server_may_not_request_anything(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["asks"])) as source:
         answers = [json.loads(line) for line in (await call_tool_of(source, "s_asks")).splitlines()]
     assert [answer["id"] for answer in answers] == ["a0", "a1", "a2", "a3"]
@@ -132,17 +132,17 @@ async def test_a_server_may_ask_for_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "tool",
     [
-        pytest.param("deep", id="an answer that is nested beyond reading"),
-        pytest.param("deaf", id="questions without end, and no ear for the answers"),
+        pytest.param("deep", id="an answer nested too deeply to read"),
+        pytest.param("deaf", id="endless requests, and ignored answers"),
     ],
 )
-async def test_a_server_that_talks_nonsense_is_given_up_at_once(tmp_path: Path, tool: str) -> None:
+async def test_a_server_that_sends_nonsense_is_given_up_at_once(tmp_path: Path, tool: str) -> None:
     async with source_of(s=hostile(tmp_path, tools=[tool, "echo"])) as source, asyncio.timeout(AT_ONCE_S):
         assert (await refusal(call_tool_of(source, f"s_{tool}"))).kind == PROCESS_CRASHED
         assert await call_tool_of(source, "s_echo") == "{}"
 
 
-async def test_thousands_of_lines_that_are_none_leave_the_worker_its_turns(tmp_path: Path) -> None:
+async def test_thousands_of_invalid_lines_do_not_block_the_worker(tmp_path: Path) -> None:
     turns = 0
 
     async def work() -> None:
@@ -158,13 +158,13 @@ async def test_thousands_of_lines_that_are_none_leave_the_worker_its_turns(tmp_p
     assert turns > 10_000
 
 
-async def test_a_list_without_end_ends(tmp_path: Path) -> None:
+async def test_an_endless_tool_list_is_cut(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, "pages")) as source:
         assert list(await source.specs(["s_*"])) == ["s_echo"]
     assert int((tmp_path / "pages").read_text()) == MAX_PAGES - 1
 
 
-async def test_pages_that_are_large_together_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_list_with_too_many_bytes_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_BYTES", 1_000_000)
     async with source_of(s=hostile(tmp_path, "pages", "heavy")) as source:
         descriptions = [spec.description for spec in (await source.specs(["s_*"])).values()]

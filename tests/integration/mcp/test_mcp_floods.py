@@ -1,4 +1,4 @@
-"""14 MB of notifications of an MCP server hold nobody up: who sends far more than it is asked for is left, by name."""
+"""14 MB of notifications of an MCP server block nobody, and a server that sends far too much is disconnected."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from tests.support.programs.standstill import LIMIT_S, longest_pause
 
 PATIENCE_S = 30.0
 AFTER_S = 1.0
-"""In which what nobody asked for is read."""
+"""Seconds in which unrequested data is read."""
 
 WHY = ("it sends far more than it is asked for", "it sent a message of more than 100,000 parts")
 
@@ -30,7 +30,7 @@ async def refusal(call: Awaitable[str]) -> ToolError:
 
 
 def check_left(error: ToolError) -> None:
-    """It was left by name, for what it did; what became of the call is not known."""
+    """Assert that the server was disconnected by name and for its flood, and that the effect of the call is unknown."""
     assert error.kind == PROCESS_CRASHED
     assert "MCP server 's'" in str(error)
     assert any(why in str(error) for why in WHY), error
@@ -43,7 +43,7 @@ def check_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_over_stdio_within_a_call(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_flood_over_stdio_during_a_call(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async with source_of(s=hostile(tmp_path, tools=["flood", "echo"])) as source:
         await source.specs(["s_*"])
         (tmp_path / "flood").write_text("\n".join(flood(kind)))
@@ -59,7 +59,7 @@ async def test_over_stdio_within_a_call(tmp_path: Path, kind: str, caplog: pytes
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_over_stdio_unasked(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unrequested_flood_over_stdio(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async with source_of(s=hostile(tmp_path, tools=["later", "echo"])) as source:
         await source.specs(["s_*"])
         (tmp_path / "flood").write_text("\n".join(flood(kind)))
@@ -78,7 +78,7 @@ async def test_over_stdio_unasked(tmp_path: Path, kind: str, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_over_http_within_a_call(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_flood_over_http_during_a_call(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             assert await call_tool_of(source, "s_act") == "done"
@@ -96,8 +96,8 @@ async def test_over_http_within_a_call(kind: str, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_over_http_unasked(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    """On the stream that a client opens for what a server may want to say."""
+async def test_an_unrequested_flood_over_http(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It uses the stream that a client opens for messages of the server."""
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
 
@@ -113,14 +113,14 @@ async def test_over_http_unasked(kind: str, caplog: pytest.LogCaptureFixture) ->
     check_logged(caplog)
 
 
-async def test_an_answer_of_many_megabytes_is_read_all_the_same(tmp_path: Path) -> None:
+async def test_an_answer_of_many_megabytes_is_read(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["big"])) as source:
         assert len(await call_tool_of(source, "s_big")) > 1_000
 
 
 @pytest.mark.parametrize("kind", ["event", "body"])
 async def test_an_answer_of_a_million_parts_is_refused(kind: str) -> None:
-    """Also one that is no stream."""
+    """This includes an answer that is not a stream."""
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             await source.specs(["s_*"])

@@ -24,8 +24,8 @@ SECRET = "s3cr3t-token-value"
 ENV = {**os.environ, "HOSTILE_TOKEN": SECRET, "UNNAMED_SECRET": "never-to-be-seen"}
 
 
-def told(folder: Path) -> McpServer:
-    """Return a server that is told a secret."""
+def with_secret(folder: Path) -> McpServer:
+    """Return a server that is given a secret."""
     return hostile(folder, tools=["env", "fail", "progress"], env_from=("HOSTILE_TOKEN",))
 
 
@@ -35,7 +35,7 @@ async def refusal(call: Awaitable[str]) -> ToolError:
     return raised.value
 
 
-async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orga.activities.adapters.mcp.servers.START_S", 2 * PATIENCE_S)
     server = hostile(tmp_path, "silent", connect_timeout_s=0.5)
     began = time.monotonic()
@@ -50,7 +50,7 @@ async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monke
         assert absent.for_now
 
 
-async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_starts_although_a_server_is_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orga.activities.adapters.mcp.servers.START_S", 0.2)
     began = time.monotonic()
     async with source_of(s=hostile(tmp_path, "silent", connect_timeout_s=2 * PATIENCE_S)) as source:
@@ -71,14 +71,14 @@ async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, mo
         pytest.param(McpServer(url="http://127.0.0.1:9/mcp"), "no connection", id="nobody listens"),
     ],
 )
-async def test_a_server_that_is_not_there_is_unavailable(server: McpServer, why: str) -> None:
+async def test_a_missing_server_is_unavailable(server: McpServer, why: str) -> None:
     async with source_of(s=server) as source:
         error = await refusal(call_tool_of(source, "s_echo"))
     assert error.kind == UNAVAILABLE
     assert why in str(error)
 
 
-async def test_what_a_server_said_before_it_ended_is_told_without_its_secrets(tmp_path: Path) -> None:
+async def test_the_last_output_of_an_ended_server_is_reported_without_its_secrets(tmp_path: Path) -> None:
     async with source_of(ENV, s=hostile(tmp_path, "exits", env_from=("HOSTILE_TOKEN",))) as source:
         error = await refusal(call_tool_of(source, "s_echo"))
     assert "cannot start with [redacted]" in str(error)
@@ -94,7 +94,7 @@ async def test_a_server_that_accepts_and_never_answers_is_unavailable() -> None:
     assert error.kind == UNAVAILABLE
 
 
-async def test_a_server_that_dies_in_a_call_has_an_unknown_effect_and_comes_back(tmp_path: Path) -> None:
+async def test_a_server_that_dies_in_a_call_has_an_unknown_effect_and_is_restarted(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["die", "pid"])) as source:
         first = await call_tool_of(source, "s_pid")
         error = await refusal(call_tool_of(source, "s_die"))
@@ -102,7 +102,7 @@ async def test_a_server_that_dies_in_a_call_has_an_unknown_effect_and_comes_back
         assert await call_tool_of(source, "s_pid") != first
 
 
-async def test_a_server_that_is_killed_between_two_calls_is_back_for_the_second(tmp_path: Path) -> None:
+async def test_a_server_killed_between_two_calls_is_restarted_for_the_second(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["pid"])) as source:
         pid = int(await call_tool_of(source, "s_pid"))
         os.kill(pid, signal.SIGKILL)
@@ -110,7 +110,7 @@ async def test_a_server_that_is_killed_between_two_calls_is_back_for_the_second(
         assert int(await call_tool_of(source, "s_pid")) != pid
 
 
-async def test_a_server_that_hangs_in_a_call_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_hangs_in_a_call_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "PROOF_S", 0.2)
     async with source_of(s=hostile(tmp_path, tools=["hang", "pid"])) as source:
         pid = int(await call_tool_of(source, "s_pid"))
@@ -123,7 +123,7 @@ async def test_a_server_that_hangs_in_a_call_is_started_anew(tmp_path: Path, mon
         assert int(await call_tool_of(source, "s_pid")) != pid
 
 
-async def test_a_server_that_is_merely_slow_is_told_of_a_cancelled_call_and_left_alone(tmp_path: Path) -> None:
+async def test_a_slow_server_is_notified_of_a_cancelled_call_and_not_restarted(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["slow", "pid"])) as source:
         pid = await call_tool_of(source, "s_pid")
         call = asyncio.create_task(call_tool_of(source, "s_slow"))
@@ -148,12 +148,12 @@ async def test_a_stubborn_server_and_its_child_are_gone_when_the_worker_stops(tm
     await wait_until(lambda: _is_gone(child))
 
 
-async def test_what_is_no_message_is_passed_over(tmp_path: Path) -> None:
+async def test_a_line_that_is_not_a_message_is_skipped(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, "banner", tools=["noisy"])) as source:
         assert await call_tool_of(source, "s_noisy") == "after the noise"
 
 
-async def test_a_large_result_is_taken(tmp_path: Path) -> None:
+async def test_a_large_result_is_accepted(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["big"])) as source:
         assert len(await call_tool_of(source, "s_big")) == 10_000_000
 
@@ -164,7 +164,7 @@ async def test_an_endless_line_ends_the_connection_and_not_the_worker(tmp_path: 
         assert await call_tool_of(source, "s_echo") == "{}"
 
 
-async def test_a_result_that_is_none_is_an_error_of_the_call(tmp_path: Path) -> None:
+async def test_an_invalid_result_is_an_error_of_the_call(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["nonsense", "echo"])) as source:
         error = await refusal(call_tool_of(source, "s_nonsense"))
         assert (error.kind, error.retryable) == (BAD_RESULT, False)
@@ -185,7 +185,7 @@ async def test_an_answer_that_is_not_utf_8_is_read_and_its_call_is_made_once(tmp
     ]
 
 
-async def test_a_cursor_that_comes_again_ends_the_list(tmp_path: Path) -> None:
+async def test_a_repeated_cursor_ends_the_list(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, "circle")) as source:
         assert list(await source.specs(["s_*"])) == ["s_echo"]
     assert [m.get("params", {}).get("cursor") for m in received_messages(tmp_path) if m["method"] == "tools/list"] == [
@@ -195,7 +195,7 @@ async def test_a_cursor_that_comes_again_ends_the_list(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_faulty_tool_costs_a_server_only_that_tool(tmp_path: Path) -> None:
+async def test_a_faulty_tool_makes_only_that_tool_unavailable(tmp_path: Path) -> None:
     odd = [
         a_definition("empty", inputSchema={}),
         a_definition("null", inputSchema=None),
@@ -218,7 +218,7 @@ async def test_a_faulty_tool_costs_a_server_only_that_tool(tmp_path: Path) -> No
             assert why in absent.why
 
 
-async def test_five_hundred_tools_with_odd_names_are_all_there_under_legal_ones(tmp_path: Path) -> None:
+async def test_five_hundred_tools_with_odd_names_get_valid_names(tmp_path: Path) -> None:
     tools = [*(f"tool {n}!" for n in range(250)), *(f"{'long' * 20}{n}" for n in range(250))]
     async with source_of(s=hostile(tmp_path, tools=tools)) as source:
         specs = await source.specs(["s_*"])
@@ -227,7 +227,7 @@ async def test_five_hundred_tools_with_odd_names_are_all_there_under_legal_ones(
         assert await call_tool_of(source, next(reversed(specs))) == "ok"
 
 
-async def test_tools_that_cannot_be_offered_are_left_out_and_say_why(tmp_path: Path) -> None:
+async def test_tools_that_cannot_be_offered_are_left_out_with_a_reason(tmp_path: Path) -> None:
     bad = a_definition("bad", inputSchema={"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/"}}})
     huge = a_definition("huge", inputSchema={"type": "object", "description": "", "enum": ["x" * 100_000]})
     async with source_of(s=hostile(tmp_path, tools=[bad, "echo", huge])) as source:
@@ -246,7 +246,7 @@ async def test_tools_that_cannot_be_offered_are_left_out_and_say_why(tmp_path: P
         pytest.param(a_definition("another"), id="gone"),
     ],
 )
-async def test_a_call_of_a_tool_that_is_not_what_it_was_is_not_made(
+async def test_a_tool_whose_definition_changed_is_not_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: dict[str, Any]
 ) -> None:
     async with source_of(s=hostile(tmp_path)) as source:
@@ -260,24 +260,24 @@ async def test_a_call_of_a_tool_that_is_not_what_it_was_is_not_made(
     assert not await _has_received(tmp_path, "tools/call")
 
 
-async def test_a_server_gets_nothing_of_the_environment_that_was_not_named(tmp_path: Path) -> None:
-    async with source_of(ENV, s=told(tmp_path)) as source:
+async def test_a_server_gets_only_the_named_environment_variables(tmp_path: Path) -> None:
+    async with source_of(ENV, s=with_secret(tmp_path)) as source:
         said = await call_tool_of(source, "s_env")
     assert '"HOSTILE_TOKEN": "[redacted]"' in said
     assert "UNNAMED_SECRET" not in said
     assert "never-to-be-seen" not in said
 
 
-async def test_a_secret_that_a_server_tells_is_hidden(tmp_path: Path) -> None:
+async def test_a_secret_returned_by_a_server_is_redacted(tmp_path: Path) -> None:
     notes: list[str] = []
-    async with source_of(ENV, s=told(tmp_path)) as source:
+    async with source_of(ENV, s=with_secret(tmp_path)) as source:
         error = await refusal(call_tool_of(source, "s_fail"))
         await call_tool_of(source, "s_progress", ToolContext("c1", "key-1", heartbeat=notes.append))
     assert (error.kind, str(error)) == (REPORTED, "it failed with [redacted]")
     assert notes == ["half done [redacted] 1"]
 
 
-async def test_all_attempts_of_a_call_name_one_key(tmp_path: Path) -> None:
+async def test_all_attempts_of_a_call_have_one_key(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["meta"])) as source:
         assert '"orga/idempotency-key": "key-1"' in await call_tool_of(source, "s_meta")
 

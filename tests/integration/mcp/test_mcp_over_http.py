@@ -1,4 +1,4 @@
-"""MCP over HTTP: one request fails for itself, no change of a list is lost, and a session of no use is left in time."""
+"""MCP over HTTP: a failed request affects no other, no list change is missed, and a useless session is closed."""
 
 import asyncio
 from typing import Any
@@ -26,14 +26,14 @@ async def digest_of(source: McpServers) -> str:
 
 
 async def outcome(source: McpServers, digest: str) -> str:
-    """Return what a call brings, or the kind of its failure."""
+    """Return the result of a call, or the kind of its failure."""
     try:
         return await called_as(source, digest)
     except ToolError as error:
         return error.kind
 
 
-async def test_a_call_whose_connection_breaks_ends_no_other() -> None:
+async def test_a_broken_connection_fails_only_its_own_call() -> None:
     broken, under_way = asyncio.Event(), asyncio.Semaphore(0)
 
     async def script(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
@@ -57,7 +57,7 @@ async def test_a_call_whose_connection_breaks_ends_no_other() -> None:
     assert (raised.value.kind, raised.value.acted) == (PROCESS_CRASHED, "maybe")
 
 
-async def test_a_change_that_comes_while_the_list_is_read_is_not_lost() -> None:
+async def test_a_change_during_the_reading_of_the_list_is_not_missed() -> None:
     is_told = False
     lists = 0
 
@@ -66,7 +66,7 @@ async def test_a_change_that_comes_while_the_list_is_read_is_not_lost() -> None:
         if method == "tools/call":
             return call_reply("deleted everything")
         lists += 1
-        if lists == 2:  # the answer is on its way while the list becomes another
+        if lists == 2:  # the list changes while the answer is on its way
             is_told = True
             server.changed()
             await asyncio.sleep(0.2)
@@ -77,7 +77,7 @@ async def test_a_change_that_comes_while_the_list_is_read_is_not_lost() -> None:
         digest = await digest_of(source)
         while not server.has_notices:
             await asyncio.sleep(0.05)
-        server.changed()  # so that the next call asks for the list
+        server.changed()  # so that the next call requests the list
         await asyncio.sleep(0.2)
         assert await digest_of(source) == digest
         with pytest.raises(ToolError) as raised:
@@ -85,7 +85,7 @@ async def test_a_change_that_comes_while_the_list_is_read_is_not_lost() -> None:
     assert raised.value.kind == CHANGED
 
 
-async def test_a_session_that_fails_its_proof_is_left_in_time_though_it_cannot_be_closed() -> None:
+async def test_a_session_that_fails_its_check_is_left_in_time_even_if_it_cannot_be_closed() -> None:
     hangs, refuses = True, False
 
     async def script(method: str, given: dict[str, Any]) -> dict[str, Any] | None:

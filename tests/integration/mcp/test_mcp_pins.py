@@ -1,4 +1,4 @@
-"""A server's tool definitions are untrusted text until somebody has read and pinned them."""
+"""The tool definitions of a server are untrusted text until a person has read and pinned them."""
 
 import json
 import os
@@ -29,10 +29,10 @@ ECHO = definition_digest(Tool.model_validate(a_definition("echo")))
         pytest.param({}, ["own"], (), id="not offered"),
     ],
 )
-async def test_the_first_call_of_a_run_knows_whose_definitions_it_was_offered(
+async def test_the_first_call_of_a_run_is_tainted_by_unpinned_definitions(
     client: Client, tmp_path: Path, pinned: dict[str, str], listed: list[str], taint: tuple[str, ...]
 ) -> None:
-    """It is judged before any tool has said a word."""
+    """The call is judged before any tool has returned text."""
     engine, own = Asks(tools=()), FakeTool("own", effect="irreversible")
     servers = {"s": hostile(tmp_path, pinned=pinned)}
     steps = [calls("own"), answers()]
@@ -43,7 +43,7 @@ async def test_the_first_call_of_a_run_knows_whose_definitions_it_was_offered(
     assert len(own.contexts) == 1
 
 
-def test_pins_are_printed_for_the_config_and_hold(tmp_path: Path) -> None:
+def test_printed_pins_can_be_used_in_the_config(tmp_path: Path) -> None:
     folder, server = tmp_path / "project", tmp_path / "server"
     folder.mkdir()
     server.mkdir()

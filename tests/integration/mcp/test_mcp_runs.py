@@ -1,4 +1,4 @@
-"""Runs whose tools are those of MCP servers, which change, die and come late."""
+"""Runs with tools of MCP servers, which change, die and start late."""
 
 import asyncio
 import os
@@ -30,13 +30,13 @@ AGAIN = ToolOptions(effect="idempotent", initial_interval_s=0.2)
 
 
 def results(provider: Any) -> list[str]:
-    """Return what the model reads of its calls, at the last."""
+    """Return the results that the model read in its last call."""
     assert isinstance(provider, ScriptedModel)
     return [message.text for message in provider.seen[-1].messages if message.role == "tool"]
 
 
 def requests(history: WorkflowHistory, tool: str) -> list[Any]:
-    """Return the inputs of the tool's activities, as they stand in history."""
+    """Return the inputs of the tool's activities in the history."""
     scheduled = [
         event.activity_task_scheduled_event_attributes
         for event in history.events
@@ -50,13 +50,13 @@ def offered(request: ModelRequest) -> list[str]:
 
 
 def texts(histories: Iterable[WorkflowHistory]) -> str:
-    """Return every byte of the histories that may hold text."""
+    """Return all text of the histories."""
     return "".join(
         event.SerializeToString().decode("utf-8", "replace") for history in histories for event in history.events
     )
 
 
-async def test_tools_of_a_server_stand_beside_the_workers_own(client: Client) -> None:
+async def test_tools_of_a_server_are_offered_next_to_the_workers_own(client: Client) -> None:
     servers = {"time": McpServer(command=python_program("mcp-server-time"))}
     steps = [calls("time_get_current_time", arguments={"timezone": "Asia/Tokyo"}), calls("own"), answers()]
     async with an_mcp_loop(client, steps, servers, FakeTool("own"), listed=["own", "time_*"], env=ENV) as loop:
@@ -69,9 +69,7 @@ async def test_tools_of_a_server_stand_beside_the_workers_own(client: Client) ->
     assert "digest" not in requests(ran.history, "own")[0]
 
 
-async def test_arguments_are_checked_against_the_schema_that_the_run_was_offered(
-    client: Client, tmp_path: Path
-) -> None:
+async def test_arguments_are_checked_against_the_offered_schema(client: Client, tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     servers = {"s": hostile(tmp_path, tools=[a_definition("echo", inputSchema=schema)])}
     async with an_mcp_loop(client, [calls("s_echo"), answers()], servers, listed=["s_echo"], env=ENV) as loop:
@@ -80,7 +78,7 @@ async def test_arguments_are_checked_against_the_schema_that_the_run_was_offered
     assert "tools/call" not in [message["method"] for message in received_messages(tmp_path)]
 
 
-async def test_a_definition_that_changes_under_a_run_fails_its_calls_and_not_those_of_the_next(
+async def test_a_definition_that_changes_during_a_run_fails_its_calls_and_not_those_of_the_next_run(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "FRESH_S", 0.0)
@@ -102,7 +100,7 @@ async def test_a_definition_that_changes_under_a_run_fails_its_calls_and_not_tho
     assert [message["method"] for message in received_messages(tmp_path)].count("tools/call") == 2
 
 
-async def test_a_server_that_is_killed_during_a_run_is_back_for_its_next_call(client: Client, tmp_path: Path) -> None:
+async def test_a_server_killed_during_a_run_is_restarted_for_the_next_call(client: Client, tmp_path: Path) -> None:
     def kill(request: ModelRequest) -> Reply:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
         return calls("s_pid")
@@ -115,9 +113,7 @@ async def test_a_server_that_is_killed_during_a_run_is_back_for_its_next_call(cl
     assert ran.result.tool_calls.failed == 0
 
 
-async def test_a_call_that_its_server_did_not_survive_is_never_repeated_unless_that_is_safe(
-    client: Client, tmp_path: Path
-) -> None:
+async def test_a_call_that_killed_its_server_is_repeated_only_if_that_is_safe(client: Client, tmp_path: Path) -> None:
     servers = {"s": hostile(tmp_path, tools=["die"])}
     async with an_mcp_loop(client, [calls("s_die"), answers()], servers, listed=["s_die"], env=ENV) as loop:
         await loop.run()
@@ -127,7 +123,7 @@ async def test_a_call_that_its_server_did_not_survive_is_never_repeated_unless_t
     assert [message["method"] for message in received_messages(tmp_path)].count("tools/call") == 1
 
 
-async def test_a_run_goes_on_without_the_tools_of_a_server_that_is_not_there(client: Client, tmp_path: Path) -> None:
+async def test_a_run_continues_without_the_tools_of_a_missing_server(client: Client, tmp_path: Path) -> None:
     servers = {"gone": McpServer(command="no-such-program-here"), "s": hostile(tmp_path)}
     listed = ["gone_tool", "gone_*", "s_echo"]
     async with an_mcp_loop(client, [calls("s_echo"), answers()], servers, listed=listed, env=ENV) as loop:
@@ -137,7 +133,7 @@ async def test_a_run_goes_on_without_the_tools_of_a_server_that_is_not_there(cli
     assert ran.result.termination.reason == "completed"
 
 
-async def test_a_server_that_comes_late_serves_the_next_run(client: Client, tmp_path: Path) -> None:
+async def test_a_server_that_starts_late_serves_the_next_run(client: Client, tmp_path: Path) -> None:
     program = tmp_path / "late"
     server = hostile(tmp_path)
     servers = {"s": server.model_copy(update={"command": str(program)})}
@@ -172,9 +168,7 @@ async def test_a_server_that_stays_away_is_not_called_for_ever(client: Client, t
     assert "CircuitOpened" in ran.events
 
 
-async def test_a_circuit_of_the_worker_guards_a_tool_that_no_activity_was_registered_for(
-    client: Client, tmp_path: Path
-) -> None:
+async def test_a_circuit_of_the_worker_guards_a_dynamically_offered_tool(client: Client, tmp_path: Path) -> None:
     breaker = BreakerOptions(scope="worker", failure_threshold=1)
     options = {"s_die": ToolOptions(effect="idempotent", max_attempts=1, breaker=breaker)}
     servers = {"s": hostile(tmp_path, tools=["die"])}
@@ -195,7 +189,7 @@ async def test_an_abort_reaches_the_server(client: Client, tmp_path: Path) -> No
     assert ran.result.termination.reason == "aborted"
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(client: Client, tmp_path: Path) -> None:
+async def test_a_call_over_its_time_limit_is_cancelled_at_the_server(client: Client, tmp_path: Path) -> None:
     servers = {"s": hostile(tmp_path, tools=["slow"], timeout_s=5.0)}
     async with an_mcp_loop(client, [calls("s_slow"), answers()], servers, listed=["s_slow"], env=ENV) as loop:
         await loop.run()
@@ -223,12 +217,12 @@ async def test_a_run_may_name_some_of_the_tools_that_a_glob_lists(client: Client
 @pytest.mark.parametrize(
     ("listed", "why"),
     [
-        pytest.param(["s_nothing"], "the MCP server 's' has no such tool", id="of a server that is there"),
-        pytest.param(["s_bad"], "schema is invalid", id="that cannot be offered"),
+        pytest.param(["s_nothing"], "the MCP server 's' has no such tool", id="of an available server"),
+        pytest.param(["s_bad"], "schema is invalid", id="with an invalid schema"),
         pytest.param(["other_*"], "no tool of this worker fits 'other_*'", id="of no server"),
     ],
 )
-async def test_a_tool_that_cannot_be_had_ends_the_run_with_the_reason(
+async def test_an_unavailable_tool_ends_the_run_with_the_reason(
     client: Client, tmp_path: Path, listed: list[str], why: str
 ) -> None:
     schema = {"type": "object", "$ref": "http://x.invalid/"}
@@ -253,7 +247,7 @@ async def test_no_secret_reaches_a_history(client: Client, tmp_path: Path) -> No
     assert "never-to-be-seen" not in written
 
 
-async def test_a_server_that_a_worker_started_ends_with_it(client: Client, tmp_path: Path) -> None:
+async def test_a_server_started_by_a_worker_ends_with_it(client: Client, tmp_path: Path) -> None:
     servers = {"s": hostile(tmp_path, tools=["pid"])}
     async with an_mcp_loop(client, [calls("s_pid"), answers()], servers, listed=["s_*"], env=ENV) as loop:
         await loop.run()

@@ -1,4 +1,4 @@
-"""Real MCP servers that we did not write: both protocol revisions, both transports."""
+"""Real third-party MCP servers, with both protocol revisions and both transports."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program, python_program
 
 AT_ONCE_S = 10.0
-"""Far less than the calls would take."""
+"""Seconds. Far less than the calls would take."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ async def test_all_their_tools_are_found(servers: McpServers) -> None:
     assert len([name for name in names if name.startswith("everything_")]) == 13
 
 
-async def test_each_is_called(servers: McpServers, folder: Path) -> None:
+async def test_a_tool_of_each_server_can_be_called(servers: McpServers, folder: Path) -> None:
     time = json.loads(await call_tool_of(servers, "time_get_current_time", timezone="Europe/Berlin"))
     assert time["timezone"] == "Europe/Berlin"
     assert "notes.txt" in await call_tool_of(servers, "git_git_status", repo_path=str(folder))
@@ -63,18 +63,18 @@ async def test_each_is_called(servers: McpServers, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("server", ["everything", "http"])
-async def test_an_image_is_named(servers: McpServers, server: str) -> None:
+async def test_an_image_is_described(servers: McpServers, server: str) -> None:
     assert "[image image/png, 4033 bytes; it cannot be shown here]" in await call_tool_of(
         servers, f"{server}_get-tiny-image"
     )
 
 
-async def test_structured_content_is_said_once(servers: McpServers) -> None:
+async def test_structured_content_is_returned_once(servers: McpServers) -> None:
     text = await call_tool_of(servers, "everything_get-structured-content", location="Chicago")
     assert json.loads(text)["conditions"]
 
 
-async def test_an_error_that_a_tool_reports_is_told(servers: McpServers) -> None:
+async def test_an_error_reported_by_a_tool_is_passed_on(servers: McpServers) -> None:
     with pytest.raises(ToolError, match="outside allowed directories") as raised:
         await call_tool_of(servers, "files_read_text_file", path="/etc/passwd")
     assert (raised.value.kind, raised.value.retryable) == (REPORTED, False)
@@ -89,9 +89,7 @@ async def test_an_error_that_a_tool_reports_is_told(servers: McpServers) -> None
         pytest.param("modern_add", {"a": "x"}, id="2026-07-28 over HTTP"),
     ],
 )
-async def test_wrong_arguments_are_the_calls_own_fault(
-    servers: McpServers, name: str, arguments: dict[str, str]
-) -> None:
+async def test_wrong_arguments_are_not_retried(servers: McpServers, name: str, arguments: dict[str, str]) -> None:
     with pytest.raises(ToolError) as raised:
         await call_tool_of(servers, name, **arguments)
     assert raised.value.kind in {REPORTED, REFUSED}
@@ -123,7 +121,7 @@ async def test_progress_is_passed_on_and_a_cancelled_call_ends_at_once(
     assert await call_tool_of(servers, "http_echo", message="still there") == "Echo: still there"
 
 
-async def test_an_answer_over_the_limit_fails_for_itself_alone(servers: McpServers) -> None:
+async def test_an_answer_over_the_limit_fails_only_its_own_call(servers: McpServers) -> None:
     with pytest.raises(ToolError):
         await call_tool_of(servers, "modern_big")
     assert await call_tool_of(servers, "modern_add", a=1, b=1) == "2"
@@ -138,7 +136,7 @@ async def test_headers_reach_the_server(folder: Path) -> None:
             assert await call_tool_of(source, "modern_header", name="authorization") == "Bearer [redacted]"
 
 
-async def test_a_server_that_was_restarted_forgets_its_sessions_and_is_called_anew() -> None:
+async def test_a_restarted_server_that_forgot_its_sessions_is_called_again() -> None:
     port = free_port()
     with mcp_http.everything(port) as first:
         async with source_of(http=McpServer(url=first.url)) as source:

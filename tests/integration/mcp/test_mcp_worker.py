@@ -1,4 +1,4 @@
-"""The guide's servers in a worker of its own process: found at its start, gone at its end."""
+"""The guide's servers in a worker process: connected at its start, and gone at its end."""
 
 import re
 import signal
@@ -26,22 +26,22 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
 
 @pytest.fixture
 def guide() -> str:
-    """The example of the guide, with the program where it was installed."""
+    """The example of the guide, with the path of the installed program."""
     (block,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "mcp.md").read_text(), re.DOTALL | re.MULTILINE)
     return block.replace('"mcp-server-time"', f'"{python_program("mcp-server-time")}"')
 
 
 def written(server: Any) -> str:
-    """Return a server as `orga.toml` has it."""
+    """Return a server as it is written in `orga.toml`."""
     return f"[mcp.servers.s]\ncommand = {server.command!r}\nargs = {list(server.args)!r}\n"
 
 
-def test_the_example_of_the_guide_is_a_config(guide: str) -> None:
+def test_the_example_of_the_guide_is_a_valid_config(guide: str) -> None:
     config = OrgaConfig.model_validate(tomllib.loads(guide), extra="forbid")
     assert set(config.mcp.servers) == {"time", "github"}
 
 
-def test_doctor_tells_of_a_secret_that_is_not_there(orga: Orga, guide: str) -> None:
+def test_doctor_reports_a_missing_secret(orga: Orga, guide: str) -> None:
     (orga.folder / "orga.toml").write_text(guide)
     found = orga("doctor", GITHUB_TOKEN="")
     assert "the environment has no GITHUB_TOKEN" in found.out + found.err
@@ -55,8 +55,8 @@ def test_a_worker_does_not_start_without_a_secret_that_a_server_needs(orga: Orga
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-async def test_no_server_is_left_when_a_worker_ends(orga: Orga, tmp_path: Path, number: signal.Signals) -> None:
-    """After SIGKILL a program sees the end of its input, as the protocol says."""
+async def test_no_server_is_left_running_when_a_worker_ends(orga: Orga, tmp_path: Path, number: signal.Signals) -> None:
+    """After SIGKILL a server sees the end of its input, as the protocol defines."""
     server = hostile(tmp_path, tools=["echo", "pid"])
     (orga.folder / "orga.toml").write_text(written(server))
     with orga.started("worker") as worker:
@@ -73,7 +73,7 @@ async def test_no_server_is_left_when_a_worker_ends(orga: Orga, tmp_path: Path, 
     await wait_until(is_gone)
 
 
-async def test_a_worker_with_the_guides_server_finds_its_tools(orga: Orga, guide: str) -> None:
+async def test_a_worker_with_the_guides_server_offers_its_tools(orga: Orga, guide: str) -> None:
     (orga.folder / "orga.toml").write_text(guide.partition("[mcp.servers.github]")[0])
     with orga.started("worker") as worker:
         worker.line("MCP server time: connected, protocol 2026-07-28")

@@ -1,4 +1,4 @@
-"""Runs whose models refuse or are down: the next of the tier answers, over real HTTP in both protocols."""
+"""If a run's model refuses or is down, the next model of the tier answers, over real HTTP in both protocols."""
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -41,7 +41,7 @@ async def a_loop(
     goal_tiers: GoalTiers = NO_GOAL_TIERS,
     **agents: AgentConfig,
 ) -> AsyncGenerator[Loop]:
-    """Run a worker whose models are real adapters before servers of this process."""
+    """Run a worker whose models are real adapters with servers in this process."""
     registry = ModelRegistry(KEYS, base_urls, prices={HOUSE: PRICE})
     known, look = {"default": AgentConfig(model="tier:heavy", tools=()), **agents}, FakeTool("look")
     parts = Parts(
@@ -60,12 +60,12 @@ async def a_loop(
     await registry.close()
 
 
-def gave_way(ran: Ran) -> list[tuple[str, str]]:
+def failovers(ran: Ran) -> list[tuple[str, str]]:
     found = [entry for entry in ran.journal if entry.event == "ModelFailedOver" and "run" not in entry.data]
     return [(entry.data["from"], entry.data["to"]) for entry in found]
 
 
-async def test_two_without_credit_give_way_to_the_third(client: Client) -> None:
+async def test_the_third_model_answers_if_two_have_no_credit(client: Client) -> None:
     tiers = ModelTiers(heavy=(CLAUDE, GPT, HOUSE))
     with (
         refusing_server(402, NO_CREDIT) as claude,
@@ -76,34 +76,34 @@ async def test_two_without_credit_give_way_to_the_third(client: Client) -> None:
         async with a_loop(client, urls, tiers) as loop:
             ran = await loop.run("ask")
     assert (ran.result.output, ran.result.termination.reason) == ("from the house", "completed")
-    assert gave_way(ran) == [(CLAUDE, GPT), (GPT, HOUSE)]
+    assert failovers(ran) == [(CLAUDE, GPT), (GPT, HOUSE)]
     assert (claude.asked, gpt.asked, len(house.requests)) == (1, 1, 1)
     assert ran.result.usage.model_calls == 1
     prepared = next(entry for entry in ran.journal if entry.event == "Prepared")
     assert list(prepared.data["tiers"]["run"]["models"]) == [CLAUDE, GPT, HOUSE]
 
 
-async def test_a_critic_is_named_by_the_model_that_answered_for_it(client: Client) -> None:
-    """One server plays both: the verdict is the answer, too."""
+async def test_the_reviewer_of_a_critique_is_the_model_that_answered(client: Client) -> None:
+    """One server plays both models, so the verdict is also the answer."""
     tiers = ModelTiers(heavy=(HOUSE,), light=(GPT, HOUSE))
     agent = AgentConfig(model="tier:heavy", tools=(), critics=(a_critic(model="tier:light"),))
     with refusing_server(429, NO_QUOTA) as gpt, chat_server(Says([verdict().text])) as house:
         urls = {"openai": gpt.url, "openai-compatible": house.url}
         async with a_loop(client, urls, tiers, default=agent) as loop:
             ran = await loop.run("ask")
-    assert gave_way(ran) == [(GPT, HOUSE)]
+    assert failovers(ran) == [(GPT, HOUSE)]
     assert evaluations(ran, "reviewer") == [f"model:{HOUSE}"]
 
 
-async def test_a_turn_of_a_goal_gives_way_and_costs_what_the_model_that_answered_costs(client: Client) -> None:
-    """All other turns ask the goal's own model, which is that one, too."""
+async def test_a_failover_in_a_goal_costs_what_the_answering_model_costs(client: Client) -> None:
+    """All other turns use the goal's own model, which is also the answering one."""
     tiers = ModelTiers(heavy=(GPT, HOUSE), light=(HOUSE,))
     agent = AgentConfig(model="tier:light", tools=("look",))
     turns = [
         says(steps=[a_step("a")]),
         *[evaluation_reply("a")] * 2,
         answers("the end"),
-    ]  # the calls of a round are a reply, too
+    ]  # the calls of a round come from a reply, too
     with (
         refusing_server(429, NO_QUOTA) as gpt,
         chat_server(*(Says(["", turn.text], tokens=100) for turn in turns)) as house,
@@ -120,8 +120,8 @@ async def test_a_turn_of_a_goal_gives_way_and_costs_what_the_model_that_answered
     assert (usage.total_tokens, usage.cost_usd) == (600, pytest.approx(0.6))
 
 
-async def test_an_open_circuit_gives_way(client: Client) -> None:
-    """The first attempt opens it, the second is the next model's."""
+async def test_an_open_circuit_causes_a_failover(client: Client) -> None:
+    """The first attempt opens the circuit, so the second uses the next model."""
     breaker = CircuitOptions(failure_threshold=1, recovery_s=600)
     with (
         refusing_server(500, {"error": {"message": "down"}}) as gpt,
@@ -131,11 +131,11 @@ async def test_an_open_circuit_gives_way(client: Client) -> None:
         async with a_loop(client, urls, ModelTiers(heavy=(GPT, HOUSE)), breaker) as loop:
             ran = await loop.run("ask")
     assert ran.result.output == "from the house"
-    assert gave_way(ran) == [(GPT, HOUSE)]
+    assert failovers(ran) == [(GPT, HOUSE)]
     assert gpt.asked == 1
 
 
-async def test_where_all_refuse_the_run_names_each_and_no_key(client: Client) -> None:
+async def test_if_all_models_refuse_the_run_names_each_and_no_key(client: Client) -> None:
     with refusing_server(402, NO_CREDIT) as claude, refusing_server(429, NO_QUOTA) as gpt:
         urls = {"anthropic": claude.url, "openai": gpt.url}
         async with a_loop(client, urls, ModelTiers(heavy=(CLAUDE, GPT))) as loop:
@@ -157,7 +157,7 @@ async def test_where_all_refuse_the_run_names_each_and_no_key(client: Client) ->
         pytest.param(GPT, "bound to the local tier", id="another model is refused"),
     ],
 )
-async def test_local_binds_delegates(client: Client, model: str | None, told: str) -> None:
+async def test_the_local_tier_binds_delegates(client: Client, model: str | None, told: str) -> None:
     tiers = ModelTiers(local=(HOUSE,), heavy=(GPT,))
     lead = AgentConfig(model="tier:local", tools=(), delegates=(Delegate(agent="helper"),))
     ask = Calls("delegate", {"agent": "helper", "task": "help me"})

@@ -1,4 +1,4 @@
-"""The small local model under a schema: what it says may be foolish, its form is not."""
+"""The small local model under a schema: its text may be foolish, but its form is valid."""
 
 from typing import Any
 
@@ -34,11 +34,11 @@ QUESTION = Message.of("user", "What is the capital of France?")
     [
         pytest.param(CITY, (), id="an object"),
         pytest.param(LIST, (), id="a list with a reference"),
-        pytest.param(CITY, (CLOCK,), id="beside a tool"),
-        pytest.param(LIST, (CLOCK,), id="a list with a reference beside a tool"),
+        pytest.param(CITY, (CLOCK,), id="an object, next to a tool"),
+        pytest.param(LIST, (CLOCK,), id="a list with a reference, next to a tool"),
     ],
 )
-async def test_its_answer_fits_the_schema(schema: dict[str, Any], tools: tuple[ToolSpec, ...]) -> None:
+async def test_the_answer_fits_the_schema(schema: dict[str, Any], tools: tuple[ToolSpec, ...]) -> None:
     request = ModelRequest(
         model="smollm2", messages=(QUESTION,), tools=tools, output_schema=schema, temperature=0.0, max_output_tokens=120
     )

@@ -1,4 +1,4 @@
-"""A true small model pursues a goal: how wise it is, is a matter of its size. The goal ends, and cites what it read."""
+"""A real small model pursues a goal. It may not be wise, but the goal ends and cites only what it read."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ NOTE = "The code word is heron."
 
 
 @pytest.mark.timeout(600)
-async def test_a_goal_of_a_small_model_ends_whatever_came_of_it_and_cites_nothing_unread(client: Client) -> None:
+async def test_a_goal_of_a_small_model_ends_and_cites_only_what_it_read(client: Client) -> None:
     note = FakeTool("read_note", lambda arguments, context: NOTE)
     async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
         loop.execution_timeout = timedelta(minutes=9)
@@ -28,6 +28,6 @@ async def test_a_goal_of_a_small_model_ends_whatever_came_of_it_and_cites_nothin
     assert pursued.result.usage.model_calls >= 1
     assert 0 <= pursued.result.confidence <= 1
     done = [step for step in pursued.result.steps if step.status == "done"]
-    assert set(pursued.result.sources) <= {step.source for step in done}, "what it cites was read"
+    assert set(pursued.result.sources) <= {step.source for step in done}, "a cited source must have been read"
     if done:
         assert pursued.result.output

@@ -1,4 +1,4 @@
-"""The real small model: one answer, one call, an abort, and the error without the extra."""
+"""The real small model: an answer, a call, an abort, and the error without the extra."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ READ_FILE = ToolSpec(
 QUESTION = Message.of("user", "Read the file README.md and tell me what it says.")
 
 
-async def test_it_answers_and_streams_the_same_text() -> None:
+async def test_the_streamed_text_equals_the_answer() -> None:
     pieces: list[str] = []
     request = ModelRequest(
         model="smollm2",
@@ -88,7 +88,7 @@ async def test_it_answers_from_a_tool_result() -> None:
 
 
 async def test_an_abort_stops_the_generation() -> None:
-    """The engine serves one request at a time: the next one is quick only if the aborted one has ended."""
+    """The engine serves one request at a time, so the next one is quick only if the aborted one has ended."""
     first = asyncio.Event()
     story = ModelRequest(model="smollm2", messages=(Message.of("user", "Tell a long story."),), temperature=0.0)
     running = asyncio.create_task(LocalProvider(max_output_tokens=2000).complete(story, lambda piece: first.set()))
@@ -122,7 +122,7 @@ async def test_another_local_model_is_not_found() -> None:
 
 
 async def test_it_drives_the_whole_loop(client: Client) -> None:
-    """A model of 135M parameters makes things up; the loop ends well all the same."""
+    """A model of 135M parameters invents things, but the loop still ends properly."""
     note = FakeTool("read_note", lambda arguments, context: "The code word is heron.")
     async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
         loop.execution_timeout = timedelta(minutes=4)

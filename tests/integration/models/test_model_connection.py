@@ -1,4 +1,4 @@
-"""A model's socket: closed at once by a cancellation, used again after a whole reply."""
+"""The socket of a model: closed at once on cancellation, and reused after a complete reply."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.support.model.providers import a_request
 from tests.support.runs.loop import a_loop
 
 AT_ONCE_S = 5.0
-"""Far less than a connection stays open by itself."""
+"""Seconds. Far less than a connection stays open by itself."""
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 PIECE = b'data: {"choices": [{"delta": {"reasoning": "hm", "content": "hi"}}]}\n\n'
@@ -30,7 +30,7 @@ Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Wiretap:
-    """The traffic that a server saw."""
+    """The traffic that a server received."""
 
     connections: int = 0
     requests: int = 0
@@ -44,7 +44,7 @@ def chunked(data: bytes) -> bytes:
 
 @asynccontextmanager
 async def served(script: Script) -> AsyncGenerator[tuple[ModelProvider, Wiretap]]:
-    """Serve every request by `script`, on real sockets; the connection's end is recorded."""
+    """Serve every request with `script` on real sockets, and record the end of the connection."""
     seen = Wiretap()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -115,8 +115,8 @@ async def test_a_connection_serves_one_reply_after_another() -> None:
         assert (seen.connections, seen.requests) == (1, 3)
 
 
-async def test_a_server_that_never_ends_its_answer_costs_a_moment() -> None:
-    """The reply is whole at its end mark; waiting for the end of the connection would cost two minutes."""
+async def test_a_server_that_never_ends_its_response_costs_only_a_moment() -> None:
+    """The reply is complete at its end mark. Waiting for the end of the connection would cost two minutes."""
     async with served(open_ended) as (provider, seen):
         reply = await asyncio.wait_for(provider.complete(a_request(), lambda text: None), PATIENCE_S)
         assert reply.text == "hi"
@@ -130,7 +130,7 @@ async def test_a_server_that_hangs_up_is_a_bad_stream() -> None:
         assert (caught.value.kind, caught.value.retryable) == ("BadStream", True)
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server_is_a_connection_failure() -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
@@ -142,11 +142,13 @@ async def test_nobody_there() -> None:
     assert caught.value.kind == "ConnectionFailed"
 
 
-@pytest.mark.parametrize("script", [pytest.param(silence, id="before the answer"), pytest.param(one_piece, id="in it")])
-async def test_an_abort_of_a_run_closes_the_socket_before_the_run_gives_the_call_up(
+@pytest.mark.parametrize(
+    "script", [pytest.param(silence, id="before the answer"), pytest.param(one_piece, id="in mid-stream")]
+)
+async def test_an_abort_of_a_run_closes_the_socket_before_the_run_gives_up_the_call(
     client: Client, script: Script
 ) -> None:
-    """Through the server and the heartbeat: half a second, where the machine has nothing else to do."""
+    """This goes through the server and the heartbeat. It takes half a second on an idle machine."""
     async with served(script) as (provider, seen), a_loop(client, Named(provider, "m")) as loop:
         handle = await loop.start("wait")
         await asyncio.wait_for(seen.asked.wait(), PATIENCE_S)
@@ -169,7 +171,7 @@ async def test_partial_text_is_seen_while_the_model_writes(client: Client) -> No
 
 
 async def _heartbeat(handle: WorkflowHandle[Any, Any]) -> Any:
-    """Wait for the details of a heartbeat with text in it."""
+    """Wait for the details of a heartbeat that contains text."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             for pending in (await handle.describe()).raw_description.pending_activities:

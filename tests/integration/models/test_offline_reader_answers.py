@@ -1,4 +1,4 @@
-"""The offline reader answers one of its questions in a whole run: real tools, a real server."""
+"""The offline model answers one of its questions in a whole run, with real tools and a real server."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ async def test_a_run_answers_with_few_calls(client: Client) -> None:
 @pytest.mark.parametrize(
     ("question", "reason"), [(ASKED.question, "completed"), ("Where do penguins sleep in winter?", "stuck")]
 )
-async def test_a_goal_that_nothing_answers_is_stuck_and_scored_so(client: Client, question: str, reason: str) -> None:
+async def test_a_goal_without_an_answer_is_stuck_with_a_low_score(client: Client, question: str, reason: str) -> None:
     """A passage with similar words but no answer must not be scored as good."""
     root = FileRoot(DOCUMENTS[ASKED.set])
     async with a_loop(client, ExtractiveProvider(), ListFiles(root), SearchText(root), ReadFile(root)) as loop:
@@ -43,22 +43,22 @@ async def test_a_goal_that_nothing_answers_is_stuck_and_scored_so(client: Client
     )
 
 
-class _Heard(ExtractiveProvider):
-    """The reader, and what it has searched for."""
+class SearchRecordingModel(ExtractiveProvider):
+    """The offline model. It records its searches."""
 
     def __init__(self) -> None:
         self.searched = ""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return its reply."""
+        """Return the reply of the offline model."""
         reply = await super().complete(request, on_text)
         self.searched += "".join(str(call.arguments.get("query", "")) for call in reply.calls)
         return reply
 
 
-async def test_each_step_of_a_pipeline_is_searched_for_by_its_own_words(client: Client) -> None:
+async def test_each_step_of_a_pipeline_searches_for_its_own_words(client: Client) -> None:
     root = FileRoot(DOCUMENTS[ASKED.set])
-    own, mapped, teller = _Heard(), _Heard(), TaskModel(lambda task: task)
+    own, mapped, teller = SearchRecordingModel(), SearchRecordingModel(), TaskModel(lambda task: task)
     chain = {"kind": "chain", "steps": [{"agent": "own", "task": ASKED.question}, "teller"]}
     async with a_pipeline(
         client, chain, {"own": own, "teller": teller}, ListFiles(root), SearchText(root), ReadFile(root)

@@ -1,4 +1,4 @@
-"""Final answers that fit a schema, from a server that others wrote: natively, by a forced call, and repaired."""
+"""Final answers that fit a schema, from a third-party server: natively, by a forced call, and repaired."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 OPEN = SCHEMA | {"additionalProperties": True}
-"""For Anthropic: this server does not know the place that its protocol has for closed schemas."""
+"""For Anthropic: this server does not know where its protocol puts closed schemas."""
 
 WEATHER = ToolSpec(name="get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
 ANSWER = {"city": "Rome", "degrees": 31}
@@ -78,26 +78,26 @@ async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator
     await registry.close()
 
 
-async def asked(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *messages: Message) -> Reply:
+async def reply_of(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *messages: Message) -> Reply:
     provider, name = model
     schema = OPEN if name.startswith("anthropic-") else SCHEMA
     request = ModelRequest(model=name, messages=messages, tools=tools, output_schema=schema, temperature=0.0)
     return await provider.complete(request, lambda piece: None)
 
 
-async def test_the_answer_fits(model: tuple[ModelProvider, str]) -> None:
-    reply = await asked(model, (), Message.of("user", TASK))
+async def test_the_answer_fits_the_schema(model: tuple[ModelProvider, str]) -> None:
+    reply = await reply_of(model, (), Message.of("user", TASK))
     assert (parsed_answer_json(reply.text), reply.calls, reply.finish) == (ANSWER, (), "stop")
     assert argument_errors(SCHEMA, parsed_answer_json(reply.text)) == []
 
 
-async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], server: Aimock) -> None:
+async def test_tools_are_called_before_the_answer(model: tuple[ModelProvider, str], server: Aimock) -> None:
     task = Message.of("user", TASK)
-    reply = await asked(model, (WEATHER,), task)
+    reply = await reply_of(model, (WEATHER,), task)
     assert [call.name for call in reply.calls] == ["get_weather"]
     result = Message.of_result(call_id="call_rome", tool="get_weather", text="31")
 
-    answer = await asked(model, (WEATHER,), task, reply.message(), result)
+    answer = await reply_of(model, (WEATHER,), task, reply.message(), result)
 
     assert (parsed_answer_json(answer.text), answer.calls) == (ANSWER, ())
     (_, body) = await server.requests(model[1])
@@ -105,18 +105,18 @@ async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], serv
     assert offered == (["get_weather"] if model[1].startswith("openai-") else ["get_weather", "final_answer"])
 
 
-async def test_an_answer_that_did_not_fit_can_be_given_again(model: tuple[ModelProvider, str]) -> None:
+async def test_an_invalid_answer_can_be_given_again(model: tuple[ModelProvider, str]) -> None:
     """The arguments of a forced call are in the conversation as text, which every provider accepts."""
     said = [
         Message.of("user", TASK),
         Message.of("assistant", '{"city":"Rome"}'),
         Message.of("user", f"[Reply not usable] $: degrees is missing: {TASK}"),
     ]
-    reply = await asked(model, (), *said)
+    reply = await reply_of(model, (), *said)
     assert parsed_answer_json(reply.text) == ANSWER
 
 
-async def test_a_run_repairs_an_answer_that_does_not_fit(client: Client, model: tuple[ModelProvider, str]) -> None:
+async def test_a_run_repairs_an_invalid_answer(client: Client, model: tuple[ModelProvider, str]) -> None:
     async with a_loop(client, Named(*model)) as loop:
         schema = OPEN if model[1].startswith("anthropic-") else SCHEMA
         ran = await loop.run({"task": REPAIRED, "output_schema": schema})

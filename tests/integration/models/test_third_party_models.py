@@ -1,4 +1,4 @@
-"""Both protocols against a server that others wrote: text, parallel calls, results, failures."""
+"""Both protocols with a third-party server: text, parallel calls, results, failures."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -64,7 +64,7 @@ def server() -> Iterator[Aimock]:
 
 @pytest.fixture(params=["openai", "anthropic", "openrouter", "ollama"])
 async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator[tuple[ModelProvider, str]]:
-    """Yield each protocol's provider, with a model name of this test's own to find its requests by."""
+    """Yield each protocol's provider, with a model name unique to this test, to find its requests by."""
     env = {
         "OPENAI_API_KEY": "k",
         "ANTHROPIC_API_KEY": "k",
@@ -79,14 +79,14 @@ async def model(request: pytest.FixtureRequest, server: Aimock) -> AsyncIterator
     await registry.close()
 
 
-async def asked(model: tuple[ModelProvider, str], *messages: Message) -> tuple[Reply, list[str]]:
+async def reply_and_pieces(model: tuple[ModelProvider, str], *messages: Message) -> tuple[Reply, list[str]]:
     pieces: list[str] = []
     provider, name = model
     request = ModelRequest(model=name, system=("You are brief.",), messages=messages, tools=(WEATHER,), temperature=0.0)
     return await provider.complete(request, pieces.append), pieces
 
 
-def said(text: str) -> Message:
+def user_message(text: str) -> Message:
     return Message.of("user", text)
 
 
@@ -98,22 +98,22 @@ def results(reply: Reply) -> list[Message]:
 
 
 async def test_text_streams(model: tuple[ModelProvider, str]) -> None:
-    reply, pieces = await asked(model, said("say hello"))
+    reply, pieces = await reply_and_pieces(model, user_message("say hello"))
     assert reply.text == TEXT == "".join(pieces)
     assert len(pieces) > 5
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.finish) == (11, 7, "stop")
 
 
 async def test_parallel_calls_and_their_results(model: tuple[ModelProvider, str], server: Aimock) -> None:
-    task = said("compare the weather")
-    reply, _ = await asked(model, task)
+    task = user_message("compare the weather")
+    reply, _ = await reply_and_pieces(model, task)
     assert [(c.call_id, c.name, c.arguments) for c in reply.calls] == [
         ("call_oslo", "get_weather", {"city": "Oslo"}),
         ("call_rome", "get_weather", {"city": "Rome"}),
     ]
     assert (reply.text, reply.finish) == ("Let me look.", "tool_calls")
 
-    answer, _ = await asked(model, task, reply.message(), *results(reply))
+    answer, _ = await reply_and_pieces(model, task, reply.message(), *results(reply))
     assert (answer.text, answer.finish) == ("Rome is warmer.", "stop")
 
     recorded = await server.requests(model[1])
@@ -124,20 +124,20 @@ async def test_parallel_calls_and_their_results(model: tuple[ModelProvider, str]
     assert calls_and_results(recorded[1])[0] == ["call_oslo", "call_rome"]
 
 
-async def test_thinking_goes_back_with_its_calls(server: Aimock) -> None:
+async def test_thinking_is_returned_with_its_calls(server: Aimock) -> None:
     registry = ModelRegistry({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url})
     model = registry.resolve("anthropic:claude-that-thinks")
-    task = said("think first")
-    reply, _ = await asked(model, task)
+    task = user_message("think first")
+    reply, _ = await reply_and_pieces(model, task)
     signed = block_part({"type": "thinking", "thinking": "hm", "signature": "signed"})
     assert reply.blocks == (signed,)
-    answer, _ = await asked(model, task, reply.message(), *results(reply))
+    answer, _ = await reply_and_pieces(model, task, reply.message(), *results(reply))
     await registry.close()
     assert answer.text == "Thought."
 
 
-async def test_a_reply_cut_by_its_limit(model: tuple[ModelProvider, str]) -> None:
-    reply, _ = await asked(model, said("say too much"))
+async def test_a_reply_truncated_at_its_limit(model: tuple[ModelProvider, str]) -> None:
+    reply, _ = await reply_and_pieces(model, user_message("say too much"))
     assert (reply.text, reply.finish) == ("too mu", "length")
 
 
@@ -147,9 +147,9 @@ async def test_a_reply_cut_by_its_limit(model: tuple[ModelProvider, str]) -> Non
         pytest.param("too fast", "RateLimited", True, 7.0, id="429 with its wait"),
         pytest.param("break", "ServerError", True, None, id="500"),
         pytest.param("overload", "Overloaded", True, None, id="529"),
-        pytest.param("cut", "BadStream", True, None, id="a stream cut off"),
+        pytest.param("cut", "BadStream", True, None, id="a truncated stream"),
         pytest.param("garble", "BadStream", True, None, id="malformed JSON"),
-        pytest.param("hang up", "ConnectionFailed", True, None, id="a connection dropped"),
+        pytest.param("hang up", "ConnectionFailed", True, None, id="a dropped connection"),
         pytest.param("something nobody expects", "ModelNotFound", False, None, id="404"),
     ],
 )
@@ -157,12 +157,12 @@ async def test_failures(
     model: tuple[ModelProvider, str], task: str, kind: str, retryable: bool, wait: float | None
 ) -> None:
     with pytest.raises(ModelError) as caught:
-        await asked(model, said(task))
+        await reply_and_pieces(model, user_message(task))
     assert (caught.value.kind, caught.value.retryable, caught.value.retry_after_s) == (kind, retryable, wait)
 
 
 def calls_and_results(body: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the ids of the calls and of the results in a recorded request, of either protocol."""
+    """Return the ids of the calls and of the results in a recorded request of either protocol."""
     calls: list[str] = []
     answered: list[str] = []
     for message in body["messages"]:

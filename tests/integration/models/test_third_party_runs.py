@@ -1,4 +1,4 @@
-"""Whole runs with models of a third party's server: parallel tools, streaming, and every kind of failure on the way."""
+"""Whole runs with models of a third-party server: parallel tools, streaming, and every kind of failure."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -69,7 +69,7 @@ async def a_model(protocol: str, url: str) -> AsyncGenerator[Named]:
 
 
 def attempts(ran: Ran) -> int:
-    """Return the attempts that the first model call took."""
+    """Return the number of attempts of the first model call."""
     starts = [e for e in ran.history.events if e.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED]
     return starts[1].activity_task_started_event_attributes.attempt
 
@@ -91,7 +91,7 @@ async def test_parallel_tool_calls(client: Client, server: Aimock, protocol: str
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_what_passes_is_retried(client: Client, server: Aimock, protocol: str, failure: str) -> None:
+async def test_a_transient_failure_is_retried(client: Client, server: Aimock, protocol: str, failure: str) -> None:
     async with a_model(protocol, server.url) as model, a_loop(client, model) as loop:
         ran = await loop.run(f"survive a {failure}")
 
@@ -116,7 +116,7 @@ async def test_what_passes_is_retried(client: Client, server: Aimock, protocol: 
     ],
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_429_is_retried_after_the_wait_that_was_asked_for(
+async def test_429_is_retried_after_the_requested_delay(
     client: Client, server: Aimock, protocol: str, headers: Any
 ) -> None:
     async with (
@@ -132,7 +132,7 @@ async def test_429_is_retried_after_the_wait_that_was_asked_for(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_is_final_ends_the_run_with_the_provider_s_words(
+async def test_a_permanent_failure_ends_the_run_with_the_message_of_the_provider(
     client: Client, server: Aimock, protocol: str
 ) -> None:
     async with a_model(protocol, server.url) as model, a_loop(client, model) as loop:

@@ -1,4 +1,4 @@
-"""Each turn of a goal asks the tier that the config has for it; the others ask the goal's model."""
+"""Each turn of a goal uses the tier configured for it, and the others use the goal's model."""
 
 import uuid
 from collections.abc import Callable
@@ -30,7 +30,7 @@ HELPS = "an agent's step"
 
 
 class OfBoth(GoalModel):
-    """Pursues a goal, and answers as the agent of a step."""
+    """Pursues a goal, and also answers as the agent of a step."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the next reply of the turn, or an answer."""
@@ -41,7 +41,7 @@ class OfBoth(GoalModel):
 
 
 class ByName:
-    """Resolves each name to a model of its own."""
+    """Resolves each name to its own model."""
 
     def __init__(self, *names: str, **own: Reply) -> None:
         turns = {
@@ -52,7 +52,7 @@ class ByName:
         self.known = {name: OfBoth(**{**turns, **own}) for name in names}
 
     def asked(self) -> dict[str, list[str]]:
-        """Return the turns that each was asked for."""
+        """Return the turns for which each model was called."""
         return {name: known.turns for name, known in self.known.items()}
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
@@ -67,7 +67,7 @@ class ByName:
         pytest.param("tier:light", {OWN: [], BIG: ["plan"], SMALL: ["evaluate", "decide", "summary"]}, id="a tier"),
     ],
 )
-async def test_turns_ask_their_tiers(client: Client, model: str, asked: dict[str, list[str]]) -> None:
+async def test_each_turn_uses_its_tier(client: Client, model: str, asked: dict[str, list[str]]) -> None:
     models = ByName(OWN, BIG, SMALL)
     assert (await pursued_with(client, models, TIERS, default=AgentConfig(model=model, tools=("look",)))).reason == (
         "completed"
@@ -75,7 +75,7 @@ async def test_turns_ask_their_tiers(client: Client, model: str, asked: dict[str
     assert models.asked() == asked
 
 
-async def test_local_binds_all_turns_and_the_agents_that_do_the_steps(client: Client) -> None:
+async def test_the_local_tier_binds_all_turns_and_the_agents_of_the_steps(client: Client) -> None:
     models = ByName(OWN, BIG, SMALL, plan=says(steps=[a_step("a", "helper", task="help")]))
     lead = AgentConfig(model="tier:local", tools=(), delegates=(Delegate(agent="helper"),))
     tiers = ModelTiers(local=(OWN,), heavy=(BIG,), light=(SMALL,))
@@ -85,7 +85,7 @@ async def test_local_binds_all_turns_and_the_agents_that_do_the_steps(client: Cl
 
 
 async def pursued_with(client: Client, models: ByName, tiers: ModelTiers, **agents: AgentConfig) -> EndedGoal:
-    """Pursue a goal with a worker whose default model is none of the local tier, and whose turns have tiers."""
+    """Pursue a goal with a default model outside of the local tier, and with tiers for its turns."""
     look = FakeTool("look")
     turns = GoalTiers(plan="heavy", evaluate="light")
     specs = {"look": look.spec}

@@ -1,4 +1,4 @@
-"""A verdict does not outlive a wait for a person: what is allowed is judged once more before it starts."""
+"""A verdict does not survive a wait for a person: an allowed call is judged again before it starts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ FORBIDDEN = "[Policy denied] forbidden since noon"
 
 @dataclass
 class Reloaded:
-    """A policy engine that is reloaded: until then it allows `pay`, on a person's yes where it asks, and `payer`."""
+    """A policy engine that is reloaded. Before that it allows `payer` and `pay`, possibly with an approval."""
 
     is_embedded = True
 
@@ -34,7 +34,7 @@ class Reloaded:
     asks: bool = False
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Decide by the rules of now."""
+        """Decide by the current rules."""
         version = "v2" if self.forbids else "v1"
         if proposal.call is None or not (
             proposal.call.name == "pay" or proposal.call.arguments.get("agent") == "payer"
@@ -46,7 +46,7 @@ class Reloaded:
 
 
 async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
-    """Return the approval that waits, once it is another one than `before`."""
+    """Return the id of the waiting approval, once it differs from `before`."""
     found: list[str] = []
 
     async def asks() -> bool:
@@ -57,8 +57,8 @@ async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
     return found[0]
 
 
-async def reviewed(client: Client, pay: FakeTool, *, forbids: bool) -> list[str]:
-    """Approve a call, then let a person review it; by then policy may forbid it. Return what the model is told."""
+async def result_after_review(client: Client, pay: FakeTool, *, forbids: bool) -> list[str]:
+    """Approve a call and let a person review it while policy may change. Return what the model reads."""
     engine, agents = Reloaded(asks=True), agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine, agents=agents) as loop:
         handle = await loop.start()
@@ -71,17 +71,17 @@ async def reviewed(client: Client, pay: FakeTool, *, forbids: bool) -> list[str]
     return tool_results_in(loop)
 
 
-async def test_while_a_person_reviews_an_approved_call(client: Client) -> None:
+async def test_a_call_forbidden_during_its_review_does_not_run(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
-    assert (await reviewed(client, pay, forbids=True), pay.contexts) == ([FORBIDDEN], [])
+    assert (await result_after_review(client, pay, forbids=True), pay.contexts) == ([FORBIDDEN], [])
 
 
-async def test_a_yes_still_counts_when_nothing_has_changed(client: Client) -> None:
+async def test_an_approval_counts_if_nothing_has_changed(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
-    assert (await reviewed(client, pay, forbids=False), len(pay.contexts)) == (["ok"], 1)
+    assert (await result_after_review(client, pay, forbids=False), len(pay.contexts)) == (["ok"], 1)
 
 
-async def test_while_more_budget_is_asked_for(client: Client) -> None:
+async def test_a_call_forbidden_during_a_budget_question_does_not_run(client: Client) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Reloaded()
     async with a_loop(client, [calls("look"), calls("pay"), answers()], FakeTool("look"), pay, engine=engine) as loop:
         handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
@@ -93,7 +93,7 @@ async def test_while_more_budget_is_asked_for(client: Client) -> None:
     assert (pay.contexts, tool_results_in(loop, 2)) == ([], ["ok", FORBIDDEN])
 
 
-async def test_while_the_run_is_paused(client: Client) -> None:
+async def test_a_call_forbidden_during_a_pause_does_not_run(client: Client) -> None:
     pay, engine, reviewing = FakeTool("pay", effect="irreversible"), Reloaded(), Hold()
     script = [calls("pay"), reviewing.step(verdict()), answers()]
     agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
@@ -114,7 +114,7 @@ async def _is_paused(handle: WorkflowHandle[Any, Any]) -> bool:
     return (await handle.query("status"))["phase"] == "paused"
 
 
-async def test_before_a_person_has_a_failed_call_made_again(client: Client) -> None:
+async def test_a_failed_call_forbidden_before_a_person_retries_it_does_not_run(client: Client) -> None:
     def down(arguments: dict[str, Any], context: ToolContext) -> str:
         raise ToolError("down", retryable=False)
 
@@ -131,7 +131,7 @@ async def test_before_a_person_has_a_failed_call_made_again(client: Client) -> N
     assert tool_results_in(loop)[0].endswith("[Policy denied] An operator wanted it called again: forbidden since noon")
 
 
-async def test_while_a_call_waits_for_a_slot_of_a_paused_run(client: Client) -> None:
+async def test_a_call_forbidden_while_it_waits_for_a_slot_does_not_run(client: Client) -> None:
     hold, engine = Hold(), Reloaded()
     look, pay = FakeTool("look", lambda arguments, context: hold.then("ok")), FakeTool("pay", effect="irreversible")
     proposed = tuple(ToolCall(call_id=name, name=name) for name in ("look", "pay"))
@@ -153,7 +153,7 @@ async def _is_to_pause(handle: WorkflowHandle[Any, Any]) -> bool:
     return (await handle.query("status"))["paused"]
 
 
-async def test_while_another_delegate_that_has_the_slot_is_held(client: Client) -> None:
+async def test_a_delegation_forbidden_while_it_waits_for_a_slot_does_not_start(client: Client) -> None:
     engine = Reloaded()
     agents = {
         "lead": agent("lead", "helper", "payer"),
@@ -184,7 +184,7 @@ async def _is_held_below(handle: WorkflowHandle[Any, Any]) -> bool:
 
 
 class Slow:
-    """A policy server that takes its time over the first judgement, and forbids lookups behind it."""
+    """A policy server that is slow with the first verdict, and then forbids lookups."""
 
     is_embedded = False
 
@@ -192,14 +192,14 @@ class Slow:
         self.hold, self.judged = Hold(), 0
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Allow the first proposal; of others the answer alone."""
+        """Allow the first proposal. Afterwards allow only the answer."""
         self.judged += 1
         if self.judged == 1:
             await self.hold.then(None)
         return a_verdict(proposal.call is None or self.judged == 1, "forbidden since noon")
 
 
-async def test_while_a_run_is_paused_that_is_about_to_look_up_what_its_task_refers_to(client: Client) -> None:
+async def test_a_lookup_forbidden_during_a_pause_does_not_run(client: Client) -> None:
     fetch, engine = fetching(), Slow()
     setup = WORKER_FACTS.model_copy(update={"gate_execution": gate_execution(engine)})
     async with a_loop(client, [answers()], fetch, engine=engine, setup=setup) as loop:

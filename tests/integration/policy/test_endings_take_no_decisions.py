@@ -1,4 +1,4 @@
-"""Once a run is ending nobody can change that: whoever tries is told so, rather than thanked in vain."""
+"""Once a run is ending nobody can change that, and whoever tries gets an error."""
 
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
@@ -14,7 +14,7 @@ BESIDE = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
 
 
 class Slow:
-    """An engine outside of the worker that takes its time over what an ending brings."""
+    """A remote engine that is slow with the text of an ending."""
 
     is_embedded = False
 
@@ -22,13 +22,13 @@ class Slow:
         self._hold = hold
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Allow all."""
+        """Allow everything."""
         if proposal.call is None:
             await self._hold.then(None)
         return a_verdict(True)
 
 
-async def test_a_budget_is_not_raised_while_what_was_gathered_is_judged(client: Client) -> None:
+async def test_a_budget_cannot_be_raised_while_the_gathered_text_is_judged(client: Client) -> None:
     hold = Hold()
     steps = [calls("look", reply_text="I look."), answers("done")]
     async with a_loop(client, steps, FakeTool("look"), engine=Slow(hold), setup=BESIDE) as loop:

@@ -1,4 +1,4 @@
-"""The engine of a run stays: what is missing at a worker's start does not weaken it."""
+"""The policy engine of earlier runs stays required: a worker with missing policies does not weaken it."""
 
 import shutil
 import signal
@@ -32,22 +32,22 @@ async def a_session(client: Client, task_queue: str) -> str:
 
 
 @pytest.mark.parametrize("begin", [an_agent, a_goal, a_session])
-async def test_the_latest_run_of_a_queue_says_its_engine(
+async def test_the_latest_run_of_a_queue_determines_its_engine(
     client: Client, begin: Callable[[Client, str], Awaitable[str]]
 ) -> None:
     async with a_loop(client, ScriptedModel([answers()], repeats=True)) as loop:
         assert await recorded_engine(client, loop.task_queue) == ""
         run_id = await begin(client, loop.task_queue)
 
-        async def is_told() -> bool:
+        async def is_recorded() -> bool:
             return await recorded_engine(client, loop.task_queue) == "default"
 
-        await wait_until(is_told)
-        with suppress(RPCError):  # it may have ended by itself
+        await wait_until(is_recorded)
+        with suppress(RPCError):  # it may have ended already
             await client.get_workflow_handle(run_id).terminate("its test is over")
 
 
-def test_a_worker_joins_no_queue_whose_runs_are_judged_by_another_policy(client: Client, tmp_path: Path) -> None:
+def test_a_worker_does_not_join_a_queue_with_another_policy(client: Client, tmp_path: Path) -> None:
     server = {
         "TEMPORAL_ADDRESS": client.service_client.config.target_host,
         "ORGA_TEMPORAL__TASK_QUEUE": f"shared-{tmp_path.name}",
@@ -81,7 +81,7 @@ def test_a_worker_joins_no_queue_whose_runs_are_judged_by_another_policy(client:
 
 
 def test_a_worker_whose_policies_are_missing_does_not_start(tmp_path: Path) -> None:
-    """It would let run what they deny; a person may say that this is meant."""
+    """It would allow what the policies deny. A person may confirm that this is intended."""
     (tmp_path / "orga.toml").write_text("")
     a_folder(tmp_path, all=PERMIT_ALL)
     orga = an_orga(tmp_path, tmp_path / "home")

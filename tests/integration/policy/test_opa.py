@@ -1,4 +1,4 @@
-"""OPA itself: a real server, and its compiler's WASM in this process."""
+"""OPA itself: a real server, and a compiled WASM policy in this process."""
 
 import asyncio
 import socket
@@ -67,7 +67,7 @@ def compiled(rules: Path) -> Path:
 
 @asynccontextmanager
 async def asking(url: str, path: str = "orga/decision", **options: Any) -> AsyncGenerator[OpaServer]:
-    """Yield an engine and close its connections."""
+    """Yield an engine, and close its connections at the end."""
     engine = OpaServer(url, path, **options)
     try:
         yield engine
@@ -113,28 +113,26 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
 async def test_a_rule_decides(engine: PolicyEngine, proposal: GateRequest, expected: Verdict) -> None:
     try:
         found = await engine.judge(proposal)
-    except Exception:  # what an engine raises is a denial: compiled rules that disagree raise
+    except Exception:  # an exception of an engine is a denial: compiled rules that disagree raise
         found = a_verdict(False)
     assert found.decision == expected.decision
     if expected.decision != "deny" or expected.reason:
         assert found.model_copy(update={"version": ""}) == expected
 
 
-async def test_a_rule_of_true_and_false(url: str, compiled: Path) -> None:
+async def test_a_rule_may_be_just_true_or_false(url: str, compiled: Path) -> None:
     clean, tainted = a_tool_proposal(), a_tool_proposal(taint=("fetch_url",))
     async with asking(url, "orga/allowed") as served:
         for engine in (served, OpaWasm(compiled, "orga/allowed")):
             assert [(await engine.judge(p)).decision != "deny" for p in (clean, tainted)] == [True, False]
 
 
-async def test_the_version_is_the_revision_of_the_bundle_or_the_digest_of_the_module(
-    server: OpaServer, compiled: Path
-) -> None:
+async def test_the_version_is_the_bundle_revision_or_the_module_digest(server: OpaServer, compiled: Path) -> None:
     assert (await server.judge(a_tool_proposal())).version == "r7"
     assert len((await OpaWasm(compiled, "orga/decision").judge(a_tool_proposal())).version) == 12
 
 
-async def test_a_bare_module_is_as_good_as_a_bundle(compiled: Path, tmp_path: Path) -> None:
+async def test_a_bare_module_works_like_a_bundle(compiled: Path, tmp_path: Path) -> None:
     subprocess.run(["tar", "xzf", str(compiled), "-C", str(tmp_path), "/policy.wasm"], check=True)
     assert (await OpaWasm(tmp_path / "policy.wasm", "orga/decision").judge(a_tool_proposal())).decision != "deny"
 
@@ -142,11 +140,11 @@ async def test_a_bare_module_is_as_good_as_a_bundle(compiled: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        pytest.param(b"", "neither a .wasm module nor a bundle", id="nothing"),
+        pytest.param(b"", "neither a .wasm module nor a bundle", id="an empty file"),
         pytest.param(b"\0asm nonsense", "is no compiled OPA policy", id="a broken module"),
     ],
 )
-def test_a_file_that_is_no_policy_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_not_a_policy_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "policy.wasm"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=says):
@@ -160,12 +158,12 @@ def test_a_bundle_without_the_rule_is_refused(compiled: Path, rules: Path, tmp_p
         OpaWasm(bundle(rules, tmp_path / "plain.tar.gz"), "orga/decision")
 
 
-async def test_many_proposals_at_once(engine: PolicyEngine) -> None:
+async def test_many_proposals_are_judged_at_once(engine: PolicyEngine) -> None:
     found = await asyncio.gather(*(engine.judge(a_tool_proposal(arguments={"n": n})) for n in range(40)))
     assert all(judgement.decision != "deny" for judgement in found)
 
 
-async def test_a_server_that_is_not_there_denies() -> None:
+async def test_a_missing_server_denies() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with asking(f"http://127.0.0.1:{port}") as engine:
@@ -174,7 +172,7 @@ async def test_a_server_that_is_not_there_denies() -> None:
 
 
 async def test_a_server_that_does_not_answer_denies_in_time() -> None:
-    """It takes the connection and says nothing."""
+    """The server accepts the connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         begun = time.monotonic()
         async with asking(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.3) as engine:
@@ -183,7 +181,7 @@ async def test_a_server_that_does_not_answer_denies_in_time() -> None:
     assert time.monotonic() - begun < 10
 
 
-async def test_a_server_that_wants_a_token(rules: Path, tmp_path: Path) -> None:
+async def test_a_server_that_requires_a_token(rules: Path, tmp_path: Path) -> None:
     authz = tmp_path / "authz.rego"
     authz.write_text('package system.authz\n\ndefault allow := false\n\nallow if input.identity == "s3cret"\n\n'
                      'allow if input.path == ["health"]\n')  # fmt: skip
@@ -206,7 +204,7 @@ async def test_a_decision_over_loopback_takes_milliseconds(server: OpaServer) ->
     assert statistics.median(took) < 0.1
 
 
-def test_the_helper_brings_opa_itself() -> None:
+def test_the_helper_installs_opa_itself() -> None:
     assert (
         "Version: 1.22.0" in subprocess.run([str(opa()), "version"], capture_output=True, text=True, check=True).stdout
     )

@@ -1,4 +1,4 @@
-"""Plans before policy, on a real server: Cedar, a real OPA server and the list of tools have a word on each."""
+"""Plans are judged by policy, on a real server: by Cedar, by a real OPA server, and by the list of tools."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -89,7 +89,7 @@ def a_worker(client: Client, model: GoalModel, engine: PolicyEngine, *tools: Fak
 
 
 @pytest.mark.parametrize("made", ENGINES)
-async def test_a_plan_that_policy_denies_goes_back_to_the_model_with_the_reason(
+async def test_a_denied_plan_goes_back_to_the_model_with_the_reason(
     client: Client, tmp_path: Path, made: Engine
 ) -> None:
     look, pay = FakeTool("look"), FakeTool("pay")
@@ -107,8 +107,8 @@ async def test_a_plan_that_policy_denies_goes_back_to_the_model_with_the_reason(
     assert "money stays here" in found.phases[0].errors[0]
 
 
-async def test_plans_denied_again_and_again_end_the_goal_like_replies_of_no_use(client: Client, tmp_path: Path) -> None:
-    """Each plan is a good one as such, so only what policy says of it is counted."""
+async def test_several_denied_plans_end_the_goal_like_unusable_replies(client: Client, tmp_path: Path) -> None:
+    """Each plan is valid in itself, so only the denials are counted."""
     model = a_model(a_step("a", "pay"))
     async with cedar(tmp_path) as engine, a_worker(client, model, engine, FakeTool("pay")) as loop:
         pursued = await pursue(loop, plan_review="policy")
@@ -117,7 +117,9 @@ async def test_plans_denied_again_and_again_end_the_goal_like_replies_of_no_use(
 
 
 @pytest.mark.parametrize("made", ENGINES)
-async def test_policy_may_want_a_person_who_is_named_to_say_yes(client: Client, tmp_path: Path, made: Engine) -> None:
+async def test_policy_may_require_approval_of_a_plan_by_a_named_person(
+    client: Client, tmp_path: Path, made: Engine
+) -> None:
     write = FakeTool("write", effect="irreversible")
     async with made(tmp_path) as engine, a_worker(client, a_model(a_step("a", "write")), engine, write) as loop:
         handle = await start(loop, plan_review="policy")
@@ -134,8 +136,8 @@ async def test_policy_may_want_a_person_who_is_named_to_say_yes(client: Client, 
     assert (pursued.reason, len(write.contexts)) == ("completed", 1)
 
 
-async def test_a_plan_that_nobody_approves_in_time_is_not_done(tmp_path: Path) -> None:
-    """It counts like a reply that is no use, so there is an end to asking."""
+async def test_a_plan_that_nobody_approves_in_time_is_not_carried_out(tmp_path: Path) -> None:
+    """It counts as an unusable reply, so the goal does not ask for ever."""
     write = FakeTool("write", effect="irreversible")
     model = a_model(a_step("a", "write"))
     async with (
@@ -150,7 +152,7 @@ async def test_a_plan_that_nobody_approves_in_time_is_not_done(tmp_path: Path) -
     assert pursued.events.count("QuestionAsked") == 3
 
 
-async def test_another_plan_that_a_person_gives_has_to_pass_policy_too(client: Client, tmp_path: Path) -> None:
+async def test_a_plan_given_by_a_person_has_to_pass_policy_too(client: Client, tmp_path: Path) -> None:
     write, pay = FakeTool("write", effect="irreversible"), FakeTool("pay")
     model = a_model(a_step("a", "write"), a_step("a", "look", at=1))
     tools = (FakeTool("look"), write, pay)
@@ -163,8 +165,8 @@ async def test_another_plan_that_a_person_gives_has_to_pass_policy_too(client: C
     assert "the policy denies this plan" in model.asked[1][1]
 
 
-async def test_a_changed_plan_that_is_denied_is_not_gone_on_with(client: Client, tmp_path: Path) -> None:
-    """Finished work remains. The model decides again, and cannot continue with what was undone."""
+async def test_a_denied_change_of_the_plan_is_not_carried_out(client: Client, tmp_path: Path) -> None:
+    """Finished work remains. The model decides again, and cannot continue with the removed steps."""
     pay = FakeTool("pay")
     decisions = [
         says(action="adjust", confidence=0.5, steps=[a_step("c", "pay")]),
@@ -180,7 +182,7 @@ async def test_a_changed_plan_that_is_denied_is_not_gone_on_with(client: Client,
     assert "no open step can be done now" in model.asked[4][1]
 
 
-async def test_the_list_of_tools_lets_every_plan_through(client: Client) -> None:
+async def test_the_list_of_tools_allows_every_plan(client: Client) -> None:
     look = FakeTool("look")
     async with a_worker(client, a_model(a_step("a")), ListedTools(), look) as loop:
         pursued = await pursue(loop, plan_review="policy")

@@ -1,4 +1,4 @@
-"""docs/policies.md, done as it says: its files are written, its commands run, its Rego asked."""
+"""docs/policies.md works as printed: its files are written, its commands run, its Rego is evaluated."""
 
 import re
 import shlex
@@ -57,7 +57,7 @@ def test_the_commands_of_the_guide(orga: Orga) -> None:
     assert len(everything) > len(first)
 
 
-def test_the_policies_of_the_guide_can_be_asked_for_as_json(orga: Orga) -> None:
+def test_the_policies_of_the_guide_can_be_printed_as_json(orga: Orga) -> None:
     done = orga("policy", "check", "--json")
     assert (done.code, '"ok": true' in done.out) == (0, True)
 
@@ -82,7 +82,7 @@ async def test_the_rego_of_the_guide(tmp_path: Path) -> None:
 
 
 def verdict_text(judgement: Verdict) -> str:
-    """Return what tells one decision from the others."""
+    """Return what distinguishes one decision from the others."""
     terms = judgement.approval
     found = (*judgement.policies, *(terms.approvers if terms else ()), judgement.arguments or judgement.reason)
     return str(found[0] or "allowed")

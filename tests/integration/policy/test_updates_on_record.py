@@ -1,4 +1,4 @@
-"""An update is not sent while a workflow task is under way: a query may have shown what that task has yet to record."""
+"""An update is not sent during a workflow task, because a query may have shown what that task has yet to record."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.values.policies import a_verdict
 
 
 class Sent(Interceptor):
-    """Notes what a client asks the server."""
+    """Records the requests of a client to the server."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -38,7 +38,7 @@ class _Noting(OutboundInterceptor):
         return await super().start_workflow_update(input)
 
 
-async def test_it_waits_for_the_task(client: Client) -> None:
+async def test_an_update_waits_for_the_workflow_task(client: Client) -> None:
     judging, looking, sent = Hold(), Hold(), Sent()
 
     class Slow:

@@ -123,7 +123,7 @@ class Thread:
     def tool(self) -> Tool:
         @tool(effect="irreversible")
         def book(what: str) -> str:
-            """Book when released."""
+            """Book it."""
             self.entered.set()
             self.let_go.wait(10 * PATIENCE_S)
             self._ledger.done.append(f"book {what}")

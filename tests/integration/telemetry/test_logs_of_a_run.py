@@ -1,4 +1,4 @@
-"""Log lines of real runs: which run and which iteration they belong to."""
+"""Log lines of real runs name their run and iteration."""
 
 import logging
 import subprocess
@@ -106,8 +106,8 @@ asyncio.run(main())
 """
 
 
-def test_what_the_core_says_is_no_result(client: Client, tmp_path: Path) -> None:
-    """It warns of a workflow task that fails."""
+def test_messages_of_the_core_do_not_reach_stdout(client: Client, tmp_path: Path) -> None:
+    """The core warns of a workflow task that fails."""
     program = tmp_path / "tells.py"
     program.write_text(TELLS)
     address = client.service_client.config.target_host

@@ -23,7 +23,7 @@ def broken(arguments: object, context: object) -> str:
     raise RuntimeError("broken")
 
 
-async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
+async def test_the_collector_receives_the_metrics_of_a_run(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url, export_interval_s=0.05)
 
     tools = FakeTool("look"), FakeTool("delete"), FakeTool("fails", broken, effect="irreversible")
@@ -54,7 +54,7 @@ async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
     assert [events > 10 for _, events in collector.metric(names.HISTORY_EVENTS)] == [True]
 
 
-async def test_what_runs_cost_what_was_done_about_failures_and_what_was_rebuilt_is_counted(
+async def test_costs_recoveries_and_rebuilt_contexts_are_counted(
     client: Client, collector: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))

@@ -33,7 +33,7 @@ SECRET_TEXTS = ("the-task", "the-argument", "the-result", "the-answer")
 
 @workflow.defn(name="Stumbling", sandboxed=False)
 class Stumbling:
-    """Fails its workflow task as often as `stumbles` says."""
+    """Fails its workflow task as many times as `stumbles` says."""
 
     stumbles = 0
 
@@ -110,7 +110,7 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
     }
 
 
-async def test_no_word_of_the_conversation_is_exported(client: Client, collector: Receiver) -> None:
+async def test_no_text_of_the_conversation_is_exported(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url)
     failing = ModelError("ServerError", "the-answer of a provider", retryable=True)
     tool = FakeTool("look", lambda arguments, context: "the-result")
@@ -124,7 +124,7 @@ async def test_no_word_of_the_conversation_is_exported(client: Client, collector
     assert [text for text in SECRET_TEXTS if text.encode() in sent] == []
 
 
-async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, collector: Receiver) -> None:
+async def test_a_wait_for_a_person_is_a_span_with_an_age(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url, export_interval_s=0.05)
     async with a_loop(await connect_with_plugins(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
         handle = await loop.start(max_iterations=1, on_exhausted="ask")
@@ -142,7 +142,7 @@ async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, coll
     assert {span.trace_id for span in collector.spans()} == {wait.trace_id}
 
 
-async def test_a_failed_attempt_has_a_span_of_its_own(client: Client, collector: Receiver) -> None:
+async def test_a_failed_attempt_has_its_own_span(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url)
     overloaded = ModelError("Overloaded", "come back", retryable=True, retry_after_s=0)
     async with a_loop(await connect_with_plugins(client, on), [overloaded, answers()]) as loop:
@@ -157,7 +157,7 @@ async def test_a_failed_attempt_has_a_span_of_its_own(client: Client, collector:
     assert [span.attributes[names.ATTEMPT] for span in attempts] == [1, 2]
 
 
-async def test_a_run_that_fails_says_why(client: Client, collector: Receiver) -> None:
+async def test_a_failed_run_reports_why(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url)
     async with a_loop(await connect_with_plugins(client, on), [answers()]) as loop:
         handle = await loop.start({"task": "x", "agent": "nobody"})
@@ -170,8 +170,8 @@ async def test_a_run_that_fails_says_why(client: Client, collector: Receiver) ->
     assert collector.metric(names.RUN_COUNT) == [({names.ENDING: "failed"}, 1)]
 
 
-async def test_a_workflow_task_that_fails_leaves_no_span(client: Client, collector: Receiver) -> None:
-    """A defect fails the task again and again until it is mended: each time would be a span that means nothing."""
+async def test_a_failing_workflow_task_leaves_no_span(client: Client, collector: Receiver) -> None:
+    """A defect fails the task again and again until the repair, and each span would be meaningless."""
     on = start_telemetry(collector.url)
     queue = f"test-{uuid.uuid4()}"
     Stumbling.stumbles = 1
@@ -218,7 +218,7 @@ async def test_a_span_is_exported_once_however_often_its_workflow_is_replayed(
     assert collector.metric(names.RUN_COUNT) == [({names.ENDING: "completed"}, 1)]
 
 
-async def test_continued_runs_lie_side_by_side_in_the_trace_of_the_first(client: Client, collector: Receiver) -> None:
+async def test_segments_are_siblings_in_the_trace_of_the_first(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url)
     tool = FakeTool("look")
     setup = WORKER_FACTS.model_copy(update={"roll_over_events": 20})
@@ -236,7 +236,7 @@ async def test_continued_runs_lie_side_by_side_in_the_trace_of_the_first(client:
     assert [run.attributes.get(names.ENDING) for run in runs] == [*[None] * (len(runs) - 1), "completed"]
 
 
-async def test_a_run_joins_the_trace_of_whoever_starts_it(client: Client, collector: Receiver) -> None:
+async def test_a_run_joins_the_trace_of_its_starter(client: Client, collector: Receiver) -> None:
     on = start_telemetry(collector.url)
     async with a_loop(await connect_with_plugins(client, on), [answers()]) as loop:
         with trace.get_tracer("a caller").start_as_current_span("a caller"):
@@ -258,7 +258,7 @@ async def test_telemetry_adds_no_event_to_a_history(client: Client, collector: R
     assert events[0] == events[1]
 
 
-async def test_nothing_is_exported_when_it_is_off(client: Client, collector: Receiver) -> None:
+async def test_nothing_is_exported_if_telemetry_is_off(client: Client, collector: Receiver) -> None:
     off = telemetry(TelemetryConfig(enabled=False, endpoint=collector.url))
     async with a_loop(await connect_with_plugins(client, off), [calls("look"), answers()], FakeTool("look")) as loop:
         await loop.run()
@@ -269,7 +269,7 @@ async def test_nothing_is_exported_when_it_is_off(client: Client, collector: Rec
     assert collector.bodies == []
 
 
-async def test_a_dead_collector_harms_no_run(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_dead_collector_affects_no_run(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with otlp_receiver() as gone:
         pass
     on = start_telemetry(gone.url, export_interval_s=0.05)

@@ -1,4 +1,4 @@
-"""Starters and signallers who mean harm: made-up states, borrowed ids, floods, payloads that swell."""
+"""Malicious starters and senders of signals: forged states, reused ids, floods, and growing payloads."""
 
 import asyncio
 import uuid
@@ -15,8 +15,8 @@ from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker
 LONG = timedelta(seconds=60)
 
 
-async def test_a_made_up_state_is_not_taken_for_a_carried_one(client: Client) -> None:
-    """A cron run follows another, with its starter's arguments: they must not smuggle in tools that no agent lists."""
+async def test_a_forged_state_is_not_taken_for_a_carried_one(client: Client) -> None:
+    """A cron run follows another with the starter's arguments. They must not smuggle in tools that no agent lists."""
     danger = FakeTool("danger", effect="irreversible")
     provider = ScriptedModel([answers("first"), calls("danger"), answers("x")], repeats=True)
     setup = WORKER_FACTS.model_copy(update={"agent": "default", "model": "p:m", "tools": (danger.spec,)})
@@ -46,7 +46,7 @@ async def _next_run(client: Client, workflow_id: str, run_id: str) -> str:
     return current
 
 
-async def test_the_journal_of_a_cron_run_is_that_of_one_run(client: Client) -> None:
+async def test_the_journal_of_a_cron_run_covers_only_one_run(client: Client) -> None:
     async with a_loop(client, [answers("x")]) as loop:
         handle = await client.start_workflow(
             "AgentWorkflow",
@@ -64,7 +64,7 @@ async def test_the_journal_of_a_cron_run_is_that_of_one_run(client: Client) -> N
     assert "Terminated" not in events[:-1]
 
 
-async def test_a_run_with_a_used_id_has_its_own_setup(client: Client) -> None:
+async def test_a_run_with_a_reused_id_has_its_own_setup(client: Client) -> None:
     provider = ScriptedModel([answers("a")], repeats=True)
     workflow_id = f"nightly-{uuid.uuid4()}"
     async with a_loop(client, provider, FakeTool("danger"), FakeTool("look")) as loop:
@@ -78,7 +78,10 @@ async def test_a_run_with_a_used_id_has_its_own_setup(client: Client) -> None:
 
 
 async def test_thousands_of_signals_before_the_first_task(client: Client) -> None:
-    """They come in one task, which the SDK gives up after two seconds: twice as many take a loaded machine longer."""
+    """They arrive in one task, which the SDK gives up after two seconds.
+
+    Twice as many would exceed that on a slow machine.
+    """
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("x")], repeats=True), timedelta(seconds=240))
     handle = await loop.start(context_token_budget=10**6, max_total_tokens=10**9)
     for _ in range(10):
@@ -89,8 +92,8 @@ async def test_thousands_of_signals_before_the_first_task(client: Client) -> Non
     assert result["termination"]["reason"] == "completed"
 
 
-async def test_signals_of_control_characters_do_not_swell(client: Client) -> None:
-    """A control character takes six bytes of JSON: ten signals would outgrow a payload."""
+async def test_signals_of_control_characters_do_not_exceed_a_payload(client: Client) -> None:
+    """A control character takes six bytes of JSON, so ten signals would exceed a payload."""
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("x")], repeats=True))
     handle = await loop.start()
     for _ in range(10):
@@ -101,7 +104,7 @@ async def test_signals_of_control_characters_do_not_swell(client: Client) -> Non
     assert ran.result.termination.reason == "completed"
 
 
-async def test_answers_of_quotes_do_not_outgrow_the_result(client: Client) -> None:
+async def test_answers_of_quotes_do_not_exceed_the_result(client: Client) -> None:
     cut = answers('"' * 499_000, finish="length")
     async with a_loop(client, [cut, cut, cut]) as loop:
         ran = await loop.run(context_token_budget=10**7, max_total_tokens=10**9)

@@ -1,4 +1,4 @@
-"""All folders share the embedded server, and each run acts in the folder that it was started for."""
+"""All folders share the embedded server, and each run acts in the folder for which it was started."""
 
 import json
 import os
@@ -18,7 +18,7 @@ __all__ = ["home"]
 
 
 def a_folder(home: Path, tmp_path: Path, name: str, **env: str) -> Orga:
-    """Return a folder whose one file says what it is called."""
+    """Return a folder whose only file contains its name."""
     folder = tmp_path / name
     folder.mkdir()
     (folder / "notes.md").write_text(f"The secret word of this folder is {name}.")
@@ -31,12 +31,12 @@ TASK = "What is the secret word of this folder?"
 @pytest.mark.parametrize(
     "env",
     [
-        pytest.param({}, id="as it comes"),
+        pytest.param({}, id="the default queues"),
         pytest.param({"ORGA_TEMPORAL__TASK_QUEUE": "shared"}, id="both name one queue"),
     ],
 )
-def test_two_folders_at_work_do_not_swap_work(env: dict[str, str], home: Path, tmp_path: Path) -> None:
-    """Both workers are there before the first run starts, and each run begins while the other's worker is idle."""
+def test_workers_of_two_folders_do_not_take_each_others_runs(env: dict[str, str], home: Path, tmp_path: Path) -> None:
+    """Both workers run before the first run starts, and each run starts while the other worker is idle."""
     folders = {name: a_folder(home, tmp_path, name, **env) for name in ("alpha", "beta")}
     with folders["alpha"].started("worker") as one, folders["beta"].started("worker") as other:
         one.line("worker polls")
@@ -47,7 +47,7 @@ def test_two_folders_at_work_do_not_swap_work(env: dict[str, str], home: Path, t
             assert f"it acts in {orga.folder}" in done.err
 
 
-def test_a_run_says_where_it_is_at_home_and_waits_for_that_folder(home: Path, tmp_path: Path) -> None:
+def test_a_run_shows_its_folder_and_waits_for_it(home: Path, tmp_path: Path) -> None:
     here, there = (a_folder(home, tmp_path, name) for name in ("here", "there"))
     run = here("run", TASK, "--detach").out.strip()
     start = f"cd {here.folder} && orga worker"
@@ -68,7 +68,7 @@ def test_a_run_says_where_it_is_at_home_and_waits_for_that_folder(home: Path, tm
         assert worker.code() == 0
 
 
-def test_the_next_command_of_the_folder_takes_its_runs_over(home: Path, tmp_path: Path) -> None:
+def test_the_next_command_of_the_folder_takes_over_its_runs(home: Path, tmp_path: Path) -> None:
     here = a_folder(home, tmp_path, "first")
     left = here("run", TASK, "--detach").out.strip()
     assert here("run", TASK).code == 0
@@ -87,8 +87,8 @@ def test_a_folder_keeps_its_runs_when_it_gets_a_configuration(home: Path, tmp_pa
     assert "is plain." in json.loads(done.out)["output"], done.err
 
 
-def test_each_shell_asks_the_models_that_it_names(home: Path, tmp_path: Path) -> None:
-    """While the worker of one shell lives, the others' prompts do not reach its endpoint."""
+def test_each_shell_uses_the_models_that_it_names(home: Path, tmp_path: Path) -> None:
+    """While the worker of one shell runs, prompts of the others do not reach its endpoint."""
     with chat_server(Says(["From A."])) as a, chat_server(Says(["From B."])) as b:
         env = {"ORGA_MODELS__DEFAULT": "openai-compatible:m", "OPENAI_COMPATIBLE_BASE_URL": a.url}
         one = a_folder(home, tmp_path, "shells", **env)
@@ -137,7 +137,7 @@ def worker_check(orga: Orga) -> dict[str, str]:
     return next(check for check in json.loads(orga("doctor", "--json").out) if check["name"] == "worker")
 
 
-def test_an_id_stands_for_one_run(home: Path, tmp_path: Path) -> None:
+def test_an_id_belongs_to_one_run(home: Path, tmp_path: Path) -> None:
     here = a_folder(home, tmp_path, "ids")
     assert here("run", TASK, "--id", "nightly").code == 0
     for more in ([], ["--detach"], ["--json"], ["--no-worker"]):
@@ -160,7 +160,7 @@ def test_the_library_sends_runs_to_the_workers_of_the_folder(home: Path, tmp_pat
         "import asyncio, os\nfrom orga.client.connect import connect\nfrom orga.client.runs.agents import start_agent\n"
         "async def main():\n    async with connect() as client:\n"
         f"        print((await (await start_agent(client, {TASK!r})).result()).output, flush=True)\n"
-        "asyncio.run(main())\nos._exit(0)\n"  # the SDK's threads can abort an interpreter that finishes normally
+        "asyncio.run(main())\nos._exit(0)\n"  # the SDK's threads can abort an interpreter that exits normally
     )
     with here.started("worker") as worker:
         worker.line("worker polls")

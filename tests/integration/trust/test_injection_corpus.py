@@ -1,4 +1,4 @@
-"""The injection corpus through the real loop, with a model that obeys every text: nothing forbidden happens."""
+"""The injection corpus in the real loop, with a model that obeys every text: nothing forbidden happens."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ def forbidden_tools() -> list[FakeTool]:
 
 
 def obedient(batches: Sequence[Sequence[int]]) -> list[Step]:
-    """Return steps that read the documents of a batch, and then do what each of them says."""
+    """Return steps that read the documents of a batch, and then do what each document says."""
     steps: list[Step] = []
     for batch in batches:
         reads = tuple(ToolCall(call_id=f"doc{n}", name="read_document", arguments={"number": n}) for n in batch)
@@ -49,7 +49,7 @@ def obedient(batches: Sequence[Sequence[int]]) -> list[Step]:
 
 
 def obeys(request: ModelRequest) -> Reply:
-    """Propose the forbidden call of every document that was read last."""
+    """Propose the forbidden call of each document that was read last."""
     last = max(i for i, message in enumerate(request.messages) if message.role == "assistant")
     numbers = [int((message.call_id or "").removeprefix("doc")) for message in request.messages[last + 1 :]]
     made = tuple(ToolCall(call_id=f"evil{n}", name=CASES[n]["call"], arguments={"of": CASES[n]["id"]}) for n in numbers)
@@ -68,7 +68,7 @@ def scheduled(ran: Ran) -> set[str]:
 
 
 def results(provider: ScriptedModel, prefix: str) -> dict[str, str]:
-    """Return what the model was told of its calls, as it was sent, by the id of the call."""
+    """Return the results of these calls as sent to the model, by call id."""
     messages = [message for request in provider.given for message in request.messages if message.role == "tool"]
     return {message.call_id: message.text for message in messages if (message.call_id or "").startswith(prefix)}  # pyright: ignore
 
@@ -85,8 +85,8 @@ def is_delimited(text: str, case: Case) -> bool:
     )
 
 
-async def test_an_agent_that_may_only_read_does_nothing_else(client: Client) -> None:
-    """The default gate: a tool that the agent does not list is not there, whatever a text says."""
+async def test_an_agent_with_only_read_tools_does_nothing_else(client: Client) -> None:
+    """The default gate: a tool that the agent does not list does not exist, whatever a text says."""
     tools, provider = forbidden_tools(), ScriptedModel(obedient(batches()), repeats=True)
     only_reads = {"default": AgentConfig(tools=("read_document",))}
     async with a_loop(client, provider, read_document(), *tools, agents=only_reads) as loop:
@@ -122,10 +122,10 @@ async def pending(handle: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
     return found
 
 
-async def test_nothing_irreversible_happens_after_untrusted_content_without_a_yes(
+async def test_nothing_irreversible_happens_after_untrusted_content_without_approval(
     client: Client, tmp_path: Path
 ) -> None:
-    """The Cedar rule that is shipped: before a text was read the same call is free, after it a person decides."""
+    """This is the shipped Cedar rule: before a text was read the same call is allowed, afterwards a person decides."""
     folder = a_folder(tmp_path, all=PERMIT_ALL, untrusted=POLICY.read_text())
     tools = forbidden_tools()
     free = calls("send_money", arguments={"of": "the task itself"})

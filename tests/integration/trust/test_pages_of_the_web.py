@@ -1,6 +1,6 @@
 """A page in a browser can do nothing against the ports of the embedded server.
 
-A browser speaks HTTP/1.1, sets `Host`, `Origin` and `Sec-Fetch-Site` by itself, and lets any page send requests to any
+A browser speaks HTTP/1.1, sets `Host`, `Origin` and `Sec-Fetch-Site` itself, and lets any page send requests to any
 port of this machine. Each request here is one that a browser would send.
 """
 
@@ -65,20 +65,22 @@ def executable() -> Path:
 
 @pytest.fixture(scope="module")
 async def server(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Endpoint]:
-    """An embedded server with a run, whose UI has been looked at."""
+    """An embedded server with a run, whose UI has been opened."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORGA_HOME", str(tmp_path_factory.mktemp("pages") / "home"))
         patch.setenv("ORGA_TEMPORAL_CLI", str(executable))
         endpoint = await ensure_server(lambda _: None)
         client = await Client.connect(endpoint.address)
         await client.start_workflow(KIND, id=RUN, task_queue="nobody")
-        assert " 200 OK" in await asked(ui_port(endpoint), "GET", f"/namespaces/default/workflows/{RUN}", {})
+        assert " 200 OK" in await browser_request(ui_port(endpoint), "GET", f"/namespaces/default/workflows/{RUN}", {})
         yield endpoint
         stop_embedded_server()
 
 
-async def asked(port: int, method: str, path: str, headers: dict[str, str], body: str = "", host: str = "") -> str:
-    """Send what a browser would and return all that comes back; "" where the connection is closed."""
+async def browser_request(
+    port: int, method: str, path: str, headers: dict[str, str], body: str = "", host: str = ""
+) -> str:
+    """Send what a browser would send, and return the whole response, or "" if the connection is closed."""
     sent = {"Host": host or f"127.0.0.1:{port}", **headers, "Content-Length": str(len(body)), "Connection": "close"}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -104,14 +106,14 @@ def recorded() -> ServerRecord:
 
 
 def processes() -> list[psutil.Process]:
-    """Return the supervisor and all that it has started."""
+    """Return the supervisor and all processes that it has started."""
     supervisor = psutil.Process(recorded().pid).parent()
     assert supervisor is not None
     return [supervisor, *supervisor.children(recursive=True)]
 
 
 def all_ports() -> list[int]:
-    """Return every port that one of these listens on."""
+    """Return every port on which these processes listen."""
     connections = [each for process in processes() for each in process.net_connections("tcp")]
     found = [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
     assert {recorded().port, recorded().ui_port} < set(found)
@@ -127,7 +129,7 @@ async def events(endpoint: Endpoint) -> int:
 async def test_no_page_reads_a_run_on_any_port(server: Endpoint, host: str, headers: dict[str, str]) -> None:
     for port in all_ports():
         for path in (LISTED, f"{LISTED}/{RUN}/history", f"/namespaces/default/workflows/{RUN}", "/metrics"):
-            assert KIND not in await asked(port, "GET", path, headers, host=host), port
+            assert KIND not in await browser_request(port, "GET", path, headers, host=host), port
 
 
 @pytest.mark.parametrize(("host", "headers"), WRITING.values(), ids=WRITING)
@@ -135,55 +137,57 @@ async def test_no_page_changes_a_run_on_any_port(server: Endpoint, host: str, he
     before = await events(server)
     for port in all_ports():
         for path in (SIGNAL, TERMINATE):
-            await asked(port, "POST", path, {**headers, "Content-Type": "text/plain"}, "{}", host=host)
-        answer = await asked(port, "POST", NEXUS, {**headers, "Content-Type": "text/plain"}, "{}", host=host)
-        assert not answer or " 40" in answer.partition("\n")[0], "no worker is asked"
+            await browser_request(port, "POST", path, {**headers, "Content-Type": "text/plain"}, "{}", host=host)
+        answer = await browser_request(port, "POST", NEXUS, {**headers, "Content-Type": "text/plain"}, "{}", host=host)
+        assert not answer or " 40" in answer.partition("\n")[0], "no worker may be queried"
     assert await events(server) == before
 
 
 async def test_a_preflight_is_not_answered(server: Endpoint) -> None:
     asks = {**PAGE, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
     for port in all_ports():
-        answer = await asked(port, "OPTIONS", SIGNAL, asks)
+        answer = await browser_request(port, "OPTIONS", SIGNAL, asks)
         assert "access-control-allow" not in answer.lower(), port
 
 
-async def test_the_port_of_the_server_speaks_no_http_of_a_browser(server: Endpoint) -> None:
-    """It begins with a preface of HTTP/2 that browsers send over TLS alone, and reads nothing of another beginning."""
+async def test_the_server_port_rejects_the_http_of_a_browser(server: Endpoint) -> None:
+    """Its protocol starts with a preface of HTTP/2 that browsers send only over TLS, and it reads nothing else."""
     port = int(server.address.rpartition(":")[2])
     preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     for body in ("{}", preface):
         kind = {"Content-Type": "application/grpc"}
         path = "/temporal.api.workflowservice.v1.WorkflowService/ListNamespaces"
-        assert "default" not in await asked(port, "POST", path, {**PAGE, **kind}, body)
+        assert "default" not in await browser_request(port, "POST", path, {**PAGE, **kind}, body)
 
 
 async def test_the_ui_shows_a_run_and_its_buttons_work(server: Endpoint) -> None:
     port = ui_port(server)
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", "localhost:9000"):
         own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
-        answer = await asked(port, "GET", f"{LISTED}/{RUN}", own, host=host)
+        answer = await browser_request(port, "GET", f"{LISTED}/{RUN}", own, host=host)
         head, _, body = answer.partition("\r\n\r\n")
         assert " 200 OK" in head
         assert json.loads(body)["workflowExecutionInfo"]["type"] == {"name": KIND}
         before = await events(server)
         asks = {**own, "Origin": f"http://{host}", "Content-Type": "application/json"}
-        assert " 200 OK" in await asked(port, "POST", f"{LISTED}/{RUN}/signal/steer", asks, "{}", host=host)
+        assert " 200 OK" in await browser_request(port, "POST", f"{LISTED}/{RUN}/signal/steer", asks, "{}", host=host)
         assert await events(server) > before
     visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-    assert " 200 OK" in await asked(port, "GET", f"/namespaces/default/workflows/{RUN}", visit), "a link in a mail"
+    assert " 200 OK" in await browser_request(port, "GET", f"/namespaces/default/workflows/{RUN}", visit), (
+        "a link in a mail"
+    )
     framed = visit | {"Sec-Fetch-Dest": "iframe"}
-    assert " 403 Forbidden" in await asked(port, "GET", f"/namespaces/default/workflows/{RUN}", framed)
+    assert " 403 Forbidden" in await browser_request(port, "GET", f"/namespaces/default/workflows/{RUN}", framed)
 
 
-async def test_the_ui_comes_back_after_the_server_of_its_pages_has_died(server: Endpoint) -> None:
+async def test_the_ui_works_again_after_its_web_server_has_died(server: Endpoint) -> None:
     [pages] = {each.pid for each in processes() if each.name() == "temporal"} - {recorded().pid}
     psutil.Process(pages).kill()
-    assert " 200 OK" in await asked(ui_port(server), "GET", "/", {})
+    assert " 200 OK" in await browser_request(ui_port(server), "GET", "/", {})
 
 
 def without(flag: str, executable: Path, folder: Path) -> Path:
-    """Return a `temporal` that knows no such setting, as an old one."""
+    """Return a `temporal` that does not know this setting, as an old version."""
     old = folder / "temporal"
     lines = (
         "#!/bin/bash",

@@ -1,4 +1,4 @@
-"""A text that the content filter of a provider refuses costs a run that text alone, and a session one turn."""
+"""A text refused by a provider's content filter costs a run only that text, and a session only one turn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ WORD = "gunpowder"
 
 
 class Filtered(ScriptedModel):
-    """Refuses each request with a word in it; else it reads as long as the message asks for that, then answers."""
+    """Refuses each request with a certain word. Otherwise it reads a page if the message asks for it, then answers."""
 
     def __init__(self, word: str = WORD, until: Callable[[], bool] = lambda: True) -> None:
         super().__init__([self._step], repeats=True)
@@ -37,16 +37,16 @@ class Filtered(ScriptedModel):
         return answers(f"answer {len(self.taken)}")
 
     def texts(self) -> list[str]:
-        """Return what the last request holds."""
+        """Return the texts of the last request."""
         return [message.text for message in self.taken[-1].messages]
 
 
 def refusals(journal: Any) -> list[dict[str, Any]]:
-    """Return what the journal says of texts that were left out."""
+    """Return the journal entries about texts that were left out."""
     return [entry.data for entry in journal if entry.data.get("strategy") == "refused_content"]
 
 
-async def test_a_run_goes_on_without_a_result_that_is_refused(client: Client) -> None:
+async def test_a_run_continues_without_a_refused_result(client: Client) -> None:
     model = Filtered()
     async with a_loop(client, model, FakeTool("look", f"how to make {WORD}")) as loop:
         ran = await loop.run("read it")
@@ -57,14 +57,14 @@ async def test_a_run_goes_on_without_a_result_that_is_refused(client: Client) ->
     assert (told["messages_replaced"], "content filter" in told["error"]) == (1, True)
 
 
-async def test_a_run_whose_task_is_refused_says_so(client: Client) -> None:
+async def test_a_run_with_a_refused_task_ends_with_the_reason(client: Client) -> None:
     model = Filtered()
     async with a_loop(client, model) as loop:
         ran = await loop.run(f"make {WORD}")
 
     assert ran.result.termination.reason == "error"
     assert ran.result.termination.detail.startswith("ContentRefused: answered 400")
-    assert len(model.given) == 1, "there is nothing that could be left out"
+    assert len(model.given) == 1, "there is nothing to leave out"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_a_run_whose_task_is_refused_says_so(client: Client) -> None:
         pytest.param(f"read {WORD}", "fine", ["completed", "error", "completed"], id="a message that asks for a call"),
     ],
 )
-async def test_a_session_goes_on_after_a_refused_text(
+async def test_a_session_continues_after_a_refused_text(
     client: Client, said: str, result: str, endings: list[str]
 ) -> None:
     model = Filtered()
@@ -85,13 +85,16 @@ async def test_a_session_goes_on_after_a_refused_text(
         last = await close_session(session)
 
     assert [turn_summary(turn)[2] for turn in turns] == endings
-    assert model.texts()[:2] == ["hello", "answer 1"], "what was taken before stays"
+    assert model.texts()[:2] == ["hello", "answer 1"], "the earlier texts stay"
     assert LEFT_OUT_TEXT in model.texts()
     assert len(refusals(last.journal)) == 1
 
 
-async def test_a_session_goes_on_when_a_filter_begins_to_refuse_what_it_took(client: Client) -> None:
-    """Another filter of the provider, or another model: the text is among what the model has seen."""
+async def test_a_session_continues_when_a_filter_starts_to_refuse_an_old_text(client: Client) -> None:
+    """The provider may have a new filter, or the model may be another one.
+
+    The text has been seen by the model before.
+    """
     is_strict = [False]
     model = Filtered(until=lambda: is_strict[0])
     async with a_loop(client, model) as loop:
@@ -106,8 +109,8 @@ async def test_a_session_goes_on_when_a_filter_begins_to_refuse_what_it_took(cli
     assert len(refusals(last.journal)) == 1
 
 
-async def test_a_result_is_left_out_in_a_run_that_has_continued_as_new(client: Client) -> None:
-    """There a result counts as seen that the model has yet to see."""
+async def test_a_refused_result_is_left_out_after_continue_as_new(client: Client) -> None:
+    """After continue-as-new a result counts as seen that the model has yet to see."""
     each_iteration = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
     model = Filtered()
     async with a_loop(client, model, FakeTool("look", f"how to make {WORD} " * 9), setup=each_iteration) as loop:

@@ -1,4 +1,4 @@
-"""Secrets planted in the environment of every adapter stay there, although every server and tool repeats them."""
+"""Secrets planted in the environment of every adapter do not leak, although every server and tool repeats them."""
 
 import json
 import sys
@@ -147,7 +147,7 @@ class Suite:
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    """A run through every adapter, runs that every provider refuses, and whatever a command shows of them."""
+    """A run through every adapter, runs that every provider refuses, and the output of commands about them."""
     folder, home, keys = (tmp_path_factory.mktemp(name) for name in ("project", "home", "keys"))
     (folder / "notes.md").write_text(CANARY)
     (folder / "telling.py").write_text(TOOLS)
@@ -203,8 +203,8 @@ COMMANDS = (
 )
 
 
-def test_every_adapter_was_asked_and_told_its_secret(suite: Suite) -> None:
-    """Else nothing would be shown by finding none."""
+def test_every_adapter_was_used_and_got_its_secret(suite: Suite) -> None:
+    """Otherwise finding no secret would prove nothing."""
     assert suite.ran["default"].code == 0, suite.ran["default"].err
     received = "\n".join((*suite.heard, *suite.chat.headers))
     sent = [*planted(CREDENTIALS), "TEAM_PASSWORD"]
@@ -215,14 +215,14 @@ def test_every_adapter_was_asked_and_told_its_secret(suite: Suite) -> None:
     assert all("401" in suite.ran[provider].err for provider in REFUSED)
 
 
-def test_no_mark_is_in_the_servers_database_and_no_command_wrote_one(suite: Suite) -> None:
-    """The scan finds what a tool has read, so it would find a secret."""
+def test_no_secret_is_in_the_database_or_in_a_file_of_a_command(suite: Suite) -> None:
+    """The scan finds the text that a tool has read, so it would find a secret."""
     files = [path for path in suite.home.rglob("*") if path.is_file()]
     assert any(CANARY.encode() in path.read_bytes() for path in files), "the scan does not see what tools return"
     assert marked_files(suite.home, suite.orga.folder) == {}
 
 
-def test_the_key_that_signs_is_in_no_file_but_its_own_and_in_nothing_that_was_said(suite: Suite) -> None:
+def test_the_signing_key_is_in_no_other_file_and_in_no_output(suite: Suite) -> None:
     key_file = Path(suite.orga.env["ORGA_SIGNING_KEY_FILE"])
     _, private, _ = key_file.read_text().split("\n", 2)
     files = [path for folder in (suite.home, suite.orga.folder) for path in folder.rglob("*") if path.is_file()]
@@ -230,14 +230,14 @@ def test_the_key_that_signs_is_in_no_file_but_its_own_and_in_nothing_that_was_sa
     assert [name for name, done in suite.done.items() if private in done.out + done.err] == []
 
 
-def test_what_a_command_or_the_worker_said_is_searched(suite: Suite) -> None:
-    """Each `Done` was, as it was made."""
+def test_the_output_of_commands_and_worker_is_searched(suite: Suite) -> None:
+    """Each `Done` searches its own output when it is made."""
     assert all(done.out + done.err for done in (*suite.done.values(), *suite.ran.values()))
     with pytest.raises(AssertionError, match=MARK):
         Done(0, "", f'{{"token": "{a_secret("GITHUB_TOKEN")}"}}')
 
 
-def test_no_mark_was_sent_to_a_model_or_a_collector(suite: Suite) -> None:
+def test_no_secret_was_sent_to_a_model_or_a_collector(suite: Suite) -> None:
     bodies = [json.dumps(body, ensure_ascii=False).encode() for body in suite.chat.requests]
     assert any(CANARY.encode() in body for body in bodies)
     assert suite.collector.spans()
@@ -245,7 +245,7 @@ def test_no_mark_was_sent_to_a_model_or_a_collector(suite: Suite) -> None:
     assert [marks for body in (*bodies, *exported) if (marks := around_marks(body))] == []
 
 
-async def test_no_mark_is_in_a_history_or_in_what_visibility_shows(suite: Suite) -> None:
+async def test_no_secret_is_in_a_history_or_in_visibility(suite: Suite) -> None:
     status = json.loads(suite.done["server --status --json"].out)
     client = await Client.connect(status["address"], data_converter=data_converter)
     runs = [run async for run in client.list_workflows("")]
@@ -262,7 +262,7 @@ async def test_no_mark_is_in_a_history_or_in_what_visibility_shows(suite: Suite)
 
 
 def named(events: Iterable[HistoryEvent]) -> Iterator[tuple[str, HistoryEvent]]:
-    """Yield each event with the type of the activity that it tells the end of."""
+    """Yield each event with the type of the activity that it ends."""
     types: dict[int, str] = {}
     for event in events:
         if event.HasField("activity_task_scheduled_event_attributes"):
@@ -272,6 +272,6 @@ def named(events: Iterable[HistoryEvent]) -> Iterator[tuple[str, HistoryEvent]]:
 
 
 @pytest.mark.parametrize("name", CREDENTIALS)
-def test_the_scan_would_find_each_of_them(name: str, tmp_path: Path) -> None:
+def test_the_scan_finds_each_planted_secret(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(f'{{"{name}": "{a_secret(name)}"}}')
     assert len(marked_files(tmp_path)) == 1
