@@ -1,4 +1,4 @@
-"""Keys of the systems before this one are refused with the name that they have now, wherever they are written."""
+"""Keys of earlier systems are refused with their present name, in every kind of input."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ from orga.workflows.types.record import InvalidInput
     ],
     ids=lambda each: str(each)[:40],
 )
-def test_a_goal_says_what_a_key_is_called_now(given: dict[str, Any], says: str) -> None:
+def test_a_former_key_of_a_goal_is_refused_with_its_present_name(given: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput) as told:
         parse_goal({"goal": "g", **given})
     assert says in str(told.value)
 
 
-def test_so_does_an_agents_run() -> None:
+def test_a_former_key_of_an_agent_run_is_refused_with_its_present_name() -> None:
     with pytest.raises(InvalidInput, match="did you mean 'max_reattempts'"):
         parse_input({"task": "t", "config": {"step_iteration": {"max_reattempts_per_step": 3}}})
 
@@ -49,5 +49,7 @@ def test_so_does_an_agents_run() -> None:
         ("nothing_alike", ["tiers"], "allowed: tiers"),
     ],
 )
-def test_so_does_a_configuration(key: str, known: list[str], says: str) -> None:
+def test_a_former_key_of_the_configuration_is_refused_with_its_present_name(
+    key: str, known: list[str], says: str
+) -> None:
     assert unknown_key_remedy(key, known).startswith(says)

@@ -1,4 +1,4 @@
-"""How an issue or a pull request may be named."""
+"""The accepted names of issues and pull requests."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from orga.activities.ports import ToolError
     ("reference", "repo", "expected"),
     [
         pytest.param("#42", "ann/app", "ann/app#42", id="short"),
-        pytest.param("42", "ann/app", "ann/app#42", id="the number alone"),
+        pytest.param("42", "ann/app", "ann/app#42", id="only the number"),
         pytest.param("PR #55", "ann/app", "ann/app#55", id="pull request"),
         pytest.param("pr#55", "ann/app", "ann/app#55", id="without a space"),
         pytest.param("issue 7", "ann/app", "ann/app#7", id="with its kind"),
@@ -18,7 +18,7 @@ from orga.activities.ports import ToolError
         pytest.param("PR o/n#9", "ann/app", "o/n#9", id="full wins over the default"),
     ],
 )
-def test_references(reference: str, repo: str | None, expected: str) -> None:
+def test_references_are_parsed(reference: str, repo: str | None, expected: str) -> None:
     assert str(parse_reference(reference, repo)) == expected
 
 
@@ -39,7 +39,7 @@ def test_references(reference: str, repo: str | None, expected: str) -> None:
         "#12345678901",
     ],
 )
-def test_what_is_no_reference(reference: str) -> None:
+def test_an_invalid_reference_is_refused(reference: str) -> None:
     with pytest.raises(ToolError) as caught:
         parse_reference(reference, "ann/app")
     assert caught.value.kind == "InvalidArguments"

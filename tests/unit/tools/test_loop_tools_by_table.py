@@ -12,7 +12,7 @@ PRODUCT = ("workflows", "activities", "client", "worker.py")
 
 
 def named_in(constant: str) -> list[str]:
-    """Return the files of the product in whose code a constant stands."""
+    """Return the product files whose code uses a constant."""
     paths = [ROOT / name for name in PRODUCT]
     files = [file for path in paths for file in ([path] if path.suffix else path.rglob("*.py"))]
     return [str(file.relative_to(ROOT)) for file in files if constant in names(file)]
@@ -23,14 +23,14 @@ def names(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", LOOP_TOOLS)
-def test_the_constant_of_a_tool_stands_in_three_files_at_most(name: str) -> None:
-    """The table, the one that describes it to models, and the one that carries it out."""
+def test_the_constant_of_a_tool_is_used_in_at_most_three_files(name: str) -> None:
+    """These are the table, the description for models, and the implementation."""
     found = named_in(name.upper())
     assert "workflows/types/tool_calls/loop_tools.py" in found
     assert len(found) <= 3, found
 
 
-def test_tools_are_found_by_what_they_are() -> None:
+def test_loop_tools_are_found_by_their_properties() -> None:
     assert RUN_TOOL == "delegate"
     assert loop_tool("delegate").is_run
     assert not loop_tool("read_file").is_run

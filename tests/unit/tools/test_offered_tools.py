@@ -60,28 +60,30 @@ def under(*tools: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({}, ["read", "write", "terminate", "delegate"], id="what the agent lists, and delegate"),
-        pytest.param({"tools": ("write",)}, ["write"], id="a run's own part leaves delegate out"),
-        pytest.param({"tools": ("delegate", "read")}, ["delegate", "read"], id="or names it"),
-        pytest.param(profile(include=["r*", "d*"]), ["read", "delegate"], id="a profile hides"),
-        pytest.param(profile(require_verified=True), ["read", "terminate", "delegate"], id="the loop's are verified"),
-        pytest.param(profile(include=["none"]), [], id="a profile that leaves nothing"),
+        pytest.param({}, ["read", "write", "terminate", "delegate"], id="the tools of the agent, and delegate"),
+        pytest.param({"tools": ("write",)}, ["write"], id="the tools of the run without delegate"),
+        pytest.param({"tools": ("delegate", "read")}, ["delegate", "read"], id="the tools of the run with delegate"),
+        pytest.param(profile(include=["r*", "d*"]), ["read", "delegate"], id="a profile hides tools"),
+        pytest.param(
+            profile(require_verified=True), ["read", "terminate", "delegate"], id="tools of the loop are verified"
+        ),
+        pytest.param(profile(include=["none"]), [], id="a profile that hides everything"),
         pytest.param({"agent": "reader"}, [], id="an agent's own profile"),
         pytest.param(
-            {"agent": "reader", "config": {"tool_profile": None}}, ["read"], id="taken away by the run with null"
+            {"agent": "reader", "config": {"tool_profile": None}}, ["read"], id="a profile removed by the run"
         ),
-        pytest.param({"agent": "reader", **profile(include=["*"])}, [], id="merged with the run's, key by key"),
+        pytest.param({"agent": "reader", **profile(include=["*"])}, [], id="profiles of agent and run are merged"),
         pytest.param(under("write", "run"), ["write"], id="a ceiling narrows and never widens"),
-        pytest.param(under("write", "delegate"), ["write", "delegate"], id="and holds for delegate"),
-        pytest.param(under(), [], id="a ceiling of nothing"),
+        pytest.param(under("write", "delegate"), ["write", "delegate"], id="a ceiling that includes delegate"),
+        pytest.param(under(), [], id="an empty ceiling"),
         pytest.param({"depth": 9}, ["read", "write", "terminate", "delegate"], id="depth does not hide delegate"),
     ],
 )
-async def test_what_is_offered(fields: dict[str, Any], expected: list[str]) -> None:
+async def test_these_tools_are_offered(fields: dict[str, Any], expected: list[str]) -> None:
     assert await offered(**fields) == expected
 
 
-async def test_the_delegates_of_a_run_are_told_what_they_are_good_for() -> None:
+async def test_the_model_sees_what_each_delegate_is_for() -> None:
     setup = await CONFIGURED.setup(PrepareRequest(agent="lead"))
     assert setup.delegates == (
         DelegateSpec(agent="writer", description="Writes it down.", tools=("write",)),
@@ -95,19 +97,26 @@ async def test_the_delegates_of_a_run_are_told_what_they_are_good_for() -> None:
     ("tool", "arguments", "fits"),
     [
         pytest.param("delegate", {"agent": "writer", "task": "write"}, True, id="a delegation"),
-        pytest.param("delegate", {"agent": "lead", "task": "write"}, False, id="to nobody it may delegate to"),
-        pytest.param("delegate", {"agent": "writer", "task": ""}, False, id="of nothing"),
-        pytest.param("delegate", {"agent": "writer"}, False, id="without a task"),
-        pytest.param("delegate", {"agent": "writer", "task": "x", "tools": ["rm"]}, False, id="with more"),
+        pytest.param(
+            "delegate", {"agent": "lead", "task": "write"}, False, id="a delegation to an agent that is not listed"
+        ),
+        pytest.param("delegate", {"agent": "writer", "task": ""}, False, id="a delegation with an empty task"),
+        pytest.param("delegate", {"agent": "writer"}, False, id="a delegation without a task"),
+        pytest.param(
+            "delegate",
+            {"agent": "writer", "task": "x", "tools": ["rm"]},
+            False,
+            id="a delegation with an extra argument",
+        ),
         pytest.param("terminate", {"reason": "done", "output": ""}, True, id="an ending"),
         pytest.param("terminate", {"output": "x"}, False, id="an ending without a reason"),
     ],
 )
-async def test_the_arguments_of_the_loops_own_tools(tool: str, arguments: dict[str, Any], fits: bool) -> None:
+async def test_arguments_of_loop_tools_are_validated(tool: str, arguments: dict[str, Any], fits: bool) -> None:
     assert (argument_errors((await the_tool(tool)).parameters, arguments) == []) is fits
 
 
-async def test_the_effects_of_the_loops_own_tools() -> None:
+async def test_loop_tools_have_these_effects() -> None:
     assert (await the_tool("delegate")).effect == "irreversible"
     assert (await the_tool("terminate")).effect == "read_only"
 
@@ -130,7 +139,7 @@ async def test_the_effects_of_the_loops_own_tools() -> None:
             {"agent": "runner"},
             "tools.options.run.recovery.alternatives.1: this worker has no tool 'ran'; did you mean 'run'? "
             "there are: read, run, write",
-            id="an alternative of a tool that nobody has",
+            id="an unknown alternative of a tool",
         ),
         pytest.param(
             {"config": {"recovery": {"strategy": "fallback", "alternatives": ["raed"]}}},
@@ -144,7 +153,7 @@ async def test_the_effects_of_the_loops_own_tools() -> None:
         ),
     ],
 )
-async def test_what_names_no_tool_is_refused(fields: dict[str, Any], message: str) -> None:
+async def test_an_unknown_tool_name_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         await offered(**fields)
     assert str(caught.value).startswith(message)
@@ -164,11 +173,11 @@ KNOWING = ConfiguredAgents(
 )
 
 KNOWN: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "not without knowledge": ({"agent": "plain"}, ["read"]),
-    "no glob means them": ({"agent": "all"}, ["read"]),
-    "by the run's own config": ({"agent": "plain", "config": {"knowledge": {}}}, ["read", *KNOWLEDGE_TOOLS]),
-    "by the agent's": ({"agent": "knowing"}, ["read", *KNOWLEDGE_TOOLS]),
-    "taken away": ({"agent": "knowing", "config": {"knowledge": None}}, ["read"]),
+    "none without knowledge": ({"agent": "plain"}, ["read"]),
+    "a glob does not include them": ({"agent": "all"}, ["read"]),
+    "by the config of the run": ({"agent": "plain", "config": {"knowledge": {}}}, ["read", *KNOWLEDGE_TOOLS]),
+    "by the config of the agent": ({"agent": "knowing"}, ["read", *KNOWLEDGE_TOOLS]),
+    "removed by the run": ({"agent": "knowing", "config": {"knowledge": None}}, ["read"]),
     "switched off": ({"agent": "knowing", "config": {"knowledge": {"enabled": False}}}, ["read"]),
     "narrowed by the run": ({"agent": "knowing", "tools": ["recall_knowledge"]}, ["recall_knowledge"]),
     "narrowed by a profile": (
@@ -180,16 +189,18 @@ KNOWN: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("fields", "expected"), KNOWN.values(), ids=KNOWN)
-async def test_tools_that_recall_and_store(fields: dict[str, Any], expected: list[str]) -> None:
+async def test_knowledge_tools_are_offered_only_to_runs_with_knowledge(
+    fields: dict[str, Any], expected: list[str]
+) -> None:
     setup = await KNOWING.setup(PrepareRequest.model_validate(fields))
     assert [tool.name for tool in setup.tools] == expected
 
 
-async def test_they_are_listed_in_vain_without_knowledge() -> None:
+async def test_listed_knowledge_tools_need_knowledge() -> None:
     with pytest.raises(InvalidInput, match=r"has no knowledge; set agents\.asking\.config\.knowledge"):
         await KNOWING.setup(PrepareRequest(agent="asking"))
 
 
-async def test_a_worker_without_a_store_says_so() -> None:
+async def test_a_worker_without_a_store_refuses_runs_with_knowledge() -> None:
     with pytest.raises(InvalidInput, match="this worker has no store of knowledge"):
         await CONFIGURED.setup(PrepareRequest(agent="lead", config={"knowledge": {}}))

@@ -1,4 +1,4 @@
-"""Text that a page hides from readers is hidden from a model, too, as far as the page alone shows it."""
+"""Text that a page hides from readers is hidden from a model too, as far as the page alone reveals it."""
 
 import time
 
@@ -113,14 +113,14 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("html", HIDDEN)
-def test_hidden_text_is_dropped_and_what_stands_beside_it_stays(html: str) -> None:
+def test_hidden_text_is_dropped_and_text_next_to_it_is_kept(html: str) -> None:
     _, text = page_text(f"<body><p>before</p>{html.replace('§', SECRET)}<p>after</p></body>")
     assert SECRET not in text
     assert text.startswith("before")
     assert text.endswith("after")
 
 
-def test_a_picture_names_no_page() -> None:
+def test_the_title_of_an_image_is_not_the_title_of_the_page() -> None:
     assert page_text(f"<head><title>a</title></head><svg><title>{SECRET}</title></svg><p>x</p>") == ("a", "x")
     assert page_text(f"<svg><title>{SECRET}</title></svg><p>x</p>") == ("", "x")
 
@@ -181,7 +181,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("html", SHOWN)
-def test_what_a_reader_sees_stays(html: str) -> None:
+def test_visible_text_is_kept(html: str) -> None:
     assert SECRET in page_text(f"<body><p>before</p>{html.replace('§</', f'{SECRET}</')}<p>after</p></body>")[1]
 
 
@@ -196,8 +196,8 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("html", UNKNOWN)
-def test_what_the_page_alone_does_not_tell_stays(html: str) -> None:
-    """As docs/untrusted-content.md says; whoever changes this changes that."""
+def test_text_whose_visibility_is_unknown_is_kept(html: str) -> None:
+    """docs/untrusted-content.md describes this limit. Change both together."""
     assert SECRET in page_text(html.replace("§", SECRET))[1]
 
 
@@ -209,8 +209,8 @@ def test_what_the_page_alone_does_not_tell_stays(html: str) -> None:
     ],
 )
 @pytest.mark.parametrize("around", ["<style>§</style>", '<p style="§">'])
-def test_a_hostile_style_costs_little(unit: str, around: str) -> None:
-    """A fetched page has three seconds; nothing here is worse than linear, and only so much of it is read."""
+def test_a_hostile_style_sheet_costs_little_time(unit: str, around: str) -> None:
+    """A page may take three seconds. No step is worse than linear, and the size is bounded."""
     html = around.replace("§", unit * (100_000 // len(unit)))
     began = time.process_time()
     page_text(f"<b class=x>{html}")

@@ -1,4 +1,4 @@
-"""Tool activities: one for each tool; failures worth telling keep their kind, results are bounded and valid."""
+"""Tool activities, one for each tool: failures keep their kind, and results are bounded and valid."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,14 +24,14 @@ Body = Callable[[dict[str, Any], ToolContext], Any]
 
 
 class ATool:
-    """A tool whose body is the test's."""
+    """A tool with a body from the test."""
 
     def __init__(self, body: Body, spec: ToolSpec | None = None) -> None:
         self.body = body
         self.spec = spec or a_spec("read")
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Run the body; text is its content."""
+        """Run the body. Text is its content."""
         result = self.body(arguments, context)
         return ToolOutput(content=result if isinstance(result, str) else await result)
 
@@ -54,7 +54,7 @@ def raises(error: Exception) -> Body:
     return body
 
 
-def test_the_activity_type_is_the_tools_name() -> None:
+def test_the_activity_type_is_the_name_of_the_tool() -> None:
     runs = tool_activities(
         [ATool(raises(OSError()), a_spec(name)) for name in ("read", "ls")], Conversations(NoHistory())
     )
@@ -68,7 +68,7 @@ def test_our_own_activity_types_are_reserved(name: str) -> None:
         made(raises(OSError()), a_spec(name))
 
 
-async def test_the_tool_learns_of_its_call() -> None:
+async def test_a_tool_gets_arguments_and_context_of_its_call() -> None:
     seen: list[tuple[dict[str, Any], ToolContext]] = []
 
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -97,14 +97,14 @@ async def test_every_attempt_gets_the_same_idempotency_key() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "message", "final"),
     [
-        pytest.param(ToolError("no such file"), "ToolError", "no such file", True, id="a failure worth telling"),
+        pytest.param(ToolError("no such file"), "ToolError", "no such file", True, id="a tool error"),
         pytest.param(
-            ToolError("not found", kind="NotFound"), "NotFound", "not found", True, id="with a kind of its own"
+            ToolError("not found", kind="NotFound"), "NotFound", "not found", True, id="a tool error with its own kind"
         ),
         pytest.param(
-            ToolError("busy", kind="Busy", retryable=True), "Busy", "busy", False, id="that may succeed later"
+            ToolError("busy", kind="Busy", retryable=True), "Busy", "busy", False, id="a retryable tool error"
         ),
-        pytest.param(OSError("disk full"), "OSError", "disk full", False, id="a failure that nobody foresaw"),
+        pytest.param(OSError("disk full"), "OSError", "disk full", False, id="an unexpected error"),
         pytest.param(ToolError("a\x00\ud800"), "ToolError", "a\ufffd\ufffd", True, id="text that could not be stored"),
     ],
 )
@@ -128,12 +128,12 @@ async def test_a_long_failure_is_cut() -> None:
         pytest.param("a\x00\ud800", "a\ufffd\ufffd", id="text that could not be stored"),
     ],
 )
-async def test_a_result_that_fits(content: str, expected: str) -> None:
+async def test_a_result_within_the_limit_is_kept(content: str, expected: str) -> None:
     run = made(lambda arguments, context: content, a_spec("read", max_result_bytes=500))
     assert (await Beats().run(run, REQUEST)).content == expected
 
 
-async def test_a_result_over_the_limit_of_the_tool_is_cut_and_says_so() -> None:
+async def test_a_result_over_the_limit_of_the_tool_is_cut_with_a_mark() -> None:
     run = made(lambda arguments, context: "é" * 500, a_spec("read", max_result_bytes=500))
     content = (await Beats().run(run, REQUEST)).content
     assert len(content.encode()) <= 500
@@ -143,10 +143,10 @@ async def test_a_result_over_the_limit_of_the_tool_is_cut_and_says_so() -> None:
 
 SECRET = "tz93-qwer-uiop-7890"
 FILLED = "\u200b" * (MAX_CHARS - 10)
-"""Goes when a text is sanitized, and with it the room that cut the secret in two."""
+"""Sanitizing removes these characters, and with them the place at which the secret would be cut."""
 
 
-async def test_no_beginning_of_a_secret_is_left_where_a_text_was_cut() -> None:
+async def test_a_cut_result_shows_no_part_of_a_secret() -> None:
     (run,) = tool_activities(
         [ATool(lambda arguments, context: f"{FILLED}{SECRET} more")],
         Conversations(NoHistory()),
@@ -155,7 +155,7 @@ async def test_no_beginning_of_a_secret_is_left_where_a_text_was_cut() -> None:
     assert "tz93" not in (await Beats().run(run, REQUEST)).content
 
 
-async def test_nor_where_an_error_was() -> None:
+async def test_a_cut_error_shows_no_part_of_a_secret() -> None:
     said = f"{FILLED[: MAX_ERROR_CHARS - 10]}{SECRET} more"
     (run,) = tool_activities(
         [ATool(raises(ToolError(said)))], Conversations(NoHistory()), KnownSecrets.from_values([SECRET])
@@ -165,7 +165,7 @@ async def test_nor_where_an_error_was() -> None:
     assert "tz93" not in str(caught.value)
 
 
-async def test_the_next_model_call_finds_the_result_under_the_activitys_id() -> None:
+async def test_the_next_model_call_finds_the_result_by_activity_id() -> None:
     conversations = Conversations(NoHistory())
     run = made(lambda arguments, context: "ok", conversations=conversations)
     await Beats(activity_id="3.1").run(run, REQUEST)
@@ -175,11 +175,11 @@ async def test_the_next_model_call_finds_the_result_under_the_activitys_id() -> 
 @pytest.mark.parametrize(
     ("note", "expected"),
     [
-        pytest.param("half done", "half done", id="what the tool says"),
-        pytest.param("a\ud800", "a\ufffd", id="made valid, for what can't be written would cancel the call"),
+        pytest.param("half done", "half done", id="the note of the tool"),
+        pytest.param("a\ud800", "a\ufffd", id="an invalid note is made valid"),
     ],
 )
-async def test_progress_travels_in_the_heartbeats(note: str, expected: str) -> None:
+async def test_progress_is_sent_in_the_heartbeats(note: str, expected: str) -> None:
     beats, beaten = Beats(), asyncio.Event()
     kept = beats.environment.on_heartbeat
 
@@ -208,7 +208,7 @@ async def test_a_local_activity_has_no_heartbeats() -> None:
 
 
 async def cancelled(details: ActivityCancellationDetails) -> BaseException:
-    """Return what comes of a call that is cancelled while it runs."""
+    """Return the error of a call that is cancelled while it runs."""
     beats, running = Beats(), asyncio.Event()
 
     async def works() -> str:
@@ -229,8 +229,8 @@ async def test_an_abort_cancels_the_tool() -> None:
     assert isinstance(error, asyncio.CancelledError)
 
 
-async def test_a_worker_that_stops_is_a_failure_of_its_own_kind() -> None:
-    """The workflow must learn that the effect is unknown, and may try elsewhere where that does no harm."""
+async def test_a_stopping_worker_is_a_failure_of_its_own_kind() -> None:
+    """The workflow must know that the effect is unknown. It may retry if that is harmless."""
     error = await cancelled(ActivityCancellationDetails(worker_shutdown=True))
     assert isinstance(error, ApplicationError)
     assert (error.type, error.non_retryable) == (WORKER_SHUTDOWN, False)
@@ -247,5 +247,5 @@ async def test_a_worker_that_stops_is_a_failure_of_its_own_kind() -> None:
         pytest.param(None, "null", id="nothing"),
     ],
 )
-def test_another_makers_worker_may_return_any_json(value: Any, content: str) -> None:
+def test_a_worker_in_another_language_may_return_any_json(value: Any, content: str) -> None:
     assert ToolOutput.model_validate(value).content == content

@@ -1,4 +1,4 @@
-"""Which addresses `fetch_url` may reach."""
+"""The addresses that `fetch_url` may reach."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from orga.activities.adapters.tools.guarded_http import is_public
     "address",
     ["93.184.215.14", "1.1.1.1", "2606:4700:4700::1111", "::ffff:93.184.215.14", "64:ff9b::5db8:d70e"],
 )
-def test_public(address: str) -> None:
+def test_a_public_address_is_allowed(address: str) -> None:
     assert is_public(address)
 
 
@@ -37,10 +37,10 @@ def test_public(address: str) -> None:
         pytest.param("::ffff:10.0.0.1", id="private, mapped"),
         pytest.param("::ffff:7f00:1", id="loopback, mapped"),
         pytest.param("::127.0.0.1", id="loopback, v4-compatible"),
-        pytest.param("64:ff9b::7f00:1", id="loopback behind NAT64"),
-        pytest.param("64:ff9b::a9fe:a9fe", id="metadata behind NAT64"),
+        pytest.param("64:ff9b::7f00:1", id="loopback through NAT64"),
+        pytest.param("64:ff9b::a9fe:a9fe", id="metadata through NAT64"),
         pytest.param("64:ff9b:1::a00:1", id="local NAT64"),
-        pytest.param("2002:7f00:1::", id="loopback behind 6to4"),
+        pytest.param("2002:7f00:1::", id="loopback through 6to4"),
         pytest.param("2001:0:a00:1::", id="Teredo"),
         pytest.param("fc00::1", id="private, v6"),
         pytest.param("fd00:ec2::254", id="metadata, v6"),
@@ -55,5 +55,5 @@ def test_public(address: str) -> None:
         pytest.param("", id="empty"),
     ],
 )
-def test_not_public(address: str) -> None:
+def test_any_other_address_is_refused(address: str) -> None:
     assert not is_public(address)

@@ -1,4 +1,4 @@
-"""The catalog and the built-in tools."""
+"""The catalog of tools and the built-in tools."""
 
 import re
 from pathlib import Path
@@ -25,16 +25,16 @@ EFFECTS = {
 }
 
 
-def test_the_built_in_tools_and_their_effects(tmp_path: Path) -> None:
+def test_built_in_tools_have_these_effects(tmp_path: Path) -> None:
     tools = builtin_tools(tmp_path, commands=["git"])
     assert {tool.spec.name: tool.spec.effect for tool in tools} == EFFECTS
 
 
-def test_no_commands_no_run_command(tmp_path: Path) -> None:
+def test_without_commands_there_is_no_run_command(tmp_path: Path) -> None:
     assert "run_command" not in ToolCatalog(builtin_tools(tmp_path))
 
 
-def test_every_definition_can_be_offered(tmp_path: Path) -> None:
+def test_every_definition_is_valid(tmp_path: Path) -> None:
     for tool in builtin_tools(tmp_path, commands=["git"]):
         spec = tool.spec
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", spec.name)
@@ -53,13 +53,13 @@ def test_a_catalog_finds_tools_by_name(tmp_path: Path) -> None:
     assert len(catalog) == 7
 
 
-def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_tools_with_the_same_name_are_refused(tmp_path: Path) -> None:
     tools = builtin_tools(tmp_path)
     with pytest.raises(ValueError, match="two tools are called 'list_files'"):
         ToolCatalog([*tools, *builtin_tools(tmp_path)])
 
 
-def test_options_are_laid_over_a_tools_own(tmp_path: Path) -> None:
+def test_options_override_those_of_the_tool(tmp_path: Path) -> None:
     options = {"run_command": ToolOptions(max_attempts=1), "read_file": ToolOptions(execution="local")}
     catalog = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))
     assert catalog["run_command"].spec.options == ToolOptions(max_attempts=1, timeout_s=630, verified=True)
@@ -67,7 +67,7 @@ def test_options_are_laid_over_a_tools_own(tmp_path: Path) -> None:
     assert catalog["list_files"].spec.options == ToolOptions(verified=True)
 
 
-def test_the_config_knows_the_effect_best(tmp_path: Path) -> None:
+def test_the_configured_effect_wins(tmp_path: Path) -> None:
     options = {"run_command": ToolOptions(effect="idempotent", max_attempts=3)}
     spec = ToolCatalog(builtin_tools(tmp_path, commands=["git"], options=options))["run_command"].spec
     assert (spec.effect, spec.options.max_attempts) == ("idempotent", 3)
@@ -76,8 +76,8 @@ def test_the_config_knows_the_effect_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "place"),
     [
-        pytest.param(ToolOptions(max_attempts=2), "run_command.max_attempts", id="repeating what cannot be undone"),
-        pytest.param(ToolOptions(execution="local"), "run_command.execution", id="acting inside the workflow task"),
+        pytest.param(ToolOptions(max_attempts=2), "run_command.max_attempts", id="retries of an irreversible tool"),
+        pytest.param(ToolOptions(execution="local"), "run_command.execution", id="an irreversible local activity"),
     ],
 )
 def test_options_that_contradict_the_effect_are_refused(tmp_path: Path, options: ToolOptions, place: str) -> None:
@@ -99,28 +99,28 @@ async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
         ("zzz", "there are: fetch_url, list_files"),
     ],
 )
-def test_options_for_an_unknown_tool_name_the_nearest(tmp_path: Path, name: str, hint: str) -> None:
+def test_options_for_an_unknown_tool_suggest_the_nearest_name(tmp_path: Path, name: str, hint: str) -> None:
     with pytest.raises(ValueError, match=hint):
         builtin_tools(tmp_path, options={name: ToolOptions()})
 
 
-def test_functions_and_built_ins_share_a_catalog(tmp_path: Path) -> None:
+def test_functions_and_built_in_tools_share_a_catalog(tmp_path: Path) -> None:
     function = load_function("tests.support.tools.sample:weather")
     assert ToolCatalog([*builtin_tools(tmp_path), function])["weather"] is function
 
 
-def test_the_built_in_tools_are_verified_unless_the_config_says_otherwise(tmp_path: Path) -> None:
+def test_built_in_tools_are_verified_unless_configured_otherwise(tmp_path: Path) -> None:
     tools = builtin_tools(tmp_path, commands=["git"], options={"write_file": ToolOptions(verified=False)})
     assert [tool.spec.name for tool in tools if not tool.spec.options.verified] == ["write_file"]
 
 
 @pytest.mark.parametrize("name", ["delegate", "terminate", "final_answer"])
-def test_no_tool_takes_a_name_of_the_loop(name: str) -> None:
+def test_no_tool_can_use_a_name_of_the_loop(name: str) -> None:
     with pytest.raises(ValueError, match=f"a tool is called '{name}', a name that belongs to the loop; rename it"):
         ToolCatalog([FakeTool(name)])
 
 
-def test_options_that_hold_others_stay_what_they_are(tmp_path: Path) -> None:
+def test_nested_options_keep_their_type(tmp_path: Path) -> None:
     recovery = Recovery(strategy="fallback", alternatives=("list_files",))
     (tool,) = with_options([FakeTool("read")], {"read": ToolOptions(recovery=recovery)})
     assert tool.spec.options.recovery == recovery

@@ -1,4 +1,4 @@
-"""The `fetch_url` tool, against a real server on loopback and the system's own resolver."""
+"""The `fetch_url` tool with a real server on loopback and the resolver of the system."""
 
 import asyncio
 import gzip
@@ -18,7 +18,7 @@ Answer = Callable[[str], bytes]
 
 
 class Site:
-    """Answers each request with the raw bytes that `pages` has for its path, and remembers the requests."""
+    """Answers each request with the raw bytes in `pages` for its path, and records the requests."""
 
     def __init__(self) -> None:
         self.pages: dict[str, bytes] = {}
@@ -72,14 +72,14 @@ def addresses(**names: str) -> Callable[[str, int], Awaitable[Sequence[str]]]:
 
 
 def body_of(text: str) -> str:
-    """Return what stands below the URL and above how to go on."""
+    """Return the text between the URL and the note on how to continue."""
     found = re.fullmatch(r"Content of \S+\n(.*?)(\n\[(?:cut|only) [^\n]*\])?", text, re.S)
     assert found is not None, text
     return found[1]
 
 
 _NEVER_CONTACTED = ("AddressRefused", "InvalidUrl", "ConnectionFailed")
-"""Refused by us, no URL at all, or a spelling that the resolver of this machine does not know."""
+"""The tool refuses it, it is no URL, or the resolver of this machine does not know the spelling."""
 
 LOCAL_HOSTS = [
     pytest.param("127.0.0.1", id="loopback"),
@@ -111,7 +111,7 @@ LOCAL_HOSTS = [
     [
         pytest.param("/public/../admin", id="a detour"),
         pytest.param("/public/..", id="at the end"),
-        pytest.param("/public/./x", id="of one dot"),
+        pytest.param("/public/./x", id="one dot"),
         pytest.param("/public/%2e%2E/admin", id="encoded dots"),
         pytest.param("/public/..%2fadmin", id="an encoded slash"),
         pytest.param("/public/..\\admin", id="a backslash"),
@@ -120,22 +120,22 @@ LOCAL_HOSTS = [
         pytest.param("/public/../admin?q=1#here", id="before a query"),
     ],
 )
-async def test_what_is_judged_by_its_beginning_leads_nowhere_else(site: Site, tool: Tool, path: str) -> None:
-    """A policy permits what begins right, as it is written."""
+async def test_a_path_with_dot_segments_is_refused(site: Site, tool: Tool, path: str) -> None:
+    """A policy may permit a URL by its beginning as written."""
     error = await failure(tool, url=site.url(path))
     assert (error.kind, "a path with . or .. is refused" in str(error)) == ("InvalidUrl", True)
     assert site.requests == []
 
 
 @pytest.mark.parametrize("path", ["/a..b/.c/...", "/x?at=../y", "/x#../y", "/a%20b/..."])
-async def test_dots_that_lead_nowhere_are_asked_for_as_they_are(site: Site, tool: Tool, path: str) -> None:
+async def test_dots_within_a_segment_are_sent_unchanged(site: Site, tool: Tool, path: str) -> None:
     asked = path.split("#", maxsplit=1)[0]
     site.pages[asked] = http(b"here")
     assert body_of(await result(tool, url=site.url(path))) == "here"
 
 
 async def test_a_redirect_may_go_up(site: Site, tool: Tool) -> None:
-    """It is the server's word about itself, and no policy has judged it."""
+    """The redirect comes from the server, and no policy has judged it."""
     site.pages |= {"/a/b": to("../c"), "/c": http(b"here")}
     assert body_of(await result(tool, url=site.url("/a/b"))) == "here"
 
@@ -179,8 +179,8 @@ async def test_a_name_that_resolves_to_a_local_address_is_refused(site: Site, fo
     assert site.requests == []
 
 
-async def test_the_checked_address_is_the_one_that_is_connected_to(site: Site) -> None:
-    """A name that answers differently the second time is not asked a second time."""
+async def test_the_connection_goes_to_the_checked_address(site: Site) -> None:
+    """The name is resolved only once, so a different second answer has no effect."""
     site.pages["/"] = http(b"here")
     asked: list[str] = []
 
@@ -206,9 +206,7 @@ async def test_ports_of_other_protocols_are_refused(port: int) -> None:
     assert "port" in str(await failure(tool, url=f"http://public.example:{port}/"))
 
 
-async def test_the_environment_is_not_asked_for_a_proxy(
-    site: Site, tool: Tool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_proxies_in_the_environment_are_ignored(site: Site, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     site.pages["/"] = http(b"direct")
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -245,7 +243,7 @@ async def test_a_redirect_cannot_add_credentials_or_another_scheme(site: Site, t
         assert (await failure(tool, url=site.url("/"))).kind == "InvalidUrl"
 
 
-async def test_five_redirects_are_followed_and_no_more(site: Site, tool: Tool) -> None:
+async def test_at_most_five_redirects_are_followed(site: Site, tool: Tool) -> None:
     site.pages |= {f"/{n}": to(f"/{n - 1}") for n in range(1, 8)} | {"/0": http(b"arrived")}
     text = await result(tool, url=site.url("/5"))
     assert text.startswith(f"Content of {site.url('/0')}\n")
@@ -253,7 +251,7 @@ async def test_five_redirects_are_followed_and_no_more(site: Site, tool: Tool) -
     assert (await failure(tool, url=site.url("/6"))).kind == "TooManyRedirects"
 
 
-async def test_a_page_is_its_readable_text(site: Site, tool: Tool) -> None:
+async def test_a_page_becomes_its_readable_text(site: Site, tool: Tool) -> None:
     html = "<title>A page</title><nav>menu</nav><h1>Head</h1><p>Text<script>x()</script></p><!-- no -->"
     site.pages["/"] = http(html.encode(), "text/html; charset=utf-8")
     assert body_of(await result(tool, url=site.url("/"))) == "Title: A page\n# Head\nText"
@@ -264,7 +262,7 @@ async def test_a_page_is_its_readable_text(site: Site, tool: Tool) -> None:
     [
         pytest.param("text/plain; charset=latin-1", b"caf\xe9", "café", id="charset of the header"),
         pytest.param("text/html", b'<meta charset="windows-1252"><p>\x80', "€", id="charset of the page"),
-        pytest.param("text/html; charset=zip", b"<p>x", "x", id="a codec that is no charset"),
+        pytest.param("text/html; charset=zip", b"<p>x", "x", id="a codec that is not a charset"),
         pytest.param("text/plain; charset=punycode", b"x", "x", id="a codec that is slow"),
         pytest.param("text/plain", b"\xff\x00a\x07b", "\ufffdab", id="broken bytes and control characters"),
         pytest.param("text/plain", b"\xef\xbb\xbfx", "x", id="byte order mark"),
@@ -274,7 +272,9 @@ async def test_a_page_is_its_readable_text(site: Site, tool: Tool) -> None:
         pytest.param("text/plain", b"", "(no text)", id="empty"),
     ],
 )
-async def test_readable_bodies(site: Site, tool: Tool, kind: str, body: bytes, expected: str) -> None:
+async def test_readable_bodies_are_returned_as_text(
+    site: Site, tool: Tool, kind: str, body: bytes, expected: str
+) -> None:
     site.pages["/"] = http(body, kind)
     assert body_of(await result(tool, url=site.url("/"))) == expected
 
@@ -286,7 +286,7 @@ async def test_other_bodies_are_refused(site: Site, tool: Tool, kind: str) -> No
 
 
 @pytest.mark.parametrize("host", ["xn--a", "xn--a.test", "xn--zzzzzzzz"])
-async def test_a_host_that_cannot_be_decoded_is_no_url(site: Site, tool: Tool, host: str) -> None:
+async def test_a_host_that_cannot_be_decoded_is_an_invalid_url(site: Site, tool: Tool, host: str) -> None:
     error = await failure(tool, url=f"http://{host}/")
     assert (error.kind, error.retryable) == ("InvalidUrl", False)
     site.pages["/"] = http(b"", status="302 Found", headers=[f"Location: http://{host}/"])
@@ -310,14 +310,14 @@ async def test_compressed_bodies_are_read(site: Site, tool: Tool, encoding: str)
     assert body_of(await result(tool, url=site.url("/"))) == "packed text"
 
 
-@pytest.mark.parametrize("behind", [b"", bytes(512), b"no member"], ids=["nothing", "padding", "words"])
+@pytest.mark.parametrize("behind", [b"", bytes(512), b"no member"], ids=["nothing", "padding", "text"])
 async def test_all_members_of_a_compressed_body_are_read(site: Site, tool: Tool, behind: bytes) -> None:
     packed = gzip.compress(b"first, ") + gzip.compress(b"second") + behind
     site.pages["/"] = http(packed, headers=["Content-Encoding: gzip"])
     assert body_of(await result(tool, url=site.url("/"))) == "first, second"
 
 
-async def test_half_a_member_is_not_taken_for_the_whole(site: Site, tool: Tool) -> None:
+async def test_a_truncated_gzip_member_is_an_error(site: Site, tool: Tool) -> None:
     packed = gzip.compress(b"first, ") + gzip.compress(b"second")[:5]
     site.pages["/"] = http(packed, headers=["Content-Encoding: gzip"])
     assert (await failure(tool, url=site.url("/"))).kind == "BadBody"
@@ -335,19 +335,19 @@ async def test_a_body_that_cannot_be_unpacked_is_an_error(site: Site, tool: Tool
     assert (await failure(tool, url=site.url("/"))).kind == kind
 
 
-async def test_half_a_compressed_body_is_not_taken_for_the_whole(site: Site, tool: Tool) -> None:
+async def test_a_truncated_compressed_body_is_an_error(site: Site, tool: Tool) -> None:
     whole = gzip.compress(b"".join(b"%d " % n for n in range(3_000)))
     site.pages["/"] = http(whole[: len(whole) // 2], headers=["Content-Encoding: gzip"])
     error = await failure(tool, url=site.url("/"))
     assert (error.kind, "incomplete" in str(error)) == ("BadBody", True)
 
 
-async def test_an_empty_body_may_be_called_compressed(site: Site, tool: Tool) -> None:
+async def test_an_empty_body_may_be_declared_as_compressed(site: Site, tool: Tool) -> None:
     site.pages["/"] = http(b"", headers=["Content-Encoding: gzip"])
     assert body_of(await result(tool, url=site.url("/"))) == "(no text)"
 
 
-async def test_a_long_text_is_read_in_parts_that_leave_nothing_out(site: Site, tool: Tool) -> None:
+async def test_a_long_text_is_read_in_parts_without_gaps(site: Site, tool: Tool) -> None:
     whole = "".join(f"{n} äöü " for n in range(3_000))
     site.pages["/"] = http(whole.encode(), "text/plain; charset=utf-8")
     read, offset = "", 0
@@ -361,7 +361,7 @@ async def test_a_long_text_is_read_in_parts_that_leave_nothing_out(site: Site, t
     assert read == whole
 
 
-async def test_a_silent_server_runs_into_the_deadline(
+async def test_a_silent_server_times_out(
     tool: Tool, monkeypatch: pytest.MonkeyPatch, unused_connections: Callable[[], Awaitable[int]]
 ) -> None:
     monkeypatch.setattr(fetch_url, "_DEADLINE_S", 0.3)
@@ -387,12 +387,12 @@ async def a_server_that_never_answers() -> AsyncIterator[Callable[[], Awaitable[
         over.set()
 
 
-async def test_a_refused_connection_may_be_tried_again(tool: Tool) -> None:
+async def test_a_refused_connection_is_retryable(tool: Tool) -> None:
     error = await failure(tool, url="http://127.0.0.1:1/")
     assert (error.kind, error.retryable) == ("ConnectionFailed", True)
 
 
 async def test_a_page_that_is_too_complex_does_not_stop_the_worker(site: Site, tool: Tool) -> None:
-    """Parsed in the worker, this page would hold Python's lock for more than twenty seconds."""
+    """Parsed in the worker, this page would hold the interpreter lock for more than twenty seconds."""
     site.pages["/"] = http(b"<div>" * 100_000, "text/html")
     assert (await failure(tool, url=site.url("/"))).kind == "PageTooComplex"

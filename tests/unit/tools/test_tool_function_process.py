@@ -1,4 +1,4 @@
-"""Python functions in processes of their own: they end with the call, whatever they do."""
+"""Python functions in their own processes end with the call, whatever they do."""
 
 import asyncio
 import logging
@@ -45,24 +45,24 @@ def call(name: str, **arguments: object) -> asyncio.Task[Any]:
     return asyncio.create_task(load(name).call(arguments, CONTEXT))
 
 
-async def test_a_blocking_function_has_a_process_of_its_own_for_every_call() -> None:
+async def test_a_blocking_function_gets_a_new_process_for_every_call() -> None:
     first, second = int(await result(load("pid"))), int(await result(load("pid")))
     assert len({first, second, os.getpid()}) == 3
     assert not is_alive(first)
 
 
-async def test_arguments_and_results_are_as_in_the_worker() -> None:
+async def test_arguments_and_results_are_the_same_as_in_the_worker() -> None:
     content = await result(in_a_process("weather"), place={"city": "Graz"}, day="2024-05-06", unit="k")
     assert content == '{"city":"Graz","year":2024,"unit":"KELVIN","hours":24}'
 
 
 @pytest.mark.parametrize("text", ["", "é😀\n", "a" * 300_000], ids=["nothing", "unusual", "longer than a pipe"])
-async def test_any_text_goes_in_and_comes_out(text: str) -> None:
+async def test_any_text_is_passed_in_and_out(text: str) -> None:
     assert await result(load("echo"), text=text) == text
 
 
-async def test_a_lone_surrogate_comes_through() -> None:
-    """The activity makes it valid, as it does for all tools."""
+async def test_a_lone_surrogate_is_passed_through() -> None:
+    """The activity makes the text valid, as for all tools."""
     assert (await failure(in_a_process("raises"), kind="\ud800")).kind == "KeyError"
 
 
@@ -87,20 +87,20 @@ async def test_exceptions_keep_their_kind(kind: str, expected: str, message: str
     assert (error.kind, str(error), error.retryable) == (expected, message, retryable)
 
 
-async def test_wrong_arguments_and_results_are_named() -> None:
+async def test_invalid_arguments_and_results_are_reported() -> None:
     assert (await failure(load("echo"), times=1)).kind == "InvalidArguments"
     assert (await failure(in_a_process("returns"), what="object")).kind == "InvalidResult"
 
 
-async def test_the_context_is_there_and_notes_come_through() -> None:
+async def test_the_context_is_available_and_notes_are_passed_on() -> None:
     notes: list[str] = []
     context = ToolContext("c9", "k9", attempt=2, workflow_id="w9", heartbeat=notes.append)
     assert (await load("reports").call({}, context)).content == "c9 k9 2 w9"
     assert notes[-1] == "step 9999"
-    assert len(notes) < 100, "of many notes the last ones are enough"
+    assert len(notes) < 100, "only the last of many notes are passed on"
 
 
-async def test_an_async_function_that_blocks_its_loop_leaves_the_workers_alone() -> None:
+async def test_an_async_function_that_blocks_its_loop_does_not_block_the_worker() -> None:
     blocked = asyncio.create_task(result(load("blocks_its_loop"), seconds=PATIENCE_S))
     assert await result(load("echo"), text="a") == "a"
     assert not blocked.done()
@@ -110,7 +110,7 @@ async def test_an_async_function_that_blocks_its_loop_leaves_the_workers_alone()
     assert await result(load("blocks_its_loop"), seconds=0.0) == "async"
 
 
-async def test_what_a_function_writes_is_logged_and_taken_for_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_output_of_a_function_is_logged_and_never_taken_for_its_result(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         assert await result(load("noisy")) == "heard ''"
     (record,) = [r for r in caplog.records if r.name.endswith("function_process")]
@@ -121,14 +121,14 @@ async def test_what_a_function_writes_is_logged_and_taken_for_nothing_else(caplo
 @pytest.mark.parametrize(
     ("how", "named"),
     [
-        pytest.param("exit", "exit code 7", id="an exit past all handlers"),
-        pytest.param("exit as if all were well", "exit code 0", id="which may look like success"),
+        pytest.param("exit", "exit code 7", id="an exit without handlers"),
+        pytest.param("exit as if all were well", "exit code 0", id="an exit that looks like success"),
         pytest.param("segfault", "killed by SIGSEGV", id="a fault in native code"),
-        pytest.param("kill", "killed by SIGKILL", id="killed from outside, as for want of memory"),
-        pytest.param("close everything", "killed by SIG", id="the way to the worker closed"),
+        pytest.param("kill", "killed by SIGKILL", id="killed from outside"),
+        pytest.param("close everything", "killed by SIG", id="a closed connection to the worker"),
     ],
 )
-async def test_a_crash_is_an_error_that_names_it(how: str, named: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_crash_is_reported_with_its_cause(how: str, named: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         error = await failure(load("crashes"), how=how)
     assert (error.kind, error.retryable) == (PROCESS_CRASHED, True)
@@ -138,7 +138,7 @@ async def test_a_crash_is_an_error_that_names_it(how: str, named: str, caplog: p
 
 
 @pytest.mark.parametrize("how", WAYS)
-async def test_a_cancelled_call_is_killed_with_all_that_it_started(how: str, tmp_path: Path) -> None:
+async def test_a_cancelled_call_is_killed_with_all_its_processes(how: str, tmp_path: Path) -> None:
     before = await open_files()
     task = call("stands_still", path=str(tmp_path / "pids"), how=how)
     pids = await wait_for_pids(tmp_path / "pids")
@@ -152,7 +152,7 @@ async def test_a_cancelled_call_is_killed_with_all_that_it_started(how: str, tmp
 
 
 @pytest.mark.parametrize("how", WAYS)
-async def test_the_time_limit_of_the_attempt_ends_it_and_is_told(how: str, tmp_path: Path) -> None:
+async def test_a_call_over_its_time_limit_is_killed_and_reported(how: str, tmp_path: Path) -> None:
     (run,) = tool_activities([load("stands_still")], Conversations(NoHistory()))
     beats = Beats(start_to_close_timeout=timedelta(seconds=5 + REPORT_S))
     request = ToolRequest(call_id="c1", arguments={"path": str(tmp_path / "pids"), "how": how}, key="k")
@@ -162,7 +162,7 @@ async def test_the_time_limit_of_the_attempt_ends_it_and_is_told(how: str, tmp_p
     assert not any(map(is_running, await wait_for_pids(tmp_path / "pids")))
 
 
-async def test_a_function_can_tidy_up_before_it_is_killed(tmp_path: Path) -> None:
+async def test_a_function_can_clean_up_before_it_is_killed(tmp_path: Path) -> None:
     task = call("tidies_up", path=str(tmp_path / "pids"))
     await wait_for_pids(tmp_path / "pids")
     task.cancel()
@@ -171,12 +171,12 @@ async def test_a_function_can_tidy_up_before_it_is_killed(tmp_path: Path) -> Non
     assert (tmp_path / "pids").read_text() == "tidied up"
 
 
-async def test_what_a_finished_function_left_running_ends_with_it(tmp_path: Path) -> None:
+async def test_processes_left_by_a_finished_function_are_killed(tmp_path: Path) -> None:
     assert await result(load("leaves_a_child"), path=str(tmp_path / "pids")) == "left"
     assert not any(map(is_running, await wait_for_pids(tmp_path / "pids")))
 
 
-async def test_a_call_that_is_cancelled_while_it_starts_leaves_nothing() -> None:
+async def test_a_call_cancelled_during_its_start_leaves_nothing() -> None:
     before = await open_files()
     for turns in range(12):
         task = call("echo", text="a")
@@ -207,7 +207,7 @@ asyncio.run(tool.call({"path": sys.argv[1], "how": sys.argv[2]}, ToolContext("c"
 
 
 @pytest.mark.parametrize("how", [way for way in WAYS if way != "in C"])
-async def test_the_process_ends_with_its_worker_however_that_dies(how: str, tmp_path: Path) -> None:
+async def test_the_process_ends_with_its_worker_even_if_that_is_killed(how: str, tmp_path: Path) -> None:
     worker = subprocess.Popen([sys.executable, "-c", _WORKER, str(tmp_path / "pids"), how], cwd=ROOT)
     try:
         pids = await wait_for_pids(tmp_path / "pids")
@@ -235,12 +235,12 @@ def inner() -> Callable[[], str]:
         pytest.param(lambda: "", id="without a name"),
     ],
 )
-def test_what_a_process_could_not_import_is_refused(function: Callable[..., Any]) -> None:
+def test_a_function_that_a_process_cannot_import_is_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match=r"define it at the top of a module|does not match"):
         PythonFunction(function)
 
 
-def test_a_path_says_where_an_object_is() -> None:
+def test_a_method_named_by_its_path_can_run_in_a_process() -> None:
     assert load("method").spec.options.isolation == "process"
 
 
@@ -253,5 +253,5 @@ def test_a_path_says_where_an_object_is() -> None:
         pytest.param(sample_tools.plain, None, id="async is awaited"),
     ],
 )
-def test_the_definition_says_where_it_runs(function: Callable[..., Any], isolation: str | None) -> None:
+def test_the_definition_determines_where_a_function_runs(function: Callable[..., Any], isolation: str | None) -> None:
     assert PythonFunction(function).spec.options.isolation == isolation

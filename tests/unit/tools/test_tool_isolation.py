@@ -1,4 +1,4 @@
-"""Options that say where a tool runs, and what is refused at the configuration instead of found out in a run."""
+"""Options for where a tool runs. Invalid ones are refused at configuration time."""
 
 from pathlib import Path
 
@@ -26,32 +26,32 @@ def sample(name: str) -> PythonFunction:
     [
         pytest.param("process", "True", id="the main thread of a process"),
         pytest.param("thread", "False", id="a thread of the worker"),
-        pytest.param(None, "False", id="which is where it would be anyway"),
+        pytest.param(None, "False", id="the default"),
     ],
 )
-async def test_the_option_says_where_a_function_runs(isolation: str | None, in_main_thread: str) -> None:
+async def test_the_option_determines_where_a_function_runs(isolation: str | None, in_main_thread: str) -> None:
     options = {"isolation": isolation} if isolation else {"timeout_s": 1}
     assert await result(configured(sample("thread_name"), **options), copy="c") == f"{in_main_thread} c 0"
 
 
 @pytest.mark.parametrize(("function", "arguments"), [("echo", {"text": "a"}), ("blocks_its_loop", {"seconds": 0})])
-async def test_the_option_wins_over_the_mark(function: str, arguments: dict[str, object]) -> None:
+async def test_the_option_wins_over_the_decorator(function: str, arguments: dict[str, object]) -> None:
     tool = configured(load_function(f"tests.support.tools.blocking:{function}"), isolation="thread")
     assert tool.spec.options.isolation == "thread"
     assert await result(tool, **arguments) in ("a", "async")
 
 
-async def test_the_other_options_stay() -> None:
+async def test_the_other_options_are_kept() -> None:
     tool = configured(sample("weather"), isolation="process")
     assert (tool.spec.options.timeout_s, tool.spec.options.isolation, tool.spec.effect) == (5, "process", "read_only")
 
 
-def test_only_python_functions_have_a_choice(tmp_path: Path) -> None:
+def test_only_python_functions_can_be_isolated(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tools\.options\.read_file\.isolation: only a Python function"):
         builtin_tools(tmp_path, options={"read_file": ToolOptions(isolation="process")})
 
 
-def test_a_function_that_no_process_could_import_is_refused_with_its_place() -> None:
+def test_a_function_that_a_process_cannot_import_is_refused_with_its_place() -> None:
     def inner() -> str:
         return ""
 
@@ -63,7 +63,7 @@ def test_a_function_that_no_process_could_import_is_refused_with_its_place() -> 
     "options",
     [
         pytest.param({"timeout_s": MAX_LOCAL_TIMEOUT_S}, id="exactly the limit"),
-        pytest.param({}, id="no time of its own: the run's, cut to the limit"),
+        pytest.param({}, id="no time limit of its own"),
     ],
 )
 def test_a_local_call_may_take_two_seconds(options: dict[str, object]) -> None:
@@ -79,6 +79,6 @@ def test_a_local_call_may_take_two_seconds(options: dict[str, object]) -> None:
     ],
 )
 def test_a_local_call_may_not_take_longer(tool: object, options: dict[str, object]) -> None:
-    """An abort is not heard while it runs."""
+    """An abort has no effect while it runs."""
     with pytest.raises(ValueError, match=r'timeout_s: .*set at most 2, or execution = "activity"'):
         configured(PythonFunction(tool), execution="local", **options)  # type: ignore[arg-type]  # pyright: ignore

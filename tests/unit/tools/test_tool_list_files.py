@@ -47,14 +47,16 @@ def a_tool(tmp_path: Path) -> ListFiles:
         pytest.param({"pattern": None}, ["a.md", "b.py", "src/deep/y.py", "src/deep/y.txt", "src/x.py"], id="null"),
     ],
 )
-async def test_listing(tool: ListFiles, arguments: dict[str, object], expected: list[str]) -> None:
+async def test_files_are_listed_by_path_and_pattern(
+    tool: ListFiles, arguments: dict[str, object], expected: list[str]
+) -> None:
     assert (await result(tool, **arguments)).splitlines() == expected
 
 
-async def test_a_folder_that_cannot_be_listed_is_left_out(
+async def test_a_folder_that_cannot_be_listed_is_skipped(
     tool: ListFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some of /proc open and cannot be read, even by root."""
+    """Some folders in /proc can be opened but not read, even by root."""
     denied, listed = (tmp_path / "src" / "deep").stat().st_ino, os.scandir
 
     def scandir(folder: int) -> Any:
@@ -66,12 +68,12 @@ async def test_a_folder_that_cannot_be_listed_is_left_out(
     assert (await result(tool)).splitlines() == ["a.md", "b.py", "src/x.py"]
 
 
-async def test_the_last_line_says_how_many_are_missing(tool: ListFiles) -> None:
+async def test_the_last_line_shows_how_many_files_are_missing(tool: ListFiles) -> None:
     lines = (await result(tool, limit=2)).splitlines()
     assert lines == ["a.md", "b.py", "[3 more files not shown; narrow with path or pattern]"]
 
 
-async def test_an_empty_listing_says_what_was_looked_for(tool: ListFiles) -> None:
+async def test_an_empty_listing_names_the_pattern(tool: ListFiles) -> None:
     assert (await result(tool, pattern="*.rs")).startswith("No files match '*.rs' in . (hidden files")
 
 
@@ -99,7 +101,7 @@ async def test_a_pattern_that_could_take_too_long_is_refused(tool: ListFiles, pa
 @pytest.mark.parametrize(
     "pattern", ["**/a/" * 3 + "b", "*a" * 60 + "b", "[a-z]*" * 30 + "1", "@(a|aa)" * 20, "?*" * 90 + "1"]
 )
-async def test_the_patterns_that_are_left_are_quick(tmp_path: Path, pattern: str) -> None:
+async def test_accepted_patterns_are_fast(tmp_path: Path, pattern: str) -> None:
     folder = tmp_path / "/".join(["a"] * 90)
     folder.mkdir(parents=True)
     (folder / ("a" * 250)).write_text("")
@@ -108,7 +110,7 @@ async def test_the_patterns_that_are_left_are_quick(tmp_path: Path, pattern: str
     assert time.monotonic() - started < 10
 
 
-async def test_odd_names_stay_on_their_line(tmp_path: Path) -> None:
+async def test_unusual_names_stay_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_text("")
     (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
     listing = await result(ListFiles(FileRoot(tmp_path)))
@@ -122,17 +124,17 @@ async def test_a_walk_is_bounded_in_time(tool: ListFiles, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("file", [".hidden", "node_modules/x.js"], ids=["hidden files", "generated files"])
-async def test_a_walk_through_folders_with_nothing_to_show_is_bounded_too(
+async def test_a_walk_through_folders_with_nothing_to_show_is_bounded_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """A checkout may have a million of them."""
+    """A checkout may have a million such files."""
     (tmp_path / "a" / file).parent.mkdir(parents=True)
     (tmp_path / "a" / file).touch()
     monkeypatch.setattr(root, "TIME_LIMIT_S", -1.0)
     assert "[stopped after" in await result(ListFiles(FileRoot(tmp_path)))
 
 
-async def test_a_wrong_argument_is_named(tool: ListFiles) -> None:
+async def test_an_invalid_argument_is_named(tool: ListFiles) -> None:
     error = await failure(tool, limit=0, folder="x")
     assert error.kind == "InvalidArguments"
     assert "limit: " in str(error)

@@ -1,4 +1,4 @@
-"""Modules of tools are read once, from the configuration's folder, with what they import from there."""
+"""Modules of tools are read once from the configuration's folder, with everything that they import from there."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def told(word: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that is not on `sys.path`; what was loaded from it is forgotten."""
+    """A folder that is not on `sys.path`. Its modules are unloaded after the test."""
     before, held = {*sys.modules}, dict(pin().loaders)
     yield tmp_path
     for name in {*sys.modules} - before:
@@ -50,8 +50,8 @@ SAID = "a v1 early_helper-v1 late_helper-v1 shelf/books-v1 papers-v1"
 
 
 @pytest.mark.parametrize("blocking", [False, True], ids=["in a thread", "in a process"])
-async def test_what_is_written_after_the_start_is_never_run(folder: Path, blocking: bool) -> None:
-    """The module itself, a helper, one that is imported within a call, a package without `__init__.py`."""
+async def test_code_written_after_the_start_is_never_run(folder: Path, blocking: bool) -> None:
+    """This covers the module, a helper, an import within a call, and a package without `__init__.py`."""
     written(folder, "v1", blocking=blocking)
     tool = load_function("told_tool:told", [folder])
     written(folder, "v2", blocking=blocking)
@@ -61,13 +61,13 @@ async def test_what_is_written_after_the_start_is_never_run(folder: Path, blocki
 
 
 @pytest.mark.parametrize("name", ["json", "pydantic", "httpx", "re2"])
-async def test_a_helper_of_an_installed_name_is_not_the_folders(folder: Path, name: str) -> None:
+async def test_an_installed_package_wins_over_a_helper_with_its_name(folder: Path, name: str) -> None:
     (folder / f"{name}.py").write_text("raise SystemExit('of the folder')")
     (folder / "uses_it.py").write_text(f'import {name}\n\ndef f() -> str:\n    """F."""\n    return {name}.__file__\n')
     assert str(folder) not in await result(load_function("uses_it:f", [folder]))
 
 
-async def test_what_is_not_there_at_the_start_is_not_found_later(folder: Path) -> None:
+async def test_a_module_missing_at_the_start_is_not_found_later(folder: Path) -> None:
     (folder / "plugin_user.py").write_text(
         'from importlib import import_module\n\ndef f() -> str:\n    """F."""\n'
         "    return import_module('plugin_of_then').X\n"
@@ -78,7 +78,7 @@ async def test_what_is_not_there_at_the_start_is_not_found_later(folder: Path) -
         await result(tool)
 
 
-def test_the_digest_covers_all_that_was_read(folder: Path) -> None:
+def test_the_digest_covers_all_code_that_was_read(folder: Path) -> None:
     written(folder, "v1")
     first = load_function("told_tool:told", [folder]).code_digest
     assert first == load_function("told_tool:told", [folder]).code_digest
@@ -88,7 +88,7 @@ def test_the_digest_covers_all_that_was_read(folder: Path) -> None:
     assert load_function("tests.support.tools.sample:weather").code_digest.startswith("sha256:")
 
 
-def test_a_package_of_tools(folder: Path) -> None:
+def test_a_package_of_tools_can_use_relative_imports(folder: Path) -> None:
     (folder / "acme" / "money").mkdir(parents=True)
     (folder / "acme" / "__init__.py").write_text("")
     (folder / "acme" / "money" / "till.py").write_text(
@@ -99,7 +99,7 @@ def test_a_package_of_tools(folder: Path) -> None:
     assert isinstance(load_function("acme.money.till:f", [folder]), PythonFunction)
 
 
-def test_the_first_folder_that_has_it_counts(folder: Path) -> None:
+def test_the_first_folder_with_the_module_wins(folder: Path) -> None:
     for name in ("a", "b"):
         (folder / name).mkdir()
         (folder / name / "twice_there.py").write_text(f'def f() -> str:\n    """{name}."""\n    return ""\n')
@@ -110,15 +110,15 @@ def test_the_first_folder_that_has_it_counts(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "says"),
     [
-        pytest.param("json:dumps", "def dumps(): ...", "two modules json", id="a name of Python's"),
-        pytest.param("sys:exit", "def exit(): ...", "two modules sys", id="a name of the interpreter's"),
+        pytest.param("json:dumps", "def dumps(): ...", "two modules json", id="a name of the standard library"),
+        pytest.param("sys:exit", "def exit(): ...", "two modules sys", id="a name of the interpreter"),
         pytest.param("httpx:get", "def get(): ...", "two modules httpx", id="a name of an installed package"),
-        pytest.param("orga:f", "def f(): ...", "belongs to orga itself", id="our name"),
+        pytest.param("orga:f", "def f(): ...", "belongs to orga itself", id="the name of orga"),
         pytest.param("no_python:f", "def f(:", "is no Python", id="a syntax error"),
         pytest.param("not_there:f", "", "there is no module not_there in", id="no such module"),
     ],
 )
-def test_what_cannot_be_told_apart_is_refused(folder: Path, path: str, source: str, says: str) -> None:
+def test_an_ambiguous_or_missing_module_is_refused(folder: Path, path: str, source: str, says: str) -> None:
     if source:
         (folder / f"{path.partition(':')[0]}.py").write_text(source)
     with pytest.raises(ValueError, match=f"tool '{path}'") as caught:
@@ -126,8 +126,8 @@ def test_what_cannot_be_told_apart_is_refused(folder: Path, path: str, source: s
     assert says in str(caught.value)
 
 
-def test_names_of_every_temporal_project_are_free(tmp_path: Path) -> None:
-    """A clone of ours has folders of these names, too, beside its package."""
+def test_common_module_names_of_temporal_projects_are_free(tmp_path: Path) -> None:
+    """A clone of orga also has folders with these names next to its package."""
     names = ("worker", "workflows", "activities", "client", "tests")
     for name in names:
         (tmp_path / f"{name}.py").write_text(f'def of_{name}() -> str:\n    """Tell."""\n    return "told"\n')

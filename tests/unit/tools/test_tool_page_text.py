@@ -47,7 +47,7 @@ def test_hidden_text_is_dropped(html: str) -> None:
     ("html", "expected"),
     [
         pytest.param("<p>One  two\nthree</p><p>four</p>", "One two three\nfour", id="white space and paragraphs"),
-        pytest.param("a<b>b</b>c <i>d</i>", "abc d", id="inline elements do not part words"),
+        pytest.param("a<b>b</b>c <i>d</i>", "abc d", id="inline elements do not split words"),
         pytest.param("<h1>A</h1><h2>B</h2>c", "# A\n## B\nc", id="headings"),
         pytest.param("<ul><li>a<li>b</ul>", "- a\n- b", id="lists"),
         pytest.param("a<br>b<hr>c", "a\nb\nc", id="breaks"),
@@ -55,23 +55,23 @@ def test_hidden_text_is_dropped(html: str) -> None:
         pytest.param("<pre>\n  x = 1\n\n    y\n</pre>z", "  x = 1\n\n    y\nz", id="preformatted text"),
         pytest.param("<p>5 &lt; 6 &amp; &eacute;</p>", "5 < 6 & é", id="entities"),
         pytest.param("<div>a<p>b</p>c</div>", "a\nb\nc", id="text around a block"),
-        pytest.param("<p style='opacity:0.5'>seen</p>", "seen", id="half seen is seen"),
-        pytest.param("<p style='font-size:0.9em'>seen</p>", "seen", id="small is seen"),
+        pytest.param("<p style='opacity:0.5'>seen</p>", "seen", id="half transparent text is visible"),
+        pytest.param("<p style='font-size:0.9em'>seen</p>", "seen", id="small text is visible"),
         pytest.param("", "", id="nothing"),
         pytest.param("no markup", "no markup", id="no markup"),
     ],
 )
-def test_text(html: str, expected: str) -> None:
+def test_markup_becomes_plain_text(html: str, expected: str) -> None:
     assert page_text(html)[1] == expected
 
 
 @pytest.mark.parametrize("tag", ["main", "article", "div role='main'"])
-def test_a_main_part_of_some_size_stands_for_the_page(tag: str) -> None:
+def test_a_large_main_part_replaces_the_page(tag: str) -> None:
     _, text = page_text(f"<header>menu</header><{tag}>{'word ' * 50}</{tag.split(maxsplit=1)[0]}><div>related</div>")
     assert text == ("word " * 50).strip()
 
 
-def test_a_small_main_part_does_not() -> None:
+def test_a_small_main_part_does_not_replace_the_page() -> None:
     assert page_text("<div>all of it</div><main>loading</main>")[1] == "all of it\nloading"
 
 

@@ -44,7 +44,7 @@ ESCAPES = [
     pytest.param("docs/up/secret.txt", id="link in the middle, relative"),
     pytest.param("file-link", id="link at the end"),
     pytest.param("~/secret.txt", id="home folder"),
-    pytest.param("link/../outside/secret.txt", id="dots behind a link count from its target"),
+    pytest.param("link/../outside/secret.txt", id="dots after a link count from its target"),
     pytest.param("dangling", id="link to a file that does not exist yet"),
     pytest.param("/proc/self/root/etc/passwd", id="through the proc file system"),
 ]
@@ -65,7 +65,7 @@ UNUSABLE = [
     pytest.param("x" * 256, id="name of 256 bytes"),
     pytest.param("ä" * 128, id="name of 256 bytes in 128 characters"),
     pytest.param("x/" * 3_000, id="path of 6,000 bytes"),
-    pytest.param("\ud800", id="half of a character"),
+    pytest.param("\ud800", id="a lone surrogate"),
 ]
 
 
@@ -84,7 +84,7 @@ async def test_a_path_that_leads_outside_is_refused(
 
 
 @pytest.mark.parametrize("path", HARMLESS)
-async def test_what_only_looks_like_an_escape_is_a_plain_name(base: Path, path: str) -> None:
+async def test_a_name_that_only_looks_like_an_escape_is_a_plain_name(base: Path, path: str) -> None:
     assert (await failure(ReadFile(FileRoot(base)), path=path)).kind == "NotFound"
     assert await result(WriteFile(FileRoot(base)), path=path, content="mine")
     assert "mine" in await result(ReadFile(FileRoot(base)), path=path)
@@ -99,14 +99,14 @@ async def test_a_path_that_stays_inside_may_use_dots_and_links(base: Path, path:
 
 @pytest.mark.parametrize("path", ["docs/../a.py", "docs/../docs/a.md", "docs/./../a.py", "docs//..//a.py"], ids=str)
 async def test_a_path_never_goes_up(base: Path, path: str) -> None:
-    """A policy that permits `docs/*` judges it as it is written."""
+    """A policy that permits `docs/*` judges the path as written."""
     assert fnmatch(path, "docs/*")
     error = await failure(WriteFile(FileRoot(base)), path=path, content="mine")
     assert (error.kind, "goes up" in str(error)) == ("PathRefused", True)
     assert not (base / "a.py").exists()
 
 
-async def test_nothing_was_written_outside(base: Path) -> None:
+async def test_nothing_is_written_outside(base: Path) -> None:
     for path in ("link/new.txt", "dangling", "../outside/new.txt", "docs/up/deep/new.txt"):
         await failure(WriteFile(FileRoot(base)), path=path, content="x")
     assert sorted(p.name for p in (base.parent / "outside").iterdir()) == ["secret.txt"]
@@ -119,7 +119,7 @@ async def test_links_that_lead_outside_are_neither_listed_nor_searched(base: Pat
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
 async def test_only_regular_files_are_opened(base: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening a FIFO would wait for a writer for ever."""
+    """Opening a FIFO would wait for a writer forever."""
     monkeypatch.chdir(base)
     if kind == "fifo":
         os.mkfifo("odd")

@@ -1,4 +1,4 @@
-"""Tool profiles: include, exclude, verified, at most so many, in that order."""
+"""Tool profiles apply include, exclude, verified and the maximum, in that order."""
 
 from typing import Any
 
@@ -20,17 +20,17 @@ ALL = ["read_file", "write_file", "list_files", "web.get", "Web"]
 @pytest.mark.parametrize(
     ("profile", "expected"),
     [
-        pytest.param({}, ALL, id="nothing said"),
+        pytest.param({}, ALL, id="an empty profile"),
         pytest.param({"include": ["read_file"]}, ["read_file"], id="a whole name"),
-        pytest.param({"include": ["read"]}, [], id="a part of a name is none"),
+        pytest.param({"include": ["read"]}, [], id="part of a name does not match"),
         pytest.param({"include": ["*_file"]}, ["read_file", "write_file"], id="a star"),
-        pytest.param({"include": ["?ead_*"]}, ["read_file"], id="a question mark stands for one character"),
+        pytest.param({"include": ["?ead_*"]}, ["read_file"], id="a question mark matches one character"),
         pytest.param({"include": ["list_file?"]}, ["list_files"], id="a question mark at the end"),
-        pytest.param({"include": ["read_file?"]}, [], id="a question mark is never nothing"),
+        pytest.param({"include": ["read_file?"]}, [], id="a question mark matches exactly one character"),
         pytest.param({"include": ["web.*"]}, ["web.get"], id="a dot is a dot"),
-        pytest.param({"include": ["web?get"]}, ["web.get"], id="a question mark takes a dot"),
+        pytest.param({"include": ["web?get"]}, ["web.get"], id="a question mark matches a dot"),
         pytest.param({"include": ["[rw]*", "(read)_file", "{read,web}*"]}, [], id="no classes, groups or braces"),
-        pytest.param({"include": ["web*"]}, ["web.get"], id="upper case is told from lower"),
+        pytest.param({"include": ["web*"]}, ["web.get"], id="case matters"),
         pytest.param({"include": [""]}, [], id="an empty pattern"),
         pytest.param({"include": ["list_files", "read_file"]}, ["read_file", "list_files"], id="the tools' own order"),
         pytest.param({"exclude": ["*_file"]}, ["list_files", "web.get", "Web"], id="exclude"),
@@ -41,19 +41,21 @@ ALL = ["read_file", "write_file", "list_files", "web.get", "Web"]
         pytest.param({"max_tools": 0}, [], id="none at all"),
         pytest.param({"max_tools": 9}, ALL, id="more than there are"),
         pytest.param(
-            {"require_verified": True, "exclude": ["read*"], "max_tools": 1}, ["list_files"], id="counted at the end"
+            {"require_verified": True, "exclude": ["read*"], "max_tools": 1},
+            ["list_files"],
+            id="the maximum is applied last",
         ),
     ],
 )
-def test_what_a_profile_shows(profile: dict[str, Any], expected: list[str]) -> None:
+def test_a_profile_shows_these_tools(profile: dict[str, Any], expected: list[str]) -> None:
     assert [tool.name for tool in ToolProfile(**profile).offered_tools(TOOLS)] == expected
 
 
-def test_no_tools_stay_no_tools() -> None:
+def test_no_tools_remain_no_tools() -> None:
     assert ToolProfile(include=("*",)).offered_tools(()) == ()
 
 
-def test_the_helpers() -> None:
+def test_the_helpers_make_a_profile() -> None:
     assert [tool.name for tool in include_only("read_file", "web.*").offered_tools(TOOLS)] == ["read_file", "web.get"]
     assert [tool.name for tool in exclude_only("*file*").offered_tools(TOOLS)] == ["web.get", "Web"]
 
@@ -65,7 +67,9 @@ names = st.text("abé.*?[\n", max_size=5)
 @given(
     st.lists(names, max_size=6, unique=True), st.lists(names, max_size=3), st.lists(names, max_size=3), st.booleans()
 )
-def test_a_profile_only_ever_hides(tools: list[str], include: list[str], exclude: list[str], verified: bool) -> None:
+def test_a_profile_can_only_hide_tools(
+    tools: list[str], include: list[str], exclude: list[str], verified: bool
+) -> None:
     specs = [a_spec(name, verified=index % 2 == 0) for index, name in enumerate(tools)]
     profile = ToolProfile(include=tuple(include), exclude=tuple(exclude), require_verified=verified)
     visible = profile.offered_tools(specs)
@@ -75,7 +79,7 @@ def test_a_profile_only_ever_hides(tools: list[str], include: list[str], exclude
 
 @LAW
 @given(names)
-def test_a_name_without_wildcards_matches_itself_alone(name: str) -> None:
+def test_a_name_without_wildcards_matches_only_itself(name: str) -> None:
     name = name.replace("*", "").replace("?", "")
     shown = include_only(name).offered_tools([a_spec(name), a_spec(f"{name}x"), a_spec(f"x{name}")])
     assert [tool.name for tool in shown] == [name]

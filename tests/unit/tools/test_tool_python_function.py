@@ -43,7 +43,7 @@ def test_the_definition_comes_from_signature_docstring_and_decorator() -> None:
     }
 
 
-def test_a_function_without_decorator_counts_as_irreversible() -> None:
+def test_a_function_without_decorator_is_irreversible() -> None:
     spec = load("plain").spec
     assert (spec.effect, spec.options.timeout_s) == ("irreversible", None)
     assert spec.parameters["properties"]["times"] == {
@@ -55,7 +55,7 @@ def test_a_function_without_decorator_counts_as_irreversible() -> None:
     }
 
 
-def test_the_decorator_renames() -> None:
+def test_the_decorator_can_rename_a_function() -> None:
     spec = load("badly_named").spec
     assert (spec.name, spec.effect) == ("renamed-tool", "idempotent")
     assert spec.parameters["properties"]["mode"]["enum"] == ["a", "b"]
@@ -65,17 +65,17 @@ def test_a_decorated_function_is_still_a_function() -> None:
     assert sample_tools.weather(sample_tools.Place(city="x"), sample_tools.date(2024, 1, 2))["year"] == 2024
 
 
-async def test_arguments_reach_the_function_as_annotated() -> None:
+async def test_arguments_have_the_annotated_types() -> None:
     content = await result(load("weather"), place={"city": "Graz"}, day="2024-05-06", unit="k")
     assert content == '{"city":"Graz","year":2024,"unit":"KELVIN","hours":24}'
 
 
-async def test_async_is_awaited_and_the_rest_runs_in_a_thread() -> None:
+async def test_async_functions_are_awaited_and_others_run_in_a_thread() -> None:
     assert await result(load("plain"), text="ab", times=2) == "abab"
     assert await result(load("thread_name"), copy="c", _x=1) == "False c 1"
 
 
-async def test_the_context_is_filled_in_and_not_shown() -> None:
+async def test_the_context_is_passed_and_is_not_an_argument_of_the_model() -> None:
     notes: list[str] = []
     tool = load("with_context")
     assert list(tool.spec.parameters["properties"]) == ["text"]
@@ -85,7 +85,7 @@ async def test_the_context_is_filled_in_and_not_shown() -> None:
     assert (await failure(tool, text="a", context={})).kind == "InvalidArguments"
 
 
-async def test_callables_and_methods_are_functions() -> None:
+async def test_callables_and_methods_can_be_tools() -> None:
     assert await result(load("calculator"), a=1, b=2) == "3"
     assert load("calculator").spec.name == "Calculator"
     assert await result(load("calculator.double"), a=4) == "8"
@@ -100,11 +100,11 @@ async def test_callables_and_methods_are_functions() -> None:
         ("model", '{"city":"Graz","country":"AT"}'),
     ],
 )
-async def test_results_are_json(what: str, expected: str) -> None:
+async def test_results_become_json(what: str, expected: str) -> None:
     assert await result(load("returns"), what=what) == expected
 
 
-async def test_a_result_that_is_no_json_is_an_error() -> None:
+async def test_a_result_that_is_not_json_is_an_error() -> None:
     error = await failure(load("returns"), what="object")
     assert (error.kind, str(error)) == (
         "InvalidResult",
@@ -128,7 +128,7 @@ async def test_a_result_that_is_no_json_is_an_error() -> None:
 async def test_exceptions_become_tool_errors(function: str, kind: str, expected: str, retryable: bool) -> None:
     error = await failure(load(function), kind=kind)
     if (function, kind) == ("raises_async", "stop"):
-        expected = "RuntimeError"  # Python's own rule for coroutines
+        expected = "RuntimeError"  # Python raises this for coroutines
     assert (error.kind, error.retryable) == (expected, retryable)
 
 
@@ -140,7 +140,7 @@ async def test_exceptions_become_tool_errors(function: str, kind: str, expected:
         pytest.param({"text": "a", "other": 1}, "other: Unexpected argument", id="unknown"),
     ],
 )
-async def test_wrong_arguments_are_named(arguments: dict[str, object], named: str) -> None:
+async def test_invalid_arguments_are_named(arguments: dict[str, object], named: str) -> None:
     error = await failure(load("plain"), **arguments)
     assert error.kind == "InvalidArguments"
     assert named in str(error)
@@ -154,7 +154,7 @@ async def test_wrong_arguments_are_named(arguments: dict[str, object], named: st
         pytest.param(f"{MODULE}:NUMBER", "NUMBER is int, not a function", id="not callable"),
         pytest.param(f"{MODULE}.weather", "written package.module:function", id="no colon"),
         pytest.param(":weather", "written package.module:function", id="no module"),
-        pytest.param("...a:weather", "written package.module:function", id="a module of nowhere"),
+        pytest.param("...a:weather", "written package.module:function", id="an invalid module"),
         pytest.param(f"{MODULE}:", "written package.module:function", id="no attribute"),
         pytest.param(f"{MODULE}:unannotated", "parameter b has no annotation", id="no annotation"),
         pytest.param(f"{MODULE}:star", "args cannot be described", id="star"),
@@ -164,7 +164,7 @@ async def test_wrong_arguments_are_named(arguments: dict[str, object], named: st
         pytest.param(f"{MODULE}:bad_name", "does not match", id="name"),
     ],
 )
-def test_what_cannot_be_offered_is_refused_at_load(path: str, message: str) -> None:
+def test_an_unusable_function_is_refused_when_loaded(path: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"tool '{path}'") as caught:
         load_function(path)
     assert message in str(caught.value)
@@ -188,7 +188,7 @@ def described(
     return f"{a} {n} {m} {o} {tags} {from_} {either}"
 
 
-async def test_a_field_of_pydantic_keeps_default_bounds_and_description() -> None:
+async def test_a_pydantic_field_keeps_default_bounds_and_description() -> None:
     tool = PythonFunction(described)
     assert tool.spec.parameters["properties"] == {
         "a": {"type": "string"},
@@ -210,7 +210,7 @@ def any_kind(_y: int, context: ToolContext, /, copy: str, *, self: int = 1, json
     return f"{_y} {context.call_id} {copy} {self} {json} {model_config}"
 
 
-async def test_any_kind_of_parameter_and_any_name_is_called() -> None:
+async def test_any_kind_of_parameter_and_any_name_is_supported() -> None:
     tool = PythonFunction(any_kind)
     assert list(tool.spec.parameters["properties"]) == ["_y", "copy", "self", "json", "model_config"]
     assert (tool.spec.main_argument, tool.spec.parameters["required"]) == ("_y", ["_y", "copy", "json"])
@@ -271,7 +271,7 @@ def test_docstrings_of_all_styles_describe_the_parameters(docstring: str) -> Non
 
 
 @pytest.mark.parametrize("docstring", ["", "Args:", ":param", "Args:\n  (", "Parameters\n---\n", "a" * 100_000])
-def test_no_docstring_keeps_a_function_from_being_offered(docstring: str) -> None:
+def test_any_docstring_is_accepted(docstring: str) -> None:
     def send(to: str) -> None: ...
 
     send.__doc__ = docstring
@@ -279,7 +279,7 @@ def test_no_docstring_keeps_a_function_from_being_offered(docstring: str) -> Non
 
 
 class Box:
-    """Nothing that a model could write."""
+    """A type that no model can write."""
 
 
 def boxed(box: Box) -> str:
@@ -287,6 +287,6 @@ def boxed(box: Box) -> str:
     return str(box)
 
 
-def test_a_type_that_no_model_can_write_is_named_without_advice_for_another() -> None:
+def test_a_type_that_no_model_can_write_is_reported() -> None:
     with pytest.raises(ValueError, match=r"has no JSON Schema: Unable to .* for <class '.*Box'>$"):
         PythonFunction(boxed)

@@ -16,7 +16,7 @@ from tests.support.tools.calls import failure, result
 from tests.support.tools.held import PATIENCE_S
 
 READ_AT_ONCE = 4
-"""By a worker; what comes beyond waits."""
+"""The number of reads that a worker runs at once. Further reads wait."""
 
 
 @pytest.fixture(name="tool")
@@ -33,12 +33,12 @@ async def test_a_short_file_is_read_whole(tool: ReadFile, tmp_path: Path) -> Non
     assert await result(tool, path="f.txt") == "f.txt (lines 1-2 of 2)\n1\tline 1\n2\tline 2"
 
 
-async def test_a_part_is_read(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_part_of_a_file_is_read(tool: ReadFile, tmp_path: Path) -> None:
     lines_of(tmp_path, 9)
     assert await result(tool, path="f.txt", start_line=3, end_line=4) == "f.txt (lines 3-4 of 9)\n3\tline 3\n4\tline 4"
 
 
-async def test_an_end_beyond_the_file_is_its_end(tool: ReadFile, tmp_path: Path) -> None:
+async def test_an_end_after_the_last_line_means_the_last_line(tool: ReadFile, tmp_path: Path) -> None:
     lines_of(tmp_path, 2)
     assert (await result(tool, path="f.txt", start_line=2, end_line=99)).endswith("(lines 2-2 of 2)\n2\tline 2")
 
@@ -49,7 +49,7 @@ async def test_line_ends_are_not_shown(tool: ReadFile, tmp_path: Path, ending: s
     assert (await result(tool, path="f.txt")).splitlines()[1:] == ["1\ta", "2\tb"]
 
 
-async def test_a_long_file_is_read_in_windows_that_leave_nothing_out(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_long_file_is_read_in_parts_without_gaps(tool: ReadFile, tmp_path: Path) -> None:
     lines_of(tmp_path, 1_000)
     first = (await result(tool, path="f.txt")).splitlines()
     assert first[0] == "f.txt (lines 1-400 of 1000)"
@@ -58,14 +58,14 @@ async def test_a_long_file_is_read_in_windows_that_leave_nothing_out(tool: ReadF
     assert (await result(tool, path="f.txt", start_line=801)).splitlines()[-1] == "1000\tline 1000"
 
 
-async def test_a_window_has_a_size(tool: ReadFile, tmp_path: Path) -> None:
+async def test_the_size_of_a_part_is_bounded(tool: ReadFile, tmp_path: Path) -> None:
     (tmp_path / "f.txt").write_text(("x" * 999 + "\n") * 100)
     text = await result(tool, path="f.txt")
     assert len(text) < 16_200
     assert "[cut at line 15 of 100; call read_file with start_line=16 for more]" in text
 
 
-async def test_one_giant_line_is_cut_and_the_next_is_reached(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_very_long_line_is_cut_and_the_next_can_be_read(tool: ReadFile, tmp_path: Path) -> None:
     (tmp_path / "f.txt").write_text("ä" * 1_000_000 + "\nnext\n")
     lines = (await result(tool, path="f.txt")).splitlines()
     assert lines[0] == "f.txt (lines 1-1 of 2)"
@@ -84,14 +84,12 @@ async def test_one_giant_line_is_cut_and_the_next_is_reached(tool: ReadFile, tmp
         pytest.param(b"x", True, id="one byte more at the end of the file"),
     ],
 )
-async def test_the_rest_of_a_long_line_is_never_left_out_without_a_word(
-    tool: ReadFile, tmp_path: Path, rest: bytes, is_cut: bool
-) -> None:
+async def test_a_cut_line_is_always_marked(tool: ReadFile, tmp_path: Path, rest: bytes, is_cut: bool) -> None:
     (tmp_path / "f.txt").write_bytes(b"a" * 16_000 + rest)
     assert ("[line 1 is cut at 16,000 bytes" in await result(tool, path="f.txt")) == is_cut
 
 
-async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_huge_file_does_not_fill_the_memory(tool: ReadFile, tmp_path: Path) -> None:
     with (tmp_path / "f.txt").open("wb") as file:
         for _ in range(50):
             file.write((b"x" * 999 + b"\n") * 1_000)
@@ -104,13 +102,13 @@ async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) 
 
 
 def slow(tmp_path: Path, *, pieces: int) -> ReadFile:
-    """Return the tool for a clock by which so many pieces, lines among them, take all of the time."""
+    """Return the tool with a clock by which this many pieces take the whole time limit."""
     ticks = count(step=TIME_LIMIT_S / pieces)
     return ReadFile(FileRoot(tmp_path), clock=lambda: next(ticks))
 
 
-async def test_lines_are_counted_as_far_as_the_time_takes(tmp_path: Path) -> None:
-    """The lines asked for are there long before the end of a huge file."""
+async def test_lines_are_counted_until_the_time_limit(tmp_path: Path) -> None:
+    """The requested lines are available long before the end of a huge file."""
     lines_of(tmp_path, 200_000)
     lines = (await result(slow(tmp_path, pieces=405), path="f.txt")).splitlines()
     assert lines[400] == "400\tline 400"
@@ -119,7 +117,7 @@ async def test_lines_are_counted_as_far_as_the_time_takes(tmp_path: Path) -> Non
     assert lines[-1] == f"[cut at line 400 of {seen} or more; call read_file with start_line=401 for more]"
 
 
-async def test_what_was_read_when_the_time_is_up_is_shown(tmp_path: Path) -> None:
+async def test_lines_read_before_the_time_limit_are_shown(tmp_path: Path) -> None:
     lines_of(tmp_path, 100)
     lines = (await result(slow(tmp_path, pieces=3), path="f.txt")).splitlines()
     assert lines == [
@@ -129,21 +127,21 @@ async def test_what_was_read_when_the_time_is_up_is_shown(tmp_path: Path) -> Non
     ]
 
 
-async def test_a_line_that_is_asked_for_to_its_end_is_not_told_as_cut(tmp_path: Path) -> None:
+async def test_a_requested_line_at_the_time_limit_is_not_marked_as_cut(tmp_path: Path) -> None:
     lines_of(tmp_path, 100)
     text = await result(slow(tmp_path, pieces=3), path="f.txt", end_line=3)
     assert text.splitlines()[-1] == "3\tline 3"
 
 
-async def test_a_line_too_far_down_is_told_as_not_reached(tmp_path: Path) -> None:
+async def test_a_line_beyond_the_time_limit_is_reported_as_not_reached(tmp_path: Path) -> None:
     lines_of(tmp_path, 100)
     error = await failure(slow(tmp_path, pieces=9), path="f.txt", start_line=50)
     assert error.kind == "FileTooLarge"
     assert "line 50 is not reached in 10 s; search_text" in str(error)
 
 
-async def test_reads_that_were_cut_off_hold_no_thread(tmp_path: Path) -> None:
-    """Four files of terabytes would hold up all others of a worker."""
+async def test_cancelled_reads_hold_no_thread(tmp_path: Path) -> None:
+    """Otherwise four files of terabytes would block all other reads of a worker."""
     huge, begun = tmp_path / "huge.txt", set[int]()
     huge.write_bytes(b"a\n" * 10_000)
     os.truncate(huge, 1 << 42)
@@ -166,7 +164,7 @@ async def test_reads_that_were_cut_off_hold_no_thread(tmp_path: Path) -> None:
         os.truncate(huge, 0)
 
 
-async def test_undecodable_bytes_are_replaced_and_said(tool: ReadFile, tmp_path: Path) -> None:
+async def test_undecodable_bytes_are_replaced_with_a_note(tool: ReadFile, tmp_path: Path) -> None:
     (tmp_path / "f.txt").write_bytes(b"caf\xe9\n")
     assert await result(tool, path="f.txt") == (
         "f.txt (lines 1-1 of 1, not valid UTF-8: undecodable bytes shown as \ufffd)\n1\tcaf\ufffd"
@@ -192,7 +190,7 @@ async def test_a_binary_file_is_refused_with_its_size_and_kind(
     assert f"({len(data)} bytes, {kind})" in str(error)
 
 
-async def test_an_empty_file_is_said_to_be_empty(tool: ReadFile, tmp_path: Path) -> None:
+async def test_an_empty_file_is_shown_as_empty(tool: ReadFile, tmp_path: Path) -> None:
     (tmp_path / "f.txt").write_text("")
     assert await result(tool, path="f.txt") == "f.txt (empty)"
 
@@ -213,7 +211,7 @@ async def test_an_empty_file_is_said_to_be_empty(tool: ReadFile, tmp_path: Path)
         pytest.param({"path": "f.txt", "start_line": 0}, "InvalidArguments", "start_line", id="line zero"),
     ],
 )
-async def test_errors_name_the_remedy(
+async def test_errors_show_the_remedy(
     tool: ReadFile, tmp_path: Path, arguments: dict[str, object], kind: str, remedy: str
 ) -> None:
     lines_of(tmp_path, 3)

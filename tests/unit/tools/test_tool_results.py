@@ -1,4 +1,4 @@
-"""Results of Python functions: what was promised is done before it is reported, and every value becomes text."""
+"""Results of Python functions: pending work is finished before the result is reported, and every value becomes text."""
 
 import enum
 import json
@@ -48,11 +48,11 @@ def load(name: str, place: Isolation | None) -> PythonFunction:
         ("holds_generator", '{"lines":["a","b"]}'),
     ],
 )
-async def test_what_a_function_promises_is_done_before_it_is_reported(
+async def test_pending_work_of_a_function_is_finished_before_its_result_is_reported(
     name: str, expected: str, place: Isolation | None, tmp_path: Path
 ) -> None:
     if place == "process" and name not in ("wrapped", "bound", "plain_writer", "yields_async", "as_activity", "maps"):
-        place = "thread"  # a process takes its time to start, and calls the function as a thread does
+        place = "thread"  # a process is slow to start, and calls the function as a thread does
     effect = tmp_path / "effect"
     assert await result(load(name, place), path=str(effect)) == expected
     assert effect.read_text() == "done"
@@ -60,7 +60,7 @@ async def test_what_a_function_promises_is_done_before_it_is_reported(
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", ["fails_midway", "fails_midway_async", "holds_failing_generator", "fails_late"])
-async def test_a_promise_that_fails_midway_reports_its_error(
+async def test_pending_work_that_fails_midway_reports_its_error(
     name: str, place: Isolation | None, tmp_path: Path
 ) -> None:
     if place == "process" and name != "fails_midway_async":
@@ -72,7 +72,7 @@ async def test_a_promise_that_fails_midway_reports_its_error(
     assert effect.read_text() == "half"
 
 
-async def test_a_coroutine_inside_a_result_is_refused_and_not_reported_as_done(tmp_path: Path) -> None:
+async def test_a_coroutine_inside_a_result_is_refused(tmp_path: Path) -> None:
     effect = tmp_path / "effect"
     error = await failure(load("holds_coroutine", None), path=str(effect))
     assert (error.kind, error.acted) == ("InvalidResult", "maybe")
@@ -81,13 +81,13 @@ async def test_a_coroutine_inside_a_result_is_refused_and_not_reported_as_done(t
 
 
 @pytest.mark.parametrize("name", ["never_ends", "never_ends_async"])
-async def test_a_generator_without_an_end_is_cut_off(name: str, tmp_path: Path) -> None:
+async def test_an_endless_generator_is_cut_off(name: str, tmp_path: Path) -> None:
     error = await failure(load(name, None), path=str(tmp_path / "effect"))
     assert (error.kind, error.acted) == ("InvalidResult", "maybe")
     assert str(error) == f"{name} returned more than 1,000,000 values; have it return less"
 
 
-def test_a_partial_is_offered_without_what_it_sets() -> None:
+def test_a_partial_is_offered_without_its_fixed_arguments() -> None:
     spec = load("bound", None).spec
     assert (spec.name, spec.description) == ("write", "Have the effect that the tests look for.")
     assert spec.parameters["properties"] == {"path": {"type": "string", "description": "Where."}}
@@ -115,7 +115,7 @@ class Parcel(BaseModel):
 
 
 class Part:
-    """An object of a library that knows its own fields."""
+    """An object of a library that can convert itself to a dict."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"id": 7}
@@ -124,15 +124,15 @@ class Part:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param(["a\ud800"], ["a�"], id="half a character in a list"),
+        pytest.param(["a\ud800"], ["a�"], id="a lone surrogate in a list"),
         pytest.param({"k\udfff": {"\ud800": "\ud800"}}, {"k�": {"�": "�"}}, id="in keys and values"),
-        pytest.param(("a", {"b"}, frozenset(["\ud83d"]), deque([1])), ["a", ["b"], ["�"], [1]], id="in other holders"),
+        pytest.param(("a", {"b"}, frozenset(["\ud83d"]), deque([1])), ["a", ["b"], ["�"], [1]], id="in containers"),
         pytest.param(Order(np.int64(1)), {"number": 1, "note": "n�"}, id="in a dataclass"),
         pytest.param(Parcel(content={"\ud800": b"\xff\x00"}), {"content": {"�": "/wA="}}, id="in a model, with bytes"),
         pytest.param([math.nan, math.inf, -math.inf], ["NaN", "Infinity", "-Infinity"], id="numbers that JSON lacks"),
         pytest.param([np.float64(1.5), np.int8(2), np.bool_(True), np.str_("s")], [1.5, 2, True, "s"], id="scalars"),
-        pytest.param(np.float32("nan"), "NaN", id="a scalar that is no number"),
-        pytest.param(np.longdouble(0.5), "0.5", id="a scalar that Python has no type for"),
+        pytest.param(np.float32("nan"), "NaN", id="a scalar NaN"),
+        pytest.param(np.longdouble(0.5), "0.5", id="a scalar without a Python type"),
         pytest.param(np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]], id="an array"),
         pytest.param({np.int64(3): np.array([np.nan, 1])}, {"3": ["NaN", 1.0]}, id="a key, and an array with a gap"),
         pytest.param(np.array([{"a": np.int64(1)}, None]), [{"a": 1}, None], id="an array of objects"),
@@ -151,7 +151,7 @@ class Part:
         ),
         pytest.param([b"text", bytearray(b"\xff\x00"), memoryview(b"m")], ["text", "/wA=", "m"], id="bytes"),
         pytest.param([Colour.RED, Level.HIGH, {Colour.RED: 1}], ["red", 3, {"red": 1}], id="enumerations"),
-        pytest.param({None: 1, (1, 2): 2, True: 3}, {"null": 1, "[1,2]": 2, "true": 3}, id="keys that are no text"),
+        pytest.param({None: 1, (1, 2): 2, True: 3}, {"null": 1, "[1,2]": 2, "true": 3}, id="keys that are not text"),
         pytest.param([range(2), {"a": 1}.keys(), MappingProxyType({"a": 1}), UserDict(a=1)],
                      [[0, 1], ["a"], {"a": 1}, {"a": 1}], id="views and other mappings"),
         pytest.param(
@@ -162,13 +162,13 @@ class Part:
         pytest.param(
             {"sums": pd.DataFrame({"n": [3]}, index=pd.Index(["Graz"], name="city"))},
             {"sums": [{"city": "Graz", "n": 3}]},
-            id="one whose labels are data",
+            id="a data frame with labels as data",
         ),
         pytest.param([pd.Series([1, None]), pd.Series([3], ["x"])], [[1.0, "NaN"], {"x": 3}], id="columns"),
         pytest.param([pd.NA], ["<NA>"], id="a gap"),
         pytest.param(pd.Timestamp("2024-05-06", tz="UTC"), "2024-05-06T00:00:00Z", id="a moment of pandas"),
-        pytest.param([Part()], [{"id": 7}], id="an object that knows its fields"),
-        pytest.param([_ID, _ID], [str(_ID), str(_ID)], id="the same value twice is no circle"),
+        pytest.param([Part()], [{"id": 7}], id="an object with a to_dict method"),
+        pytest.param([_ID, _ID], [str(_ID), str(_ID)], id="the same value twice is no cycle"),
     ],
 )  # fmt: skip
 def test_every_value_becomes_json(given: Any, expected: Any) -> None:
@@ -194,10 +194,10 @@ def deep(levels: int) -> Any:
         pytest.param(deep(500), "nested more than 100 deep", "yes", id="depth"),
         pytest.param(np.zeros(MAX_VALUES + 1), "more than 1,000,000 values", "yes", id="a large array"),
         pytest.param([object()], "object, which is no JSON", "maybe", id="an object"),
-        pytest.param(lambda: None, "function, which is no JSON", "maybe", id="a function that nothing calls"),
+        pytest.param(lambda: None, "function, which is no JSON", "maybe", id="a function"),
     ],
 )
-def test_what_cannot_be_text_is_refused_with_the_reason(given: Any, why: str, acted: str) -> None:
+def test_a_value_that_cannot_become_text_is_refused_with_the_reason(given: Any, why: str, acted: str) -> None:
     with pytest.raises(ToolError, match=why) as caught:
         as_output("f", given)
     assert (caught.value.kind, caught.value.acted) == ("InvalidResult", acted)

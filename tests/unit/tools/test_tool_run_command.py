@@ -41,7 +41,7 @@ def tool_with(bin_folder: Path, **limits: int) -> RunCommand:
 
 
 def is_alive(pid: int) -> bool:
-    """Return true if a process runs. A process that only waits to be reaped does not."""
+    """Return true if a process runs. A zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
@@ -60,7 +60,7 @@ async def test_output_of_both_streams_is_returned(tool: RunCommand) -> None:
     assert await result(tool, command=["sh", "-c", "echo out; echo err >&2"]) == "out\nerr"
 
 
-async def test_no_output_is_said(tool: RunCommand) -> None:
+async def test_a_command_without_output_is_reported_as_such(tool: RunCommand) -> None:
     assert await result(tool, command=["sh", "-c", ":"]) == "(no output)"
 
 
@@ -90,22 +90,22 @@ async def test_other_programs_are_refused(tool: RunCommand, program: str) -> Non
         pytest.param({"command": ["echo"], "timeout_s": 601}, id="too much time"),
     ],
 )
-async def test_unusable_arguments(tool: RunCommand, arguments: dict[str, object]) -> None:
+async def test_invalid_arguments_are_refused(tool: RunCommand, arguments: dict[str, object]) -> None:
     assert (await failure(tool, **arguments)).kind == "InvalidArguments"
 
 
-async def test_a_program_that_is_not_installed(tool: RunCommand) -> None:
+async def test_a_missing_program_is_reported(tool: RunCommand) -> None:
     assert "not installed" in str(await failure(tool, command=["missing-program"]))
 
 
-async def test_a_program_that_cannot_be_started(tool: RunCommand, bin_folder: Path) -> None:
+async def test_a_program_that_cannot_be_started_is_reported(tool: RunCommand, bin_folder: Path) -> None:
     (bin_folder / "broken").write_text("#!/nowhere/interpreter\n")
     (bin_folder / "broken").chmod(0o755)
     assert "No such file" in str(await failure(tool, command=["broken"]))
 
 
 @pytest.mark.parametrize("name", ["a/b", "/bin/ls", "", "-x"])
-def test_the_list_takes_bare_names_only(tmp_path: Path, name: str) -> None:
+def test_the_list_accepts_only_bare_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="bare program name"):
         RunCommand(FileRoot(tmp_path), [name])
 
@@ -131,17 +131,17 @@ async def test_input_is_empty_and_no_descriptor_is_inherited(tool: RunCommand) -
     code = "import os, sys; print(repr(sys.stdin.read()), len(os.listdir('/proc/self/fd')))"
     with Path(__file__).open() as held:
         os.set_inheritable(held.fileno(), True)
-        assert await result(tool, command=["py", "-c", code]) == "'' 4"  # the fourth is the listing itself
+        assert await result(tool, command=["py", "-c", code]) == "'' 4"  # the fourth descriptor is the listing itself
 
 
-async def test_a_failure_tells_the_code_and_the_end_of_the_output(tool: RunCommand) -> None:
+async def test_a_failure_is_reported_with_exit_code_and_the_end_of_the_output(tool: RunCommand) -> None:
     error = await failure(tool, command=["sh", "-c", "seq 1 5000; echo the cause >&2; exit 3"])
     assert (error.kind, error.retryable) == ("CommandFailed", False)
     assert str(error).startswith("sh exited with code 3. The last 2,500 characters of its output:\n")
     assert str(error).endswith("5000\nthe cause")
 
 
-async def test_a_signal_is_told(tool: RunCommand) -> None:
+async def test_a_fatal_signal_is_reported(tool: RunCommand) -> None:
     assert "was killed by SIGKILL (Killed)" in str(await failure(tool, command=["sh", "-c", "kill -9 $$"]))
 
 
@@ -153,7 +153,7 @@ async def test_a_flood_of_output_keeps_its_head_and_tail(tool: RunCommand) -> No
     assert len(output) < 13_000
 
 
-async def test_broken_text_is_replaced(tool: RunCommand) -> None:
+async def test_undecodable_output_is_replaced(tool: RunCommand) -> None:
     assert await result(tool, command=["sh", "-c", r"printf 'a\377b'"]) == "a\ufffdb"
 
 
@@ -188,15 +188,15 @@ async def test_cancelling_the_call_ends_the_whole_group(tool: RunCommand, bin_fo
     assert not any(map(is_alive, running))
 
 
-async def test_what_a_program_leaves_behind_is_ended_with_it(tool: RunCommand, bin_folder: Path) -> None:
-    """A background process that holds the output open must not hold the call."""
+async def test_a_background_process_ends_with_its_program(tool: RunCommand, bin_folder: Path) -> None:
+    """A background process that keeps the output open must not delay the call."""
     started = time.monotonic()
     assert await result(tool, command=["sh", "-c", "sleep 60 & echo $! > ../pids; echo done"]) == "done"
     assert time.monotonic() - started < 10
     assert not is_alive(int((bin_folder.parent / "pids").read_text()))
 
 
-async def test_a_process_in_a_session_of_its_own_ends_with_the_call(tool: RunCommand, bin_folder: Path) -> None:
+async def test_a_process_in_its_own_session_ends_with_the_call(tool: RunCommand, bin_folder: Path) -> None:
     pids = bin_folder.parent / "pids"
     away = f"{shutil.which('setsid')} sh -c 'echo $$ > ../pids; exec sleep 30'"
     script = f"{away} & while [ ! -s ../pids ]; do sleep 0.05; done"
@@ -213,7 +213,7 @@ async def test_a_process_in_a_session_of_its_own_ends_with_the_call(tool: RunCom
         pytest.param({"open_files": 20}, "a = [open('/dev/null') for _ in range(30)]", "open_files", id="files"),
     ],
 )
-async def test_limits(bin_folder: Path, limits: dict[str, int], code: str, named: str) -> None:
+async def test_a_reached_limit_is_reported(bin_folder: Path, limits: dict[str, int], code: str, named: str) -> None:
     error = await failure(tool_with(bin_folder, **limits), command=["py", "-c", code], timeout_s=30)
     assert error.kind == "CommandFailed"
     assert f"; it reached its limit {named}. " in str(error)
@@ -223,7 +223,7 @@ async def test_a_broken_pipe_ends_a_program_as_usual(tool: RunCommand) -> None:
     assert await result(tool, command=["sh", "-c", "yes | head -n 1"], timeout_s=10) == "y"
 
 
-async def test_calls_run_side_by_side(tool: RunCommand) -> None:
+async def test_calls_run_in_parallel(tool: RunCommand) -> None:
     started = time.monotonic()
     await asyncio.gather(*(result(tool, command=["sh", "-c", "sleep 3"]) for _ in range(4)))
     assert time.monotonic() - started < 11
@@ -238,7 +238,7 @@ async def test_calls_run_side_by_side(tool: RunCommand) -> None:
         pytest.param(Sandbox(isolation="bubblewrap"), "isolation: bubblewrap is not installed", id="no bubblewrap"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_before_the_first_call(
+def test_an_impossible_sandbox_is_refused_before_the_first_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, told: str
 ) -> None:
     monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))

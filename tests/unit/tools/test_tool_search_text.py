@@ -40,10 +40,10 @@ def a_tool(tmp_path: Path) -> SearchText:
             ["sub/b.py:2: y = 1.5", "sub/c.md:1: größer"],
             id="end of a line of any kind",
         ),
-        pytest.param({"query": "GRÖß", "regex": True}, ["sub/c.md:1: größer"], id="case beyond ASCII"),
+        pytest.param({"query": "GRÖß", "regex": True}, ["sub/c.md:1: größer"], id="ignored case outside ASCII"),
         pytest.param({"query": "^$", "regex": True}, ["sub/c.md:3: "], id="an empty line, none after the last end"),
         pytest.param(
-            {"query": "one\\sTwo", "regex": True}, ["No match for 'one\\\\sTwo' in ."], id="never across lines"
+            {"query": "one\\sTwo", "regex": True}, ["No match for 'one\\\\sTwo' in ."], id="no match across lines"
         ),
         pytest.param(
             {"query": "three", "context": 1},
@@ -58,19 +58,19 @@ def a_tool(tmp_path: Path) -> SearchText:
         pytest.param(
             {"query": "one|again", "regex": True, "path": "a.txt", "context": 1},
             ["a.txt:1: one", "a.txt-2- Two words", "--", "a.txt-4- four", "a.txt:5: two again"],
-            id="groups that do not touch are parted",
+            id="groups that do not touch are separated",
         ),
     ],
 )
-async def test_matches(tool: SearchText, arguments: dict[str, object], expected: list[str]) -> None:
+async def test_matching_lines_are_shown(tool: SearchText, arguments: dict[str, object], expected: list[str]) -> None:
     assert (await result(tool, **arguments)).splitlines() == expected
 
 
-async def test_no_match_says_so(tool: SearchText) -> None:
+async def test_a_search_without_matches_is_reported(tool: SearchText) -> None:
     assert await result(tool, query="nowhere") == "No match for 'nowhere' in ."
 
 
-async def test_binary_and_large_files_are_counted(tool: SearchText, tmp_path: Path) -> None:
+async def test_skipped_binary_and_large_files_are_counted(tool: SearchText, tmp_path: Path) -> None:
     (tmp_path / "image.png").write_bytes(b"\x89PNG\0two")
     (tmp_path / "large.log").write_bytes(b"two\n" * 1_500_000)
     assert (await result(tool, query="three")).splitlines() == [
@@ -79,7 +79,7 @@ async def test_binary_and_large_files_are_counted(tool: SearchText, tmp_path: Pa
     ]
 
 
-async def test_the_limit_is_said(tool: SearchText) -> None:
+async def test_a_reached_limit_is_reported(tool: SearchText) -> None:
     lines = (await result(tool, query="two", limit=2)).splitlines()
     assert lines[:2] == ["a.txt:2: Two words", "a.txt:5: two again"]
     assert lines[2].startswith("[cut here")
@@ -100,7 +100,7 @@ async def test_the_whole_result_is_bounded(tool: SearchText, tmp_path: Path) -> 
     assert "[cut here" in found
 
 
-async def test_text_that_is_no_utf8_is_searched(tool: SearchText, tmp_path: Path) -> None:
+async def test_text_that_is_not_utf8_is_searched(tool: SearchText, tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 needle\n")
     assert await result(tool, query="needle") == "latin.txt:1: caf\ufffd needle"
 
@@ -119,5 +119,5 @@ async def test_no_regular_expression_hangs(tool: SearchText, tmp_path: Path, que
 @pytest.mark.parametrize(
     "query", ["(", "(?=a)", "(a)\\1", "a{2000}", "((a{100}){100}){100}", "", "a\nb", "x" * 2_000, "\ud800"], ids=repr
 )
-async def test_a_query_that_cannot_be_run_is_an_error(tool: SearchText, query: str) -> None:
+async def test_an_invalid_query_is_an_error(tool: SearchText, query: str) -> None:
     assert (await failure(tool, query=query, regex=True)).kind == "InvalidPattern"

@@ -18,7 +18,7 @@ def a_tool(tmp_path: Path) -> WriteFile:
     return WriteFile(FileRoot(tmp_path))
 
 
-async def test_a_new_file_is_made_with_its_folders(tool: WriteFile, tmp_path: Path) -> None:
+async def test_a_new_file_is_created_with_its_folders(tool: WriteFile, tmp_path: Path) -> None:
     assert await result(tool, path="a/b/c.txt", content="hällo\n") == "Created a/b/c.txt (7 bytes)"
     assert (tmp_path / "a/b/c.txt").read_text() == "hällo\n"
 
@@ -47,7 +47,7 @@ async def test_a_link_that_stays_inside_is_written_through(tool: WriteFile, tmp_
     assert (tmp_path / "target").read_text() == "new"
 
 
-async def test_readers_never_see_a_part(tool: WriteFile, tmp_path: Path) -> None:
+async def test_readers_never_see_a_partial_file(tool: WriteFile, tmp_path: Path) -> None:
     target = tmp_path / "f"
     target.write_text("a" * 900_000)
     seen: set[str] = set()
@@ -69,7 +69,7 @@ async def test_readers_never_see_a_part(tool: WriteFile, tmp_path: Path) -> None
     assert {s[1:] for s in seen} == {"1900000"}
 
 
-async def test_a_failed_write_leaves_the_old_content_and_no_rest(
+async def test_a_failed_write_keeps_the_old_content_and_leaves_no_temporary_file(
     tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "f").write_text("old")
@@ -101,7 +101,9 @@ async def test_the_largest_content_fits_and_one_byte_more_does_not(tool: WriteFi
         pytest.param("sneaky/hooks/pre-commit", "PathRefused", id="git's folder through a link"),
     ],
 )
-async def test_places_that_cannot_be_written(tool: WriteFile, tmp_path: Path, path: str, kind: str) -> None:
+async def test_protected_and_invalid_paths_cannot_be_written(
+    tool: WriteFile, tmp_path: Path, path: str, kind: str
+) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / ".git").mkdir()
@@ -109,11 +111,11 @@ async def test_places_that_cannot_be_written(tool: WriteFile, tmp_path: Path, pa
     assert (await failure(tool, path=path, content="x")).kind == kind
 
 
-async def test_half_a_character_is_refused(tool: WriteFile) -> None:
+async def test_a_lone_surrogate_is_refused(tool: WriteFile) -> None:
     assert "character 1" in str(await failure(tool, path="f", content="a\ud800"))
 
 
-async def test_a_write_that_was_cut_off_never_replaces_a_newer_file(
+async def test_a_cancelled_write_never_replaces_a_newer_file(
     tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = Held(os.fsync)
@@ -126,15 +128,15 @@ async def test_a_write_that_was_cut_off_never_replaces_a_newer_file(
     await result(tool, path="f", content="new")
     sync.may_go_on.set()
     async with asyncio.timeout(PATIENCE_S):
-        while len(list(tmp_path.iterdir())) > 1:  # the content that was not wanted any more
+        while len(list(tmp_path.iterdir())) > 1:  # the temporary file of the cancelled write
             await asyncio.sleep(0.01)
     assert (tmp_path / "f").read_text() == "new"
 
 
-async def test_a_write_that_takes_effect_is_waited_for_however_often_it_is_cut_off(
+async def test_a_write_that_takes_effect_is_awaited_despite_cancellation(
     tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not act behind the report of its end."""
+    """It must not take effect after its end was reported."""
     rename = Held(os.replace)
     monkeypatch.setattr(os, "replace", rename)
     call = asyncio.create_task(result(tool, path="f", content="text"))
