@@ -150,7 +150,9 @@ export function eventLine({ event, data }) {
 export const eventGroup = (event) => LINES[event.event]?.[0] ?? "run";
 
 /** Updates that decide something: the decision has an event of its own, with its name. */
-const DECISIONS = /^(approve|deny|answer|resolve|extend)/;
+const DECISIONS = /^(approve|deny|answer|resolve)/;
+/** Updates that the run has carried out when it has them. */
+const AT_ONCE = /^extend/;
 
 /** @param {Partial<Act> & {id: string, number: number}} known @returns {Act} */
 const asAct = (known) => ({
@@ -187,11 +189,11 @@ export function takeActs({ number, events }, found) {
     const id = data.id || place;
     const act = found.get(id) ?? asAct({ id, number, kind: data.kind, by: data.by || "" });
     if (event === "InterventionReceived") {
-      const isDecision = DECISIONS.test(data.kind);
-      const limits = isDecision ? Object.entries(data.text ?? {}).flat().join(" ") : "";
+      const isDone = AT_ONCE.test(data.kind);
+      const limits = isDone ? Object.entries(data.text ?? {}).flat().join(" ") : "";
       if (act.state !== "applied") act.number = number;
       Object.assign(act, { at, text: typeof data.text === "string" ? data.text : limits, by: data.by || act.by });
-      if (isDecision) Object.assign(act, { state: "applied", iteration: number });
+      if (isDone) Object.assign(act, { state: "applied", iteration: number });
       if (data.refused) Object.assign(act, { state: "refused", why: data.refused });
     } else if (event === "InterventionApplied")
       Object.assign(act, { state: "applied", number, phase: data.phase, iteration: data.iteration, appliedAt: at });
