@@ -54,7 +54,7 @@ async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
             is_made = not count and bool(planner_for(run.goal).answer(run.goal, ending))
             if run.is_interrupted() or not (is_made or can_be_summarised(run.goal, run.now)):
                 break
-            take_interventions(run)
+            take_interventions(run, "summarising")
             await _take_in_answer(run, ending, is_made=is_made)
             if run.state.extended != limits:
                 run.change_goal(with_end_postponed, run.now)

@@ -36,7 +36,7 @@ def _decide_by_rules(run: GoalRun, decide: Callable[[GoalState], GoalState | Non
 
 
 async def _run_plan_phase(run: GoalRun) -> None:
-    take_interventions(run)
+    take_interventions(run, "planning")
     if _decide_by_rules(run, planner_for(run.goal).plan):
         return
     await recall_context(run)
@@ -48,7 +48,7 @@ async def _run_execute_phase(run: GoalRun) -> None:
     """Carry out all steps that are ready: calls of one reply, which pass gate and stages like those of any agent."""
     proposed = paused_reply(run)
     if proposed is None:
-        guided = take_interventions(run)
+        guided = take_interventions(run, "executing")
         run.change_goal(planner_for(run.goal).round)
         if not run.goal.pursuit.due_steps or (guided and _decide_by_rules(run, planner_for(run.goal).reconsider)):
             return
@@ -138,7 +138,7 @@ async def _run_compress_phase(run: GoalRun) -> None:
 
 async def _run_decide_phase(run: GoalRun) -> None:
     """Apply the rules if they decide, else ask the model."""
-    take_interventions(run)
+    take_interventions(run, "deciding")
     if _decide_by_rules(run, planner_for(run.goal).next):
         return
     if proposed := await ask_goal_prompt(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):

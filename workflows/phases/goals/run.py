@@ -84,12 +84,15 @@ class GoalRun(Run):
         return goal_details(self.goal, self.waiting_lines())
 
 
-def take_interventions(run: GoalRun) -> bool:
-    """Move interventions into the conversation. Return True if they hold more than steps given by people."""
+def take_interventions(run: GoalRun, phase: str) -> bool:
+    """Move interventions into the conversation. Return True if they hold more than steps given by people.
+
+    `phase` is the one in which the model gets them.
+    """
     if not (waiting := run.state.inbox):
         return False
     run.change_goal(with_guidance_seen)
-    run.change_state(observe.with_inbox_drained)
+    run.change_state(observe.with_inbox_drained, phase)
     applied = waiting[: len(waiting) - len(run.state.inbox)]
     run.change_goal(planner_for(run.goal).keep_guidance, applied)
     return any(each.is_for_delegates for each in applied)
@@ -118,8 +121,8 @@ async def ask_goal_prompt(
     """
     await act.send_requeued_letters(run)
     await pause_checkpoint(run, may_continue_as_new=True)
-    take_interventions(run)
-    enter_phase(run, _PHASE_OF_PROMPT[prompt_name])
+    take_interventions(run, phase := _PHASE_OF_PROMPT[prompt_name])
+    enter_phase(run, phase)
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
     except TemplateProblem as error:
