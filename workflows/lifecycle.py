@@ -6,6 +6,7 @@ Agents, goals and sessions share it. Guidance can resume a run that has ended, u
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Generic, NoReturn, TypeVar
 
 from temporalio import workflow
@@ -35,7 +36,7 @@ from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.prepare import adopt_past, prepare_setup
 from orga.workflows.phases.run import Run, name_run, show_start
-from orga.workflows.types.control import Stop
+from orga.workflows.types.control import InterventionKind, Stop
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
@@ -62,6 +63,18 @@ class RunHandlers(ControlHandlers[Run]):
     def _validate_extension(self, *limits: Any) -> None:
         self.refuse_if_over()
         parsed_extension(self._run.state, first_argument(limits))
+
+    @workflow.signal(name="extend_budget")
+    def take_extension(self, *limits: Any) -> None:
+        """Raise limits as the update does."""
+        self.take_decision("extend_budget", limits)
+
+    def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
+        """Record a decision. Raise ValueError if it fits nothing that waits, or comes too late."""
+        if kind == "extend_budget":
+            self._run.change_state(with_extension, parsed_extension(self._run.state, decision))
+        else:
+            super().decide(kind, decision, now)
 
     @workflow.update
     def requeue(self, *letter_id: Any) -> None:

@@ -1,16 +1,16 @@
 """What a person does to a run: `POST /runs/{id}/actions`.
 
 Every action has the caller's `id`. The same id has one effect, however often it is sent: signals carry it to the run,
-which remembers it; updates use it as their own id, which the server remembers; a message uses it as its message id; a
-fork has it in its run id; a rewind has it in the reason of its reset.
+which remembers it; the ids of updates, messages and forks are derived from it, and the server or the run remembers
+them; a rewind has it in the reason of its reset. It is always taken together with the caller's name.
 """
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Annotated, Any, ClassVar, Literal, cast
-from uuid import NAMESPACE_URL, uuid5
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, Field
 from temporalio.api.common.v1 import WorkflowExecution
@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.console.problems import Problem
-from orga.client.console.routes import ApiRoute, Call, invalid, json_response
+from orga.client.console.routes import ApiRoute, Call, derived_id, invalid, json_response
 from orga.client.console.runs import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues
@@ -57,8 +57,6 @@ class ActionAnswer(Record):
 
     id: str
     state: State
-    sequence: int | None = None
-    """The journal's entry about it, if it is known."""
     detail: str = ""
     run: str | None = None
     """The run that an action has started, such as a fork."""
@@ -95,7 +93,7 @@ class Target:
 
     @property
     def sender(self) -> dict[str, str]:
-        return {"id": self.action_id, "by": self.by}
+        return {"by": self.by, "id": self.action_id}
 
     def require_type(self, *types: str) -> None:
         if self.workflow_type not in types:
@@ -103,23 +101,37 @@ class Target:
 
     def new_run_id(self, kind: str) -> str:
         """Return the id of a run that the action starts. It is the same whenever the action is sent."""
-        return f"{kind}-{uuid5(NAMESPACE_URL, f'orga:{self.run_id}:{self.by}:{self.action_id}')}"
+        return f"{kind}-{derived_id(self.run_id, self.by, self.action_id)}"
 
-    async def signal(self, name: str, argument: dict[str, Any] | None = None, *, has_id: bool = True) -> Outcome:
+    async def signal(self, name: str, argument: Mapping[str, Any] = MappingProxyType({})) -> Outcome:
         """Send a signal, and wait until the run has taken it."""
-        await self.exchange.signal(name, *([] if argument is None else [argument]))
+        sender = {"id": self.action_id} if "approver" in argument else self.sender
+        await self.exchange.signal(name, {**sender, **argument})
         if not await may_be_polled(self.client, self.task_queue):
             return Outcome("received", "no worker is running; it counts when one starts", is_pending=True)
-        return await _taken(self, name if has_id else None)
+        return await _taken(self)
 
     async def update(self, name: str, argument: Any, done: State = "applied", detail: str = "") -> Outcome:
         """Send an update, which the run answers once it has taken it."""
+        update_id = derived_id(name, self.by, self.action_id)
         try:
-            await self.exchange.update(name, argument, update_id=self.action_id)
+            await self.exchange.update(name, argument, update_id=update_id)
         except (Refused, RunEnded):
-            if not await self.exchange.is_accepted(self.action_id):
+            if not await self.exchange.is_accepted(update_id):
                 raise
         return Outcome(done, detail)
+
+    async def decide(self, name: str, argument: dict[str, Any]) -> Outcome:
+        """Decide by an update, which is checked before it is recorded. Without a worker it is a signal.
+
+        A signal that was sent before is repeated as one, so that the run knows it by its id.
+        """
+        if await may_be_polled(self.client, self.task_queue) and not (await _latest(self)).is_sent:
+            return await self.update(name, argument)
+        outcome = await self.signal(name, argument)
+        if outcome.state == "refused":
+            raise Refused(outcome.detail)
+        return outcome if outcome.is_pending else Outcome("applied")
 
 
 class Action(CheckedInput):
@@ -142,7 +154,7 @@ class PauseOrResume(Action):
     """Stop before the next phase, or continue after a pause."""
 
     async def send(self, to: Target) -> Outcome:
-        return await to.signal(self.kind, to.sender)
+        return await to.signal(self.kind)
 
 
 class Guide(Action):
@@ -151,7 +163,7 @@ class Guide(Action):
     text: Text
 
     async def send(self, to: Target) -> Outcome:
-        return await to.signal(self.kind, {**to.sender, "text": self.text})
+        return await to.signal(self.kind, {"text": self.text})
 
 
 class Abort(Action):
@@ -160,7 +172,7 @@ class Abort(Action):
     reason: Reason = ""
 
     async def send(self, to: Target) -> Outcome:
-        return await to.signal("abort", {**to.sender, "text": self.reason})
+        return await to.signal("abort", {"text": self.reason})
 
 
 class OverrideStep(Action):
@@ -173,7 +185,7 @@ class OverrideStep(Action):
     async def send(self, to: Target) -> Outcome:
         to.require_type(GOAL_WORKFLOW)
         given = clean_text(self.input) if isinstance(self.input, str) else self.input
-        return await to.signal("override_step", {"skill": self.skill, "input": given, **to.sender})
+        return await to.signal("override_step", {"skill": self.skill, "input": given})
 
 
 class Answer(Action):
@@ -186,11 +198,7 @@ class Answer(Action):
 
     async def send(self, to: Target) -> Outcome:
         named = {"question_id": self.question_id} if self.question_id else {}
-        argument = {"text": self.text, "by": to.by, **named}
-        if await may_be_polled(to.client, to.task_queue):
-            return await to.update("answer", argument)
-        await to.exchange.signal("answer", argument)
-        return Outcome("received", "no worker is running; it counts when one starts", is_pending=True)
+        return await to.decide("answer", {"text": self.text, "by": to.by, **named})
 
 
 class ApproveOrDeny(Action):
@@ -202,7 +210,7 @@ class ApproveOrDeny(Action):
     reason: Reason = ""
 
     async def send(self, to: Target) -> Outcome:
-        return await to.update(self.kind, {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason})
+        return await to.decide(self.kind, {"approval_id": self.approval_id, "approver": to.by, "reason": self.reason})
 
 
 class Resolve(Action):
@@ -218,7 +226,7 @@ class Resolve(Action):
 
     async def send(self, to: Target) -> Outcome:
         decision = {"escalation_id": self.escalation_id, "choice": self.choice, "result": self.result}
-        return await to.update("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
+        return await to.decide("resolve_escalation", {**decision, "by": to.by, "reason": self.reason})
 
 
 class Extend(BudgetExtension, Action):
@@ -228,7 +236,7 @@ class Extend(BudgetExtension, Action):
         limits = self.model_dump(include=set(BudgetExtension.model_fields), exclude_none=True)
         if not limits:
             raise invalid([f"{next(iter(BudgetExtension.model_fields))}: give the new total of this or another limit"])
-        return await to.update("extend_budget", {**limits, "by": to.by})
+        return await to.decide("extend_budget", {**limits, "by": to.by})
 
 
 class Requeue(Action):
@@ -262,16 +270,15 @@ class RewindRun(Action):
     """Rewind even if later calls had effects that nothing undoes."""
 
     async def send(self, to: Target) -> Outcome:
-        if await has_rewound(to.client, to.run_id, to.action_id):
+        if await has_rewound(to.client, to.run_id, to.sender):
             return Outcome("applied")
         plan = await plan_rewind(to.client, to.run_id, self.to_iteration)
         if plan.irreversible_calls and not self.sure:
             errors = [{"where": "to_iteration", "detail": line} for line in plan.irreversible_calls]
             why = f"{len(errors)} irreversible calls would be discarded, and nothing undoes them"
             raise Problem(409, f'{why}. To rewind anyway, send it with "sure": true', errors=errors)
-        sender = {"by": to.by, "id": to.action_id}
         keep = self.keep_interventions
-        await execute_rewind(to.client, plan, steer=self.steer or None, keep_interventions=keep, sender=sender)
+        await execute_rewind(to.client, plan, steer=self.steer or None, keep_interventions=keep, sender=to.sender)
         return Outcome("applied", f"the run goes on from the end of iteration {self.to_iteration}")
 
 
@@ -309,7 +316,8 @@ class Send(Action):
     async def send(self, to: Target) -> Outcome:
         to.require_type(SESSION_WORKFLOW)
         session = SessionHandle(to.client, to.run_id)
-        turn = await session.post(self.text, when_busy=self.when_busy, message_id=to.action_id, by=to.by)
+        message_id = derived_id(to.by, to.action_id)
+        turn = await session.post(self.text, when_busy=self.when_busy, message_id=message_id, by=to.by)
         return Outcome("received", f"turn {turn}")
 
 
@@ -329,7 +337,7 @@ class Close(Action):
 
     async def send(self, to: Target) -> Outcome:
         to.require_type(SESSION_WORKFLOW)
-        return await to.signal("close", to.sender, has_id=False)
+        return await to.signal("close")
 
 
 ACTIONS: Mapping[str, type[Action]] = {
@@ -361,25 +369,29 @@ async def _exists(client: Client, run_id: str) -> bool:
     return True
 
 
-async def _taken(to: Target, kind: str | None) -> Outcome:
-    """Wait until a worker has seen what was sent, and return what the run recorded about it by then.
-
-    Args:
-        to: The run and the action.
-        kind: The signal's name. None if it carries no id, so that only a later workflow task shows that it was taken.
-    """
+async def _taken(to: Target) -> Outcome:
+    """Wait until a worker has seen the signal, and return what the run recorded about it by then."""
     until, pause_s = monotonic() + TAKEN_S, FIRST_LOOK_S
     while monotonic() < until:
-        found = await _look(to, kind)
-        if found is not None:
-            return found
+        found = await _latest(to)
+        if found.is_taken:
+            return found.noted or Outcome("received")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 1.5, LAST_LOOK_S)
     return Outcome("received", "no worker has taken it yet; it counts when one does", is_pending=True)
 
 
-async def _look(to: Target, kind: str | None) -> Outcome | None:
-    """Look at the end of the history. Return None if no worker has taken the signal."""
+class _Latest(NamedTuple):
+    """What the end of a history has of an action."""
+
+    is_sent: bool = False
+    """True if there is its signal."""
+    is_taken: bool = False
+    """True if a worker has seen the latest such signal."""
+    noted: Outcome | None = None
+
+
+async def _latest(to: Target) -> _Latest:
     answer = await to.client.workflow_service.get_workflow_execution_history_reverse(
         GetWorkflowExecutionHistoryReverseRequest(
             namespace=to.client.namespace,
@@ -389,18 +401,14 @@ async def _look(to: Target, kind: str | None) -> Outcome | None:
         retry=True,
     )
     values = RunValues(to.client.data_converter, to.client.namespace, to.run_id)
-    is_taken, found = False, list[Outcome]()
+    is_sent, is_taken, noted = False, False, None
     for event in answer.history.events:
-        found += await _noted(event, values, to.action_id)
+        noted = noted or await _noted(event, values, to)
         if event.event_type in _TAKING_EVENTS:
-            is_taken = True
-        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED and (
-            kind is None or await _is_sent(event, values, to.action_id)
-        ):
-            break
-    if not is_taken:
-        return None
-    return found[0] if found else Outcome("received")
+            is_taken = is_taken or not is_sent
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            is_sent = is_sent or await _is_sent(event, values, to)
+    return _Latest(is_sent, is_taken, noted)
 
 
 _TAKING_EVENTS = {
@@ -410,27 +418,27 @@ _TAKING_EVENTS = {
 }
 
 
-async def _is_sent(event: HistoryEvent, values: RunValues, action_id: str) -> bool:
+async def _is_sent(event: HistoryEvent, values: RunValues, to: Target) -> bool:
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
-    return any(as_object(each).get("id") == action_id for each in await values.own_converter.decode(payloads))
+    sent = [as_object(each) for each in await values.own_converter.decode(payloads)]
+    return any(to.sender.items() <= {"by": each.get("approver"), **each}.items() for each in sent)
 
 
-async def _noted(event: HistoryEvent, values: RunValues, action_id: str) -> list[Outcome]:
+async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> Outcome | None:
     """Return what the run notes about an action in this event, if it does."""
     fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
     if NOTES_MEMO not in fields:
-        return []
+        return None
     [notes] = await values.own_converter.decode([fields[NOTES_MEMO]])
-    found: list[Outcome] = []
     for note in as_objects(notes):
         data = as_object(note.get("data"))
-        if data.get("id") != action_id:
+        if (data.get("id"), data.get("by")) != (to.action_id, to.by):
             continue
         if note.get("event") == "InterventionRefused":
-            found.append(Outcome("refused", str(data.get("reason") or "")))
-        elif note.get("event") == "InterventionApplied":
-            found.append(Outcome("applied", f"in {data.get('phase')} of iteration {data.get('iteration')}"))
-    return found
+            return Outcome("refused", str(data.get("reason") or ""))
+        if note.get("event") == "InterventionApplied":
+            return Outcome("applied", f"in {data.get('phase')} of iteration {data.get('iteration')}")
+    return None
 
 
 async def _act(call: Call[Action]) -> Any:

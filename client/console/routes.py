@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast
 from urllib.parse import unquote
+from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import to_jsonable_python
@@ -290,6 +291,11 @@ def _where_and_detail(line: str) -> dict[str, str]:
 
 def _unknown(given: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"where": key, "detail": "unknown key"} for key in given]
+
+
+def derived_id(*parts: str) -> str:
+    """Return an id for these parts, always the same, and another one for other parts."""
+    return str(uuid5(NAMESPACE_URL, json.dumps(parts)))
 
 
 async def visible_run(client: Client, visitor: Visitor, run_id: str) -> WorkflowExecutionDescription:

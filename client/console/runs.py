@@ -432,8 +432,8 @@ def _control(kind: ActionKind, why: str) -> Control:
     return Control(kind=kind, enabled=not why, why=why)
 
 
-_NEEDS_WORKER = frozenset({"approve", "deny", "resolve", "extend", "send", "interrupt"})
-"""Kinds that are sent as updates. Only a worker can take one, and the server keeps none for later."""
+_NEEDS_WORKER = frozenset({"requeue", "send", "interrupt"})
+"""Kinds that are only updates. Only a worker can take one, and the server keeps none for later."""
 
 
 def _unless(holds: bool, why: str) -> str:
@@ -463,7 +463,7 @@ _FOR_ENDED_RUNS = frozenset({"rewind", "fork", "requeue"})
 def _obstacle(kind: ActionKind, now: _Situation) -> str:
     if not now.is_live and kind not in _FOR_ENDED_RUNS:
         return "the run has ended"
-    if kind in _NEEDS_WORKER and not now.has_worker:
+    if kind in _NEEDS_WORKER and now.is_live and not now.has_worker:
         return "no worker is running; start one first"
     return _OBSTACLES[kind](now) if kind in _OBSTACLES else ""
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
-from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import BaseModel, Field
 from pydantic_core import from_json
@@ -12,7 +11,17 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
-from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters, invalid, invalid_input, json_response
+from orga.client.console.routes import (
+    API,
+    ApiRoute,
+    Call,
+    Console,
+    NoParameters,
+    derived_id,
+    invalid,
+    invalid_input,
+    json_response,
+)
 from orga.client.console.rows import KINDS, Kind
 from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
@@ -76,7 +85,7 @@ async def _start(call: Call[Start]) -> Any:
     checked = checked_input(call.console, visitor, kind, given.input)
     wire = checked.model_dump(mode="json", exclude_unset=True)
     if key and given.id is None:
-        run_id = f"{given.kind}-{uuid5(NAMESPACE_URL, f'orga:{visitor.name}:{key}')}"
+        run_id = f"{given.kind}-{derived_id(visitor.name, key)}"
     else:
         run_id = run_id_of(given.id, given.kind)
     if key and await _is_started(client, run_id, visitor, kind.workflow, wire):

@@ -184,11 +184,11 @@ def _sender_text(sender: Mapping[str, str]) -> str:
     return "".join(f", {name} {value}" for name, value in sender.items())
 
 
-async def has_rewound(client: Client, workflow_id: str, rewind_id: str) -> bool:
-    """Return whether the present execution of a run began with the rewind that has this id."""
+async def has_rewound(client: Client, workflow_id: str, sender: Mapping[str, str]) -> bool:
+    """Return whether the present execution of a run began with this sender's rewind."""
     async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
         failed = event.workflow_task_failed_event_attributes
-        if failed.base_run_id and failed.failure.message.endswith(f", id {rewind_id}"):
+        if failed.base_run_id and failed.failure.message.endswith(_sender_text(sender)):
             return True
     return False
 

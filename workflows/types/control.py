@@ -24,7 +24,19 @@ StopReason = Literal[
 Stop = tuple[StopReason, str]
 """The reason why a run ends, and one line for people."""
 
-InterventionKind = Literal["steer", "add_context", "pause", "resume", "abort", "override_step"]
+InterventionKind = Literal[
+    "steer",
+    "add_context",
+    "pause",
+    "resume",
+    "abort",
+    "override_step",
+    "answer",
+    "approve",
+    "deny",
+    "resolve_escalation",
+    "extend_budget",
+]
 
 
 class Intervention(Record):
@@ -45,6 +57,11 @@ class Intervention(Record):
     def sender(self) -> dict[str, str]:
         """The id and the sender's name, if there are any, as signals and the journal have them."""
         return {name: value for name, value in (("id", self.id), ("by", self.by)) if value}
+
+    @property
+    def key(self) -> str:
+        """The id among those of all senders, since two may choose the same. Empty without an id."""
+        return f"{self.id} {self.by}".rstrip() if self.id else ""
 
     def with_cut(self, text: str, size: int) -> Self:
         return replace_fields(self, {"text": text, "size": size})

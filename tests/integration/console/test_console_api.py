@@ -1,12 +1,15 @@
 """The console's interface on a real server, with a real worker: what it shows of runs, and what it does to them."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.client.console import actions
+from orga.client.console.visitors import TokenFile
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import start_session
 from orga.client.server.search_attributes import register_missing
@@ -16,7 +19,7 @@ from orga.workflows.types.setup import Setup
 from tests.support.console import OWNER, Served, a_console
 from tests.support.hold import wait_until
 from tests.support.runs.approvals import Asks, wait_for_held_calls
-from tests.support.runs.loop import Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop, a_worker
 
 FACTS = Setup(agent="", model="", search_attributes=True)
 LOOKS = [calls("look"), calls("pay", cents=250)]
@@ -148,15 +151,69 @@ async def test_interventions_report_what_became_of_them(client: Client) -> None:
         assert {each["by"] for each in received} == {OWNER}
 
 
-async def test_without_a_worker_a_signal_counts_later_and_a_decision_is_not_sent(client: Client) -> None:
+async def test_without_a_worker_an_action_counts_later(client: Client) -> None:
+    loop = Loop(client, f"test-{uuid4()}", ScriptedModel([answers()]))
     async with a_console(client) as console:
-        run = await Loop(client, f"test-{uuid4()}", ScriptedModel([answers()])).start()
-        status, answer = await act(console, run, "w1", "pause")
-        assert (status, answer["state"]) == (202, "received")
-        assert (await act(console, run, "w2", "extend", max_iterations=50))[0] == 503
+        run = await loop.start()
+        for action_id, kind, given in (("w1", "pause", {}), ("w2", "extend", {"max_iterations": 50})):
+            status, answer = await act(console, run, action_id, kind, **given)
+            assert (status, answer["state"]) == (202, "received")
         shown = await console.get(f"/runs/{run.id}")
         assert (shown["worker"]["present"], shown["state"]) == (False, "paused")
-        await run.terminate()
+        async with a_worker(loop, setup=FACTS):
+
+            async def is_applied() -> bool:
+                return (await act(console, run, "w2", "extend", max_iterations=50))[1]["state"] == "applied"
+
+            await wait_until(is_applied)  # a worker that has just started does not poll yet
+            await act(console, run, "w3", "resume")
+            await run.result()
+        received = await journal_of(client, run, "InterventionReceived")
+        assert {each["kind"] for each in received} == {"pause", "extend_budget", "resume"}
+        assert {each["by"] for each in received} == {OWNER}
+        assert await journal_of(client, run, "InterventionRefused") == []
+
+
+async def test_a_decision_that_was_sent_without_a_worker_has_one_effect(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        a_loop(client, PAYS, FakeTool("pay"), engine=Asks(approvers=(OWNER,)), setup=FACTS) as loop,
+        a_console(client, loop.task_queue) as console,
+    ):
+        run = await loop.start()
+        [held] = await wait_for_held_calls(run)
+        decision = {"approval_id": held["approval_id"], "reason": "agreed"}
+
+        async def is_polled(_client: Client, _queue: str) -> bool:
+            return False
+
+        with monkeypatch.context() as none_seen:
+            none_seen.setattr(actions, "may_be_polled", is_polled)
+            assert (await act(console, run, "n1", "approve", **decision))[0] == 202
+        await run.result()
+        resolved = await journal_of(client, run, "ApprovalResolved")
+        assert [(each["approved"], each["approver"]) for each in resolved if "approved" in each] == [(True, OWNER)]
+
+
+async def test_two_people_may_use_the_same_id(client: Client, tmp_path: Path) -> None:
+    file = TokenFile(tmp_path / "tokens.json")
+    login = {"Authorization": f"Bearer {file.add('bob', 'approver', [])}"}
+    async with (
+        a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=FACTS) as loop,
+        a_console(client, loop.task_queue, tokens=file) as console,
+    ):
+        run = await loop.start()
+        [held] = await wait_for_held_calls(run)
+        assert (await act(console, run, "1", "steer", text="of ann"))[0] == 200
+        theirs = {"id": "1", "kind": "steer", "text": "of bob"}
+        assert (await console.post(f"/runs/{run.id}/actions", theirs, headers=login)).status_code == 200
+        assert (await act(console, run, "2", "approve", approval_id=held["approval_id"]))[0] == 200
+        denial = {"id": "2", "kind": "deny", "approval_id": held["approval_id"]}
+        assert (await console.post(f"/runs/{run.id}/actions", denial, headers=login)).status_code == 409
+        await run.result()
+        applied = await journal_of(client, run, "InterventionApplied")
+        assert {each["by"] for each in applied} == {OWNER, "bob"}
 
 
 async def test_a_fork_and_a_rewind_are_made_once_for_each_id(client: Client) -> None:

@@ -100,6 +100,26 @@ async def test_a_signal_can_answer_and_an_invalid_one_is_recorded_as_refused(cli
     assert [e.data["kind"] for e in ran.journal if e.event == "InterventionReceived"] == ["answer"] * 4
 
 
+async def test_an_answer_by_signal_counts_once_for_each_sender_and_id(client: Client) -> None:
+    """A repeated answer may not answer the next question."""
+    async with an_asker(client, asks("Which year?"), asks("Which month?"), answers()) as loop:
+        handle = await loop.start()
+        await wait_for_question(handle)
+        await handle.signal("answer", {"id": "a", "by": "ada", "text": "1999"})
+        await wait_until(lambda: asks_now(handle, "Which month?"))
+        await handle.signal("answer", {"id": "a", "by": "ada", "text": "1999"})
+        await handle.signal("answer", {"id": "a", "by": "bob", "text": "May"})
+        ran = await loop.ended(handle)
+    answered = [(each.data["answer"], each.data["by"]) for each in ran.journal if each.event == "QuestionAnswered"]
+    assert answered == [("1999", "ada"), ("May", "bob")]
+    received = [each.data for each in ran.journal if each.event == "InterventionReceived"]
+    assert [(each["id"], each["by"]) for each in received] == [("a", "ada"), ("a", "ada"), ("a", "bob")]
+
+
+async def asks_now(handle: WorkflowHandle[Any, Any], question: str) -> bool:
+    return any(each["question"] == question for each in (await handle.query("status"))["waiting"])
+
+
 @pytest.mark.parametrize(
     ("more", "told_model", "choice"),
     [

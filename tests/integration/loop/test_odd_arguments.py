@@ -20,7 +20,10 @@ from tests.support.runs.loop import Loop, a_loop, a_worker
 from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.values.odd_payloads import MB, SMALL, odd, quoted, raw
 
-SIGNALS = ["steer", "add_context", "pause", "resume", "abort", "rewound", "delegate_held", "no_such_signal"]
+SIGNALS = [
+    *("steer", "add_context", "pause", "resume", "abort", "rewound", "delegate_held", "no_such_signal"),
+    *("answer", "approve", "resolve_escalation", "extend_budget"),
+]
 UPDATES = ["extend_budget", "resolve_escalation", "approve", "deny", "requeue"]
 FIELDS = {
     "extend_budget": ["max_iterations", "max_cost_usd", "timeout_s"],

@@ -253,6 +253,6 @@ def test_interventions_without_an_id_add_no_note() -> None:
 def test_remembered_interventions_are_bounded() -> None:
     state = a_state()
     for number in range(500):
-        state = with_pause(with_intervention_id(state, f"web-{number}"), at(1), sent("pause", number))
-    assert state.intervention_ids[-1] == "web-499"
+        state = with_pause(with_intervention_id(state, sent("pause", number)), at(1), sent("pause", number))
+    assert state.intervention_ids[-1] == sent("pause", 499).key
     assert (len(state.intervention_ids), len(state.pauses)) == (MAX_KEPT_IDS, MAX_KEPT_PAUSES)

@@ -74,6 +74,15 @@ def split_sender(given: object) -> tuple[object, dict[str, str]]:
     return (fields.get("text"), found) if found and found.keys() == fields.keys() - {"text"} else (given, {})
 
 
+def split_decision(given: object) -> tuple[object, dict[str, str]]:
+    """Return a decision as its update takes it, and its sender. Only a signal has an `id`."""
+    fields = as_object(given)
+    if not fields:
+        return given, {}
+    found = sender_of({"by": fields.get("approver"), **fields})
+    return {key: value for key, value in fields.items() if key != "id"}, found
+
+
 def intervention(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
     """Return a signal as an intervention, its text cut if it is too long. A pause and a resume have no text."""
     first, found = split_sender(arguments[0] if arguments else None)
@@ -95,8 +104,8 @@ def signal_argument(sent: Intervention) -> str | dict[str, str]:
     return {**sent.sender, "text": sent.text} if sent.sender else sent.text
 
 
-def with_intervention_id(state: S, intervention_id: str) -> S:
-    return state.with_control(intervention_ids=(*state.intervention_ids, intervention_id)[-MAX_KEPT_IDS:])
+def with_intervention_id(state: S, sent: Intervention) -> S:
+    return state.with_control(intervention_ids=(*state.intervention_ids, sent.key)[-MAX_KEPT_IDS:])
 
 
 def with_applied(state: S, sent: Intervention, *, phase: str = "", iteration: int | None = None) -> S:

@@ -199,6 +199,17 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
     return decision
 
 
+def with_decision(state: S, kind: str, raw: object, now: datetime) -> S:
+    """Return the state after the decision of a signal. Raise ValueError if it fits nothing that waits."""
+    match kind:
+        case "approve" | "deny":
+            return with_answer(state, parsed_decision(state, raw, now), kind == "approve", now)
+        case "answer":
+            return with_resolution(state, parsed_answer(state, raw), now)
+        case _:
+            return with_resolution(state, parsed_resolution(state, raw), now)
+
+
 ANSWER_CHOICES: tuple[Choice, ...] = ("result", "skip", "abort")
 """Answer it, continue without an answer, or end the run."""
 

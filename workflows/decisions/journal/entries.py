@@ -75,7 +75,10 @@ _SIGNALS_WITH_SENDER = STEERING_SIGNALS | {"close"}
 _UPDATES_WITH_SENDER = frozenset({"extend_budget", "requeue", "send", "interrupt", "close"})
 """Updates whose argument may have the sender's name in `by`. The arguments of the others are recorded as they are."""
 
-SIGNALS = STEERING_SIGNALS | {"answer"}
+DECISION_SIGNALS = frozenset({"answer", "approve", "deny", "resolve_escalation", "extend_budget"})
+"""Signals that decide what the update of the same name decides. Their argument may have an id of the sender's."""
+
+SIGNALS = STEERING_SIGNALS | DECISION_SIGNALS
 """Signals that a run knows."""
 
 GOAL_SIGNALS = SIGNALS | {"override_step"}
@@ -124,7 +127,7 @@ def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) 
     sender: dict[str, str] = {}
     if happening.name in _SIGNALS_WITH_SENDER:
         value, sender = split_sender(value)
-    elif happening.name == "override_step":
+    elif happening.name == "override_step" or (happening.name in DECISION_SIGNALS and "id" in as_object(value)):
         sender = sender_of(value)
     text = {} if value is None else {"text": value}
     return [("InterventionReceived", {"kind": happening.name, **text, **sender})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
@@ -75,6 +76,26 @@ class ControlHandlers(Generic[R]):
         """Count an unknown signal, because it takes room in the history."""
         self._run.record_intervention()
 
+    @workflow.signal(name="answer")
+    def take_answer(self, *answer: Any) -> None:
+        """Answer as the update does."""
+        self.take_decision("answer", answer)
+
+    @workflow.signal(name="approve")
+    def take_approval(self, *decision: Any) -> None:
+        """Approve as the update does."""
+        self.take_decision("approve", decision)
+
+    @workflow.signal(name="deny")
+    def take_denial(self, *decision: Any) -> None:
+        """Deny as the update does."""
+        self.take_decision("deny", decision)
+
+    @workflow.signal(name="resolve_escalation")
+    def take_resolution(self, *resolution: Any) -> None:
+        """Decide as the update does."""
+        self.take_decision("resolve_escalation", resolution)
+
     @workflow.update
     def resolve_escalation(self, *resolution: Any) -> str:
         """Decide an open question. Returns the choice."""
@@ -98,18 +119,6 @@ class ControlHandlers(Generic[R]):
     def _validate_answer(self, *answer: Any) -> None:
         self.refuse_if_over()
         questions.parsed_answer(self._run.state, first_argument(answer))
-
-    @workflow.signal(name="answer")
-    def take_answer(self, *answer: Any) -> None:
-        """Answer as the update does. A signal has no reply, so the journal records why an answer was refused."""
-        now = self._run.record_intervention()
-        try:
-            self.refuse_if_over()
-            decision = questions.parsed_answer(self._run.state, first_argument(answer))
-        except ValueError as error:
-            self._run.change_state(interventions.with_refused_signal, "answer", str(error))
-        else:
-            self._run.change_state(questions.with_resolution, decision, now)
 
     @workflow.update
     def approve(self, *decision: Any) -> None:
@@ -147,11 +156,28 @@ class ControlHandlers(Generic[R]):
     def new_intervention(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> Intervention | None:
         """Return a signal as an intervention, or None if one with its id has arrived before."""
         sent = interventions.intervention(kind, arguments)
-        if sent.id in self._run.state.intervention_ids:
+        if sent.key in self._run.state.intervention_ids:
             return None
-        if sent.id:
-            self._run.change_state(interventions.with_intervention_id, sent.id)
+        if sent.key:
+            self._run.change_state(interventions.with_intervention_id, sent)
         return sent
+
+    def take_decision(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
+        """Decide by a signal, which also reaches a run without a worker. The journal records why it was refused."""
+        now = self._run.record_intervention()
+        decision, sender = interventions.split_decision(first_argument(arguments))
+        if (sent := self.new_intervention(kind, (sender,))) is None:
+            return
+        try:
+            self.refuse_if_over()
+            self.decide(kind, decision, now)
+        except ValueError as error:
+            self._run.change_state(interventions.with_refused_signal, kind, str(error), **sent.sender)
+        show_details(self._run)
+
+    def decide(self, kind: InterventionKind, decision: object, now: datetime) -> None:
+        """Record a decision. Raise ValueError if it fits nothing that waits, or comes too late."""
+        self._run.change_state(questions.with_decision, kind, decision, now)
 
     def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Record a decision that the validator accepted. In a replay the time may differ, and must not refuse it."""
