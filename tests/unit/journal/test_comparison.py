@@ -1,4 +1,4 @@
-"""The comparison with other frameworks: what it says was measured is what the benchmark installs and runs."""
+"""The comparison with other frameworks states what the benchmark installs and runs."""
 
 import re
 
@@ -11,27 +11,27 @@ NAMES = [side.name for side in SIDES]
 
 
 @pytest.mark.parametrize("side", SIDES[1:], ids=NAMES[1:])
-def test_the_versions_that_are_told_are_those_that_are_installed(side: Side) -> None:
-    """Another version is measured anew."""
+def test_the_stated_versions_are_the_installed_ones(side: Side) -> None:
+    """After a version changes, measure again."""
     pinned = re.findall(r"^([\w.-]+)(?:\[.*?\])?==(\S+)$", (REQUIREMENTS / f"{side.name}.txt").read_text(), re.M)
     assert {package for package, _ in pinned} == set(side.packages)
     assert [f"{package} {version}" for package, version in pinned if f"{package} {version}" not in GUIDE] == []
 
 
 @pytest.mark.parametrize("side", SIDES, ids=NAMES)
-def test_the_lines_that_are_told_are_those_of_the_program(side: Side) -> None:
+def test_the_stated_line_counts_are_those_of_the_programs(side: Side) -> None:
     row = next(line for line in GUIDE.splitlines() if line.startswith("| lines of the program"))
     cells = [cell.split()[0] for cell in row.split("|")[2:-1]]
     assert int(cells[NAMES.index(side.name)]) == side.lines()
 
 
 @pytest.mark.parametrize("side", SIDES, ids=NAMES)
-def test_each_runs_the_same_errand(side: Side) -> None:
+def test_each_framework_runs_the_same_task(side: Side) -> None:
     program, model = ((AGENTS / f"{side.name}_{part}.py").read_text() for part in ("agent", "model"))
     assert "pay_now(number)" in program
     assert "next_payment(" in model
 
 
-def test_nothing_of_it_is_among_our_packages() -> None:
+def test_no_compared_framework_is_among_our_packages() -> None:
     ours = (ROOT / "requirements.lock").read_text() + (ROOT / "requirements-worker.lock").read_text()
     assert not re.search(r"^(langgraph|langchain|pydantic-ai|openai-agents)\S*==", ours, re.M)

@@ -1,4 +1,4 @@
-"""The fold behind a cache miss: it finds in a history what each model call was about, or says that it can't."""
+"""The fold used after a cache miss finds the context of each model call in a history, or reports a mismatch."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def happened(kind: HappeningKind, name: str, value: Any, key: str = "") -> Happe
 
 
 class Run:
-    """Writes a history as the workflow does and keeps what each model call was about."""
+    """Writes a history as the workflow does and records the context of each model call."""
 
     def __init__(self, state: AgentState | None = None) -> None:
         self.state = state or a_state(setup=SETUP)
@@ -50,7 +50,7 @@ class Run:
         mask: Ranges = (),
         summary: Summary | None = None,
     ) -> None:
-        """Make one iteration; a result of `!` is a failure."""
+        """Make one iteration. The result `!` is a failure."""
         context, seen = reference_and_sent(self.state.conversation, drop, mask, summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
@@ -68,7 +68,7 @@ class Run:
         self.state = with_outcomes(self.state, reply, tuple(outcomes), [])
 
     def summary(self, drop: Ranges, text: str) -> Summary:
-        """Have a model sum messages up."""
+        """Have a model summarise messages."""
         iteration = self.state.iteration + 1
         context = ContextRef(head=short_digest(self.state.conversation.digest))
         request = SummariseRequest(iteration=iteration, context=context, ranges=drop)
@@ -81,7 +81,7 @@ class Run:
         return Summary(drop=drop, text=text, call=key)
 
     def refused(self, drop: Ranges = (), summary: Summary | None = None) -> None:
-        """Make a model call that fails: the next is about the same iteration."""
+        """Make a model call that fails. The next call belongs to the same iteration."""
         context, seen = reference_and_sent(self.state.conversation, drop, (), summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
@@ -89,7 +89,7 @@ class Run:
         self.history += [happened("scheduled", "reason", request), failed]
 
     def roll_over(self) -> None:
-        """Continue as new: the fold of the next run reads only its own history."""
+        """Continue as new. The fold of the next segment reads only its own history."""
         self.state = continue_as_new_state(self.state, "run 1")
         value = [None, self.state.model_dump(mode="json", exclude_unset=True)]
         self.history = [happened("started", "", value)]
@@ -123,7 +123,7 @@ def test_the_fold_finds_the_context_of_every_model_call(
     assert contexts_of(run.history) == run.contexts
 
 
-def test_messages_that_were_dropped_stay_dropped() -> None:
+def test_dropped_messages_stay_dropped() -> None:
     run = Run()
     for number in range(3):
         run.model_call(Reply.of(calls=(a_call("read", f"c{number}"),)), ["ok"], ((1, 3),) if number == 2 else ())
@@ -140,7 +140,7 @@ def after_three_calls() -> Run:
     return run
 
 
-def test_results_that_were_masked_stay_masked() -> None:
+def test_masked_results_stay_masked() -> None:
     run = after_three_calls()
     run.model_call(Reply.of("done"), [], mask=((2, 3), (4, 5)))
     run.model_call(Reply.of("done"), [])
@@ -149,7 +149,7 @@ def test_results_that_were_masked_stay_masked() -> None:
     assert [len(message.text) for message in found[-1] if message.role == "tool"] == [36, 36, 100]
 
 
-def test_a_models_summary_is_found_in_its_own_result() -> None:
+def test_a_summary_of_a_model_is_found_in_its_own_result() -> None:
     run = after_three_calls()
     run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages of x"))
     run.model_call(Reply.of("done"), [])
@@ -167,8 +167,8 @@ def test_a_summary_replaces_the_one_before_it() -> None:
     assert [message.text for message in found[-1] if message.summary] == [summary_message("second").text]
 
 
-def test_a_call_that_is_asked_again_with_less_builds_on_the_same() -> None:
-    """After a context overflow: the first was compacted already, the second more, each with a summary of its own."""
+def test_a_repeated_call_with_less_context_starts_from_the_same_base() -> None:
+    """This happens after a context overflow: each attempt is compacted further and has its own summary."""
     run = after_three_calls()
     run.refused(((1, 3),), run.summary(((1, 3),), "one page"))
     run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
@@ -176,8 +176,8 @@ def test_a_call_that_is_asked_again_with_less_builds_on_the_same() -> None:
     assert contexts_of(run.history) == run.contexts
 
 
-def test_a_worker_that_is_to_sum_up_finds_what_the_call_before_was_about() -> None:
-    """Not what the provider has just refused, from which a part is gone already."""
+def test_a_summary_starts_from_the_context_of_the_call_before() -> None:
+    """It does not start from the context that the provider refused, which already lacks a part."""
     run = after_three_calls()
     before = run.state.conversation.messages[:5]
     run.refused(((1, 3),))
@@ -188,7 +188,7 @@ def test_a_worker_that_is_to_sum_up_finds_what_the_call_before_was_about() -> No
     assert (fold.iteration, fold.messages) == (4, before)
 
 
-def test_a_summary_after_a_roll_over_is_of_what_was_carried() -> None:
+def test_a_summary_after_continue_as_new_covers_the_carried_messages() -> None:
     run = after_three_calls()
     run.roll_over()
     run.contexts = []
@@ -197,7 +197,7 @@ def test_a_summary_after_a_roll_over_is_of_what_was_carried() -> None:
 
 
 @pytest.mark.parametrize("tampered", ["forged", None], ids=["was changed", "is missing"])
-def test_a_summary_that_is_not_what_was_meant_is_a_mismatch(tampered: str | None) -> None:
+def test_a_changed_or_missing_summary_is_a_mismatch(tampered: str | None) -> None:
     run = after_three_calls()
     run.model_call(Reply.of("done"), [], ((1, 5),), summary=run.summary(((1, 5),), "two pages"))
     at_summary = next(i for i, h in enumerate(run.history) if (h.kind, h.name) == ("finished", "summarise"))
@@ -206,7 +206,7 @@ def test_a_summary_that_is_not_what_was_meant_is_a_mismatch(tampered: str | None
         contexts_of([*run.history[:at_summary], *other, *run.history[at_summary + 1 :]])
 
 
-def test_guidance_is_found_in_the_request_itself() -> None:
+def test_guidance_is_found_in_the_request() -> None:
     run = Run()
     run.state = run.state.model_copy(update={"conversation": with_message(run.state.conversation, user("left"))})
     run.model_call(Reply.of("done"), [])
@@ -222,8 +222,8 @@ def test_the_fold_ends_at_the_latest_model_call() -> None:
     assert (fold.iteration, fold.setup) == (1, SETUP)
 
 
-def of_results(*values: Any) -> list[Happening]:
-    """Return a history of two calls, the first of which has this result."""
+def history_with_results(*values: Any) -> list[Happening]:
+    """Return a history of two model calls in which the first tool call has this result."""
     run = Run()
     run.model_call(Reply.of(calls=(a_call("read", "c1"),)), ["ok"])
     run.model_call(Reply.of("done"), [])
@@ -232,12 +232,12 @@ def of_results(*values: Any) -> list[Happening]:
     return [*run.history[:at_result], *replaced, *run.history[at_result + 1 :]]
 
 
-def test_another_makers_worker_may_return_a_plain_string() -> None:
-    assert contexts_of(of_results("ok"))[1][-1].text == "ok"
+def test_a_worker_in_another_language_may_return_a_plain_string() -> None:
+    assert contexts_of(history_with_results("ok"))[1][-1].text == "ok"
 
 
 OTHER_SETUP = happened("finished", "prepare", Setup(agent="a", model="other"))
-COMPLETE = of_results("ok")
+COMPLETE = history_with_results("ok")
 
 
 def without_events(kind: HappeningKind, name: str, nth: int = 0) -> list[Happening]:
@@ -249,15 +249,15 @@ def without_events(kind: HappeningKind, name: str, nth: int = 0) -> list[Happeni
 @pytest.mark.parametrize(
     "history",
     [
-        pytest.param(of_results(ToolOutput(content="forged")), id="a result was changed"),
-        pytest.param(of_results(), id="a result is missing"),
+        pytest.param(history_with_results(ToolOutput(content="forged")), id="a result was changed"),
+        pytest.param(history_with_results(), id="a result is missing"),
         pytest.param(without_events("finished", "prepare"), id="the setup is missing"),
         pytest.param([COMPLETE[0], OTHER_SETUP, *COMPLETE[2:]], id="the setup is another"),
         pytest.param(without_events("scheduled", "reason"), id="a model call is missing"),
         pytest.param(without_events("finished", "reason"), id="a reply is missing"),
     ],
 )
-def test_a_history_that_does_not_hold_what_was_meant_is_a_mismatch(history: list[Happening]) -> None:
+def test_a_changed_or_incomplete_history_is_a_mismatch(history: list[Happening]) -> None:
     with pytest.raises(DigestMismatch):
         contexts_of(history)
 
@@ -265,15 +265,15 @@ def test_a_history_that_does_not_hold_what_was_meant_is_a_mismatch(history: list
 @pytest.mark.parametrize(
     "news",
     [
-        pytest.param(MessageRef(), id="news of nothing"),
-        pytest.param(MessageRef(reply=7), id="a reply that was never made"),
-        pytest.param(MessageRef(result="7.0"), id="a result of an iteration that never was"),
-        pytest.param(MessageRef(result="1.9"), id="a result of a call that never was"),
-        pytest.param(MessageRef(result="x"), id="a result with no number"),
-        pytest.param(MessageRef(summary="1.summary"), id="a summary that was never written"),
+        pytest.param(MessageRef(), id="empty news"),
+        pytest.param(MessageRef(reply=7), id="a reply that does not exist"),
+        pytest.param(MessageRef(result="7.0"), id="a result of an iteration that does not exist"),
+        pytest.param(MessageRef(result="1.9"), id="a result of a call that does not exist"),
+        pytest.param(MessageRef(result="x"), id="a result without a number"),
+        pytest.param(MessageRef(summary="1.summary"), id="a summary that does not exist"),
     ],
 )
-def test_news_that_the_history_does_not_hold_are_a_mismatch(news: MessageRef) -> None:
+def test_news_missing_from_the_history_are_a_mismatch(news: MessageRef) -> None:
     fold = ContextFold()
     run = Run()
     run.model_call(Reply.of(calls=(a_call("read", "c1"),)), ["ok"])

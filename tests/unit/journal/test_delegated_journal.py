@@ -1,4 +1,4 @@
-"""Delegated runs in the journal: one sequence, one chain; the timeline indents them."""
+"""Delegated runs in the journal share one sequence and one chain. The timeline indents them."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,8 +21,8 @@ def an_entry(event: str, by: str = "lead", at_s: float = 0.0, iteration: int = 1
     return JournalEntry(sequence=0, timestamp=at, agent=by, iteration=iteration, event=event, data=data)
 
 
-def told_by_child() -> list[JournalEntry]:
-    """Return the journal of a delegate that had one of its own."""
+def journal_of_child() -> list[JournalEntry]:
+    """Return the journal of a delegate that had its own delegate."""
     fold = JournalFold()
     grandchild = an_entry("Terminated", "hand", reason="completed", run=GRANDCHILD)
     started = fold.feed(Happening("started", T0, 1, value=[{"task": "help", "agent": "helper"}]))
@@ -30,10 +30,10 @@ def told_by_child() -> list[JournalEntry]:
     return [*started, grandchild, *ended]
 
 
-def test_entries_of_a_delegate_are_numbered_and_chained_by_the_journal_that_they_stand_in() -> None:
+def test_entries_of_a_delegate_are_numbered_and_chained_in_the_journal_of_its_parent() -> None:
     fold = JournalFold()
     entries = fold.feed(Happening("started", T0, 1, value=[{"task": "lead", "agent": "lead"}]))
-    entries += [fold.nested_entry(entry, CHILD) for entry in told_by_child()]
+    entries += [fold.nested_entry(entry, CHILD) for entry in journal_of_child()]
     entries += fold.feed(Happening("workflow_terminated", T0, 9))
 
     assert [entry.sequence for entry in entries] == [0, 1, 2, 3, 4]
@@ -61,7 +61,7 @@ def a_family() -> list[JournalEntry]:
     ]
 
 
-def test_the_timeline_indents_delegated_runs_and_counts_their_iterations_apart() -> None:
+def test_the_timeline_indents_delegated_runs_and_counts_their_iterations_separately() -> None:
     timeline = Timeline()
     assert [line for entry in a_family() for line in timeline.lines(entry)] == [
         "    +0.000s Started               task: lead",
@@ -79,13 +79,13 @@ def test_the_timeline_indents_delegated_runs_and_counts_their_iterations_apart()
     ]
 
 
-def test_how_deep_an_entry_stands() -> None:
+def test_each_entry_has_the_depth_of_its_run() -> None:
     run = RunView()
     assert [run.take(entry).run.depth for entry in a_family()] == [0, 0, 1, 1, 2, 1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("upto", [pytest.param(7, id="while its delegate ends"), pytest.param(8, id="after that")])
-def test_a_run_is_where_its_own_entries_say(upto: int) -> None:
+def test_the_progress_of_a_run_follows_only_its_own_entries(upto: int) -> None:
     progress = progress_after(*a_family()[:upto])
     assert (progress.agent, progress.iteration, progress.phase) == ("lead", 1, "preparing")
     assert progress.tokens == (110 if upto == 8 else 0)

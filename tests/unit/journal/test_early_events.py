@@ -1,4 +1,4 @@
-"""Early events are recognized, and nothing else is taken for them."""
+"""Early events are recognised, and no other event counts as one."""
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 
@@ -6,13 +6,13 @@ from orga.client.workers.core_faults import LAST_S, SHUTDOWN_GRACE, EarlyEvents
 from orga.client.workers.process import STOP_TIMEOUT_S
 
 
-def test_the_last_step_fits_behind_what_activities_get() -> None:
-    """A worker that is stopped has time for all that it does then, before its command kills it."""
+def test_the_last_step_fits_into_the_shutdown_grace_of_activities() -> None:
+    """A stopped worker has time for its last steps before its command kills it."""
     assert SHUTDOWN_GRACE.total_seconds() + LAST_S < STOP_TIMEOUT_S
 
 
 def activation(events: int, size: int, *jobs: str, run_id: str = "run", time: int = 0) -> WorkflowActivation:
-    """Return one whose history has so many events, and had that size in bytes when its workflow task started."""
+    """Return an activation with this many events in its history, and this size at the start of its task."""
     made = WorkflowActivation(run_id=run_id, history_length=events, history_size_bytes=size)
     made.timestamp.FromSeconds(time)
     for job in jobs:
@@ -28,11 +28,11 @@ def test_events_after_the_last_workflow_task_are_early() -> None:
     early = EarlyEvents()
     assert not early.is_early(START)
     assert early.is_early(activation(8, 500, "resolve_activity"))
-    assert early.is_early(activation(9, 500, "signal_workflow")), "still, as the run has processed none of them"
+    assert early.is_early(activation(9, 500, "signal_workflow")), "the run has processed none of them"
     assert not early.is_early(activation(9, 500, "query_workflow"))
 
 
-def test_workflow_tasks_and_what_belongs_to_them_are_not_early() -> None:
+def test_workflow_tasks_and_their_activations_are_not_early() -> None:
     early = EarlyEvents()
     given = [
         START,
@@ -46,7 +46,7 @@ def test_workflow_tasks_and_what_belongs_to_them_are_not_early() -> None:
 
 
 def test_a_task_for_updates_is_not_early() -> None:
-    """The server starts it without recording it. After a refused update it begins at the same place again."""
+    """The server does not record it. After a refused update, the next one begins at the same event."""
     early = EarlyEvents()
     given = [
         activation(23, 4_800, "signal_workflow"),
@@ -59,13 +59,13 @@ def test_a_task_for_updates_is_not_early() -> None:
     assert early.is_early(activation(28, 5_600, "resolve_activity"))
 
 
-def test_a_task_that_starts_later_is_not_early_whatever_its_size_is() -> None:
+def test_a_later_workflow_task_is_not_early_regardless_of_size() -> None:
     early = EarlyEvents()
     assert not early.is_early(START)
     assert not early.is_early(activation(9, 500, "resolve_activity", time=1))
 
 
-def test_other_runs_and_runs_that_have_left_the_cache_are_not_compared() -> None:
+def test_other_runs_and_evicted_runs_are_not_compared() -> None:
     early = EarlyEvents()
     given = [
         START,
@@ -76,7 +76,7 @@ def test_other_runs_and_runs_that_have_left_the_cache_are_not_compared() -> None
     assert not any(map(early.is_early, given))
 
 
-def test_a_server_that_does_not_report_sizes_is_believed() -> None:
+def test_without_sizes_from_the_server_nothing_is_early() -> None:
     early = EarlyEvents()
     assert not early.is_early(activation(3, 0, "initialize_workflow"))
     assert not early.is_early(activation(9, 0, "resolve_activity"))

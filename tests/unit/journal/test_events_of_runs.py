@@ -1,4 +1,4 @@
-"""Following a run: one reading for all readers, through rewinds and lost servers, from wherever each has come to."""
+"""Following a run: all readers share one reading, through rewinds and lost servers, from any position."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -40,12 +40,12 @@ def observed(event: HistoryEvent) -> ObservedEvent:
 
 
 class Server:
-    """Has one journal, which grows, is rewound, or cannot be read for a while."""
+    """Has one journal that can grow, be rewound, or be unreadable for a while."""
 
     def __init__(self, names: str = "") -> None:
         self.names = names
         self.events = [HistoryEvent()]
-        """The events that appear after the entries were read."""
+        """The events that follow the entries."""
         self.is_over = False
         self.lost: Exception | None = None
         self.readings = 0
@@ -94,7 +94,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 class AClient(Client):
-    """Has no server; each look finds the next of these activities under way, the last ones again and again."""
+    """Has no server. Each poll finds the next of these lists of pending activities, and then always the last."""
 
     def __init__(self, *looks: Sequence[PendingActivityInfo]) -> None:
         self._config: Any = {"data_converter": data_converter, "namespace": "default"}
@@ -123,12 +123,12 @@ async def taken(stream: AsyncGenerator[RunEvent], count: int) -> str:
 
 
 async def rest(stream: AsyncGenerator[RunEvent]) -> str:
-    """Return the events until it ends."""
+    """Return all remaining events."""
     async with asyncio.timeout(SOON_S):
         return " ".join([shown(event) async for event in stream])
 
 
-async def test_all_readers_of_a_run_share_one_reading_and_the_last_one_ends_it(server: Server) -> None:
+async def test_all_readers_of_a_run_share_one_reading_until_the_last_one_stops(server: Server) -> None:
     client = AClient()
     server.becomes("ab")
     async with aclosing(run_events(client, "r")) as one, aclosing(run_events(client, "r")) as other:
@@ -164,13 +164,13 @@ async def test_all_readers_of_a_run_share_one_reading_and_the_last_one_ends_it(s
         "the last sequence",
         "a cursor",
         "the last cursor",
-        "a cursor of what a rewind left behind",
-        "a sequence that a rewind left behind",
-        "a cursor beyond the end, left behind",
+        "a cursor before a rewind",
+        "a sequence before a rewind",
+        "a cursor beyond the end, before a rewind",
     ],
 )
 @pytest.mark.parametrize("is_over", [True, False], ids=["ended", "live"])
-async def test_a_reader_goes_on_after_what_it_knows_of_the_journal(
+async def test_a_reader_continues_after_its_position(
     server: Server, after: int | str | None, expected: str, is_over: bool
 ) -> None:
     server.becomes("abc", is_over=is_over)
@@ -182,13 +182,13 @@ async def test_a_reader_goes_on_after_what_it_knows_of_the_journal(
 
 
 @pytest.mark.parametrize("after", ["x", "1-", "1-XYZ", "-2", -2, "1.5", "1-abc\n", "9" * 400])
-async def test_what_is_no_place_in_a_journal_is_refused(server: Server, after: int | str) -> None:
+async def test_an_invalid_position_is_refused(server: Server, after: int | str) -> None:
     with pytest.raises(InvalidInput, match=r"^after: .* Pass entry\.sequence or entry\.cursor$"):
         await anext(run_events(AClient(), "r", after))
     assert server.readings == 0
 
 
-async def test_a_rewound_run_goes_on_with_the_entry_that_takes_the_place_of_an_earlier_one(server: Server) -> None:
+async def test_a_reader_of_a_rewound_run_continues_with_the_replacing_entry(server: Server) -> None:
     server.becomes("abcd")
     async with aclosing(run_events(AClient(), "r")) as one:
         assert await taken(one, 4) == "0a 1b 2c 3d"
@@ -198,7 +198,7 @@ async def test_a_rewound_run_goes_on_with_the_entry_that_takes_the_place_of_an_e
         assert await rest(one) == "3y 4z"
 
 
-async def test_a_reader_that_was_slower_than_two_rewinds_reads_on_from_the_earlier_one(server: Server) -> None:
+async def test_a_reader_that_missed_two_rewinds_continues_from_the_earlier_one(server: Server) -> None:
     client = AClient()
     server.becomes("abcdef")
     async with aclosing(run_events(client, "r")) as quick, aclosing(run_events(client, "r")) as slow:
@@ -214,7 +214,7 @@ async def test_a_reader_that_was_slower_than_two_rewinds_reads_on_from_the_earli
 
 
 @pytest.mark.parametrize("after", [None, 2], ids=["from the first entry", "from a later one"])
-async def test_a_late_reader_gets_what_is_kept_no_longer_from_the_history(
+async def test_a_late_reader_reads_older_entries_from_the_history(
     server: Server, monkeypatch: pytest.MonkeyPatch, after: int | None
 ) -> None:
     monkeypatch.setattr(events, "KEPT_ENTRIES", 2)
@@ -226,7 +226,7 @@ async def test_a_late_reader_gets_what_is_kept_no_longer_from_the_history(
         assert server.readings == server.read_again == 1
 
 
-async def test_a_slow_reader_loses_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_misses_no_entry(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "KEPT_ENTRIES", 2)
     client = AClient()
     server.becomes("a")
@@ -240,7 +240,7 @@ async def test_a_slow_reader_loses_nothing(server: Server, monkeypatch: pytest.M
 
 
 class Clock:
-    """Passes by as long as is said, at each attempt to read."""
+    """Advances by a given time at each attempt to read."""
 
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch, silences_s: Sequence[float]) -> None:
         self.now, self.left, self._server = 0.0, list(silences_s), server
@@ -268,12 +268,12 @@ class Clock:
     ],
     ids=[
         "a server that is back soon",
-        "one that is lost after a long silence, as of a session between two turns",
+        "one that is lost after a long silence",
         "one that stays away",
-        "a journal that cannot be read on",
+        "a journal that becomes unreadable",
     ],
 )
-async def test_a_server_that_was_lost_is_waited_for_a_minute(
+async def test_a_lost_server_is_retried_for_a_minute(
     server: Server, monkeypatch: pytest.MonkeyPatch, silences_s: list[float], is_waited_for: bool
 ) -> None:
     server.becomes("ab", is_over=True)
@@ -287,7 +287,7 @@ async def test_a_server_that_was_lost_is_waited_for_a_minute(
 
 
 @pytest.mark.parametrize("fault", [RunNotFound("r"), ValueError("a codec fails")], ids=["no such run", "a defect"])
-async def test_what_waiting_does_not_mend_reaches_each_reader(server: Server, fault: Exception) -> None:
+async def test_a_permanent_error_reaches_each_reader(server: Server, fault: Exception) -> None:
     client = AClient()
     server.becomes("ab")
     async with aclosing(run_events(client, "r")) as one, aclosing(run_events(client, "r")) as other:
@@ -314,7 +314,7 @@ COMPLETED = HistoryEvent(
 
 
 def pending(details: bytes = b"", *, activity_id: str = "1", name: str = "reason") -> PendingActivityInfo:
-    """Return an activity under way, with the details of its latest heartbeat."""
+    """Return a pending activity with the details of its latest heartbeat."""
     found = PendingActivityInfo(activity_id=activity_id, activity_type=ActivityType(name=name), attempt=1)
     if details:
         found.heartbeat_details.CopyFrom(
@@ -330,7 +330,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_looks")
-async def test_text_that_streams_in_is_shown_until_the_journal_has_what_came_of_it(server: Server) -> None:
+async def test_streamed_text_is_shown_until_the_journal_has_the_result(server: Server) -> None:
     words = [pending(), pending(b'{"text": "It is"}'), pending(b'{"text": "It is so."}')]
     client = AClient(*([each] for each in words))
     server.becomes("ab")
@@ -342,13 +342,13 @@ async def test_text_that_streams_in_is_shown_until_the_journal_has_what_came_of_
         assert await taken(stream, 2) == "reason:It is so.! 2c"
         looked = client.looked
         await asyncio.sleep(0.05)
-        assert client.looked == looked, "nothing is under way, so nobody looks"
+        assert client.looked == looked, "no polling without pending activities"
         server.becomes("abcT", is_over=True)
         assert await rest(stream) == "3T"
 
 
 @pytest.mark.usefixtures("quick_looks")
-async def test_a_reader_that_comes_later_sees_what_is_under_way_once(server: Server) -> None:
+async def test_a_late_reader_sees_pending_activities_once(server: Server) -> None:
     client = AClient([pending(b'{"text": "It is"}'), pending(b'{"text": "of an older look"}', activity_id="0")])
     server.becomes("ab")
     server.events = [SCHEDULED]
@@ -368,10 +368,10 @@ async def test_a_reader_that_comes_later_sees_what_is_under_way_once(server: Ser
         (b"null", ""),
         (b"\xff no JSON", ""),
     ],
-    ids=["a tool's note", "a number", "a list", "nothing", "what cannot be read"],
+    ids=["a tool's note", "a number", "a list", "nothing", "invalid JSON"],
 )
 @pytest.mark.usefixtures("quick_looks")
-async def test_a_heartbeat_of_any_shape_can_be_shown(server: Server, details: bytes, text: str) -> None:
+async def test_a_heartbeat_of_any_form_can_be_shown(server: Server, details: bytes, text: str) -> None:
     server.events = [SCHEDULED]
     async with aclosing(run_events(AClient([pending(details, name="sum")]), "r")) as stream:
         assert await taken(stream, 1) == f"sum:{text}"

@@ -1,4 +1,4 @@
-"""An id of a run is what it looks like: others are refused at the start, and no command is shown for them."""
+"""A run id must look like what it is. Other ids are refused at the start, and no command is shown for them."""
 
 import asyncio
 import shlex
@@ -23,14 +23,14 @@ def a_letter() -> DeadLetter:
 
 
 @pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
-def test_there_is_no_command_for_an_id_that_is_not_what_it_looks_like(run_id: str) -> None:
+def test_no_command_is_shown_for_a_deceptive_id(run_id: str) -> None:
     shown = inbox.question_lines(InboxEntry(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
     assert shown[-1].startswith("  → no command")
     assert requeue_command(run_id, a_letter(), is_over=False).startswith("no command")
 
 
 @pytest.mark.parametrize("run_id", ["agent-1", "a run; rm -rf $HOME", "nacht/lauf:3", "Prüfung-ä"])
-def test_an_id_that_can_be_typed_is_taken(run_id: str) -> None:
+def test_an_id_that_can_be_typed_is_accepted(run_id: str) -> None:
     assert run_id_of(run_id) == run_id
     assert shlex.split(requeue_command(run_id, a_letter(), is_over=False))[2] == run_id
 
@@ -39,7 +39,7 @@ REFUSED_IDS = ["", " ", "a\nb", "a\tb", "a\x1b[2J", "a\u202eb", "a\u200bb", "a\u
 
 
 @pytest.mark.parametrize("run_id", REFUSED_IDS)
-def test_an_id_that_people_cannot_read_is_refused_before_anything_starts(run_id: str) -> None:
+def test_an_unreadable_id_is_refused_before_anything_starts(run_id: str) -> None:
     client: Any = None
     with pytest.raises(InvalidInput, match="id "):
         asyncio.run(start_agent(client, "task", workflow_id=run_id))
@@ -49,7 +49,7 @@ def test_an_id_that_people_cannot_read_is_refused_before_anything_starts(run_id:
 
 @pytest.mark.parametrize("run_id", REFUSED_IDS[1:])
 @pytest.mark.parametrize("command", [["run", "x"], ["fork", "agent-1", "--to-iteration", "1"]])
-def test_the_command_line_refuses_it_without_a_server(
+def test_the_command_line_refuses_an_unreadable_id_without_a_server(
     command: list[str], run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command([*command, f"--id={run_id}"]) == 2

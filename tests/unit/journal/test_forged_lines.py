@@ -125,7 +125,7 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "OfALaterVersion", "{}": "{}"},
     {"event": "Terminated", "reason": "error", "detail": "{}"},
 ]
-"""`{}` stands for the forgery."""
+"""`{}` is replaced by the forgery."""
 
 
 def filled(value: Any, forged: str) -> Any:
@@ -175,7 +175,7 @@ SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
 @hostile
 @pytest.mark.parametrize("screen", SCREENS)
 def test_each_field_stays_within_its_line(screen: str, forged: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The screen has the lines that it has with a plain name; no column and no entry comes from a field."""
+    """The screen has as many lines as with a plain name. No column or entry comes from a field."""
     lines_of_screen = SCREENS[screen]
     write_result(*lines_of_screen(forged))
     written = capsys.readouterr().out
@@ -196,22 +196,22 @@ def test_a_field_is_printable_and_part_of_one_column(text: str) -> None:
 
 
 @pytest.mark.parametrize("write", [write_result, write_note])
-def test_a_line_that_is_written_is_one_line(write: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever a command forgets to escape."""
+def test_a_written_line_is_one_line(write: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    """This holds even if a command forgets to escape."""
     write("first", f"second {''.join(FORGERIES.values())}")
     written = "".join(capsys.readouterr())
     assert len(written.splitlines()) == 2
 
 
 @hostile
-def test_a_message_of_a_conversation_cannot_begin_another(forged: str) -> None:
+def test_a_message_cannot_forge_another_message(forged: str) -> None:
     shown = conversation.message_lines(a_message(f"x\n── user\n{forged}"))
     heads = [line for line in shown if line.startswith("──")]
     assert len(heads) == 1
 
 
 @hostile
-def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
+def test_the_live_view_cannot_be_forged(forged: str) -> None:
     asked = asks(forged).wait
     assert asked is not None
     progress = Progress(
@@ -232,22 +232,22 @@ def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
 
 
 @hostile
-def test_a_pipe_gets_one_line_a_remark(forged: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remark_is_one_line_in_a_pipe(forged: str, capsys: pytest.CaptureFixture[str]) -> None:
     PlainScreen().note(forged)
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @hostile
 @pytest.mark.parametrize("form", ["json", "slack"])
-def test_a_chat_is_sent_one_line(forged: str, form: WebhookFormat) -> None:
+def test_a_chat_notification_is_one_line(forged: str, form: WebhookFormat) -> None:
     call = NotifiedCall(tool=forged, arguments=forged, reason=forged, approvers=(forged,))
     message = Notification(message_id="m", event="waiting", agent=forged, question=forged, calls=(call,), error=forged)
     text = json.loads(webhook_body(message, RunKey(forged, "r"), None, form))["text"]
     assert text.isprintable()
 
 
-def test_arguments_keep_each_of_their_spaces_and_stay_json() -> None:
-    """Squeezed ones are other arguments than those that are approved."""
+def test_arguments_keep_all_spaces_and_stay_json() -> None:
+    """Arguments with collapsed spaces would differ from the approved ones."""
     arguments = '{"text":"a    b","code":"if x:\\n    y"}'
     assert json.loads(full_field_text(arguments)) == json.loads(arguments)
 
@@ -255,7 +255,7 @@ def test_arguments_keep_each_of_their_spaces_and_stay_json() -> None:
 HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
 
 
-def test_no_approval_stands_beside_arguments_that_were_cut() -> None:
+def test_cut_arguments_cannot_be_approved_directly() -> None:
     cut = shown_arguments(HELD, 2_000)
     wait = asking(a_call(**cut), a_call("b2"))
     shown = inbox.question_lines(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
@@ -266,7 +266,7 @@ def test_no_approval_stands_beside_arguments_that_were_cut() -> None:
     assert shown[-1] == "  → orga approve agent-1 a1 b2 --show (or orga deny agent-1 a1 b2)"
 
 
-def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() -> None:
+def test_arguments_too_long_for_a_table_are_shown_by_a_command_and_then_approved() -> None:
     held = Item(
         approval_id="a1",
         call={"call_id": "c", "name": "pay", "arguments": json.loads(HELD)},
@@ -279,7 +279,7 @@ def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() 
     assert approval_json(held)["arguments_digest"] == shown_arguments(compact, 0)["arguments_digest"]
 
 
-def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
+def test_text_of_a_model_is_no_markdown_in_the_temporal_ui() -> None:
     forged = "[approve](http://evil) `x` \n# waits"
     asked = Question(question_id="w", kind="escalation", since=NOW, text=forged)
     shown = agent_run_details(a_state().model_copy(update={"questions": (asked,), "last": forged}))
@@ -287,8 +287,8 @@ def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
     assert not any(line.startswith("#") for line in shown.splitlines())
 
 
-def test_a_command_that_is_told_quotes_the_id() -> None:
-    """An id may hold what a shell acts on, and commands are copied."""
+def test_a_shown_command_quotes_the_id() -> None:
+    """An id may contain shell characters, and commands are copied."""
     told = re.compile(r"orga [a-z-]+ \{(?!quote\()\w*(id|\.id)\}")
     files = [*(ROOT / "client").rglob("*.py"), *(ROOT / "workflows").rglob("*.py")]
     assert [f"{file.name}: {found}" for file in files for found in told.findall(file.read_text())] == []

@@ -1,4 +1,4 @@
-"""Dead letters in a fork: those that it is to send again, and no others."""
+"""A fork sends exactly the requested dead letters again."""
 
 import pytest
 
@@ -21,17 +21,17 @@ PAST = the_past(dead_letters=(a_letter("1.0"), a_letter("1.1", requeued=True), a
 @pytest.mark.parametrize(
     "wanted",
     [
-        pytest.param((), id="none, also not what the other run was about to send"),
+        pytest.param((), id="none, not even letters queued by the source run"),
         pytest.param(("2.0",), id="one"),
         pytest.param(("1.0", "1.1"), id="some, in the order of the run"),
     ],
 )
-def test_a_fork_sends_exactly_the_letters_that_it_is_given_under_their_keys(wanted: tuple[str, ...]) -> None:
+def test_a_fork_requeues_exactly_the_requested_letters_with_their_keys(wanted: tuple[str, ...]) -> None:
     fork = started(fork_state(PAST, SOURCE, wanting(requeue=wanted), T0))
     assert [(letter.letter_id, letter.key) for letter in fork.dead_letters] == [(i, f"key of {i}") for i in wanted]
     assert fork.waiting_letters == fork.dead_letters
 
 
-def test_a_letter_that_the_past_does_not_have_is_refused() -> None:
+def test_an_unknown_letter_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"no dead letter '9\.9' in this run; there are: 1\.0, 1\.1, 2\.0"):
         fork_state(PAST, SOURCE, wanting(requeue=("2.0", "9.9")), T0)

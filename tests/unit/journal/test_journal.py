@@ -1,4 +1,4 @@
-"""The journal: a fold of the history into events, and a hash chain over them."""
+"""The journal is a fold of the history into events with a hash chain."""
 
 from itertools import permutations
 from typing import Any
@@ -43,7 +43,7 @@ def reasoned(reply: Reply, iteration: int) -> list[Happening]:
 
 
 def gated(*verdicts: Verdict, at: str = "1.") -> Happening:
-    """Return the gate's verdicts on the calls of iteration 1, or on what stands `at` a place."""
+    """Return the gate's verdicts on the calls of iteration 1, or on the proposal at a given place."""
     places = tuple(f"{at}{index}" for index in range(len(verdicts))) if at.endswith(".") else (at,)
     return happened("finished", "gate", value=Verdicts(verdicts=verdicts, places=places))
 
@@ -83,7 +83,7 @@ TOOL_THEN_TEXT = [
 ]
 
 
-def test_a_tool_then_text_gives_exactly_these_events() -> None:
+def test_a_tool_call_then_an_answer_gives_exactly_these_events() -> None:
     entries = journal(TOOL_THEN_TEXT)
     assert events(entries) == ["Started", "Prepared", *ROUND, *ROUND, "Terminated"]
     assert [entry.iteration for entry in entries] == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]
@@ -91,7 +91,7 @@ def test_a_tool_then_text_gives_exactly_these_events() -> None:
     assert {entry.agent for entry in entries} == {"default"}
 
 
-def test_each_event_says_what_happened() -> None:
+def test_each_event_has_its_data() -> None:
     data = [entry.data for entry in journal(TOOL_THEN_TEXT) if entry.event != "Prepared"]
     no_usage = {"input_tokens": 0, "output_tokens": 0, "cached_input_tokens": 0}
     tool = {"tool": "read", "call_id": "read_0"}
@@ -109,7 +109,7 @@ def test_each_event_says_what_happened() -> None:
     assert (data[9]["reason"], data[9]["iterations"]) == ("completed", 0)
 
 
-def test_the_dispatch_has_the_time_since_the_reply() -> None:
+def test_the_dispatch_records_the_time_since_the_reply() -> None:
     asked, replied = reasoned(called("read"), 1)
     begun = happened("scheduled", "read", key="1.0", value={}, at_s=9.25)
     judged = happened("finished", "gate", value=Verdicts(verdicts=(ALLOW,), places=("1.0",)), at_s=3.5)
@@ -130,14 +130,16 @@ def test_the_dispatch_has_the_time_since_the_reply() -> None:
             {"attempts": 2, "failed_before": "E: no", "text": "E: never"},
             "retry",
             ("failed", 2, "E: never"),
-            id="the last fails, too",
+            id="the last fails too",
         ),
         pytest.param("finished", {}, "retry", None, id="one attempt"),
-        pytest.param("finished", {"attempts": 2}, "retry", None, id="the worker of the first died"),
-        pytest.param("failed", {"attempts": 2, "failed_before": "E"}, "dead_letter", None, id="the run notes its own"),
+        pytest.param("finished", {"attempts": 2}, "retry", None, id="the worker of the first attempt died"),
+        pytest.param(
+            "failed", {"attempts": 2, "failed_before": "E"}, "dead_letter", None, id="the run records its own recovery"
+        ),
     ],
 )
-def test_a_call_that_was_tried_again_is_a_recovery(
+def test_a_retried_call_is_recorded_as_a_recovery(
     kind: HappeningKind, fields: dict[str, Any], strategy: RecoveryStrategy, found: tuple[str, int, str] | None
 ) -> None:
     spec = a_spec("read", recovery=Recovery(strategy=strategy))
@@ -155,7 +157,7 @@ def test_a_call_that_was_tried_again_is_a_recovery(
     assert told == ([{**call, **outcome}] if found else [])
 
 
-def test_lookups_are_counted_as_resolved_or_not() -> None:
+def test_lookups_are_counted_as_resolved_or_failed() -> None:
     note = {
         "event": "PreHydrationComplete",
         "data": {"references_found": 4, "resolved": 1, "failed": 2, "unresolvable": 1},
@@ -164,8 +166,8 @@ def test_lookups_are_counted_as_resolved_or_not() -> None:
     assert (told["references_found"], told["references_resolved"], told["references_failed"]) == (4, 1, 3)
 
 
-def test_a_journal_says_what_acts_in_the_run() -> None:
-    """A signed export shows which model acted, by which rules, and whether a tool is still the one that was offered."""
+def test_the_journal_records_model_policy_tools_and_build() -> None:
+    """A signed export shows the model, the rules and whether a tool definition has changed."""
     changed = SETUP.model_copy(
         update={"tools": tuple(t.model_copy(update={"effect": "read_only"}) for t in SETUP.tools)}
     )
@@ -185,7 +187,7 @@ def test_a_journal_says_what_acts_in_the_run() -> None:
     assert told[2]["tools"] != told[0]["tools"]
 
 
-def test_a_journal_says_where_another_build_took_over() -> None:
+def test_the_journal_records_a_change_of_build() -> None:
     builds = [happened("decided", key=build) for build in ("k3m7qa", "k3m7qa", "p2x9vd", "k3m7qa")]
     told = [entry for entry in journal(start(), builds) if entry.event == "BuildChanged"]
     assert [entry.data for entry in told] == [
@@ -207,7 +209,7 @@ def test_the_order_of_parallel_completions_does_not_matter(order: tuple[str, ...
     assert [tool["call_id"] for tool in entries[3].data["tools"]] == ["read_0", "read_1", "read_10"]
 
 
-def test_denied_calls_are_in_the_verdicts_and_not_among_the_dispatched() -> None:
+def test_denied_calls_are_in_the_verdicts_and_not_dispatched() -> None:
     deny = Verdict(decision="deny", reason="no")
     entries = journal(start(), reasoned(called("rm"), 1), gated(deny))
     assert events(entries) == ["Started", *ROUND]
@@ -222,12 +224,12 @@ def test_denied_calls_are_in_the_verdicts_and_not_among_the_dispatched() -> None
         pytest.param("cancelled", "", {"outcome": "cancelled"}, id="a cancellation"),
     ],
 )
-def test_outcomes_that_are_no_success_are_named(kind: HappeningKind, text: str, expected: dict[str, str]) -> None:
+def test_failed_and_cancelled_outcomes_are_recorded(kind: HappeningKind, text: str, expected: dict[str, str]) -> None:
     entries = journal(start(), reasoned(called("read"), 1), gated(ALLOW), acted("1.0", kind, text=text), completed())
     assert entries[-2].data["outcomes"] == [{"tool": "read", "call_id": "read_0", **expected}]
 
 
-def test_a_gate_that_failed_is_an_evaluation_with_an_error() -> None:
+def test_a_gate_failure_is_recorded_as_an_evaluation_with_an_error() -> None:
     entries = journal(start(), reasoned(called("read", "ls"), 1), happened("failed", "gate", text="it timed out"))
     assert (entries[-1].event, entries[-1].data) == ("PolicyEvaluated", {"error": "it timed out", "action_count": 2})
 
@@ -284,7 +286,7 @@ def test_terminated_is_last_on_every_ending(
     assert (entries[-1].data.get("reason", ""), entries[-1].data.get("detail", "")) == (reason, detail)
 
 
-def test_what_was_done_when_the_run_ended_in_the_middle_is_observed() -> None:
+def test_finished_calls_are_recorded_if_the_run_ends_in_the_middle() -> None:
     entries = journal(MIDDLE, completed("aborted", "enough"))
     assert entries[-2].data == {
         "observation_count": 2,
@@ -302,22 +304,22 @@ def test_what_was_done_when_the_run_ended_in_the_middle_is_observed() -> None:
         pytest.param("pause", [], {"kind": "pause"}, id="a pause without one"),
         pytest.param("abort", [None], {"kind": "abort"}, id="an abort without a reason"),
         pytest.param("steer", [{"a": 1}], {"kind": "steer", "text": {"a": 1}}, id="any JSON"),
-        pytest.param("typo", ["x"], {"kind": "typo", "known": False}, id="a signal that nobody handles"),
+        pytest.param("typo", ["x"], {"kind": "typo", "known": False}, id="an unknown signal"),
     ],
 )
-def test_interventions(name: str, value: list[Any], data: dict[str, Any]) -> None:
+def test_interventions_are_recorded(name: str, value: list[Any], data: dict[str, Any]) -> None:
     entry = journal(start(), happened("signaled", name, value=value))[-1]
     assert (entry.event, entry.data) == ("InterventionReceived", data)
 
 
-def test_a_goal_knows_a_signal_of_its_own() -> None:
+def test_override_step_is_a_known_signal_only_of_goals() -> None:
     step = happened("signaled", "override_step", value=[{"skill": "look", "input": "there"}])
     entry = journal(happened("started", "GoalWorkflow", value=[{"goal": "find out"}]), step)[-1]
     assert entry.data == {"kind": "override_step", "text": {"skill": "look", "input": "there"}}
     assert journal(start(), step)[-1].data == {"kind": "override_step", "known": False}
 
 
-def test_a_compaction_is_told_before_the_reasoning_that_it_is_for() -> None:
+def test_a_compaction_is_recorded_before_its_reasoning() -> None:
     conversation = conversation_of(user("a"), user("b"), user("c"), user("d"), sent=4)
     context, _ = reference_and_sent(conversation, ((1, 3),))
     request = a_request((), SETUP, 2).model_copy(update={"context": context})
@@ -326,7 +328,7 @@ def test_a_compaction_is_told_before_the_reasoning_that_it_is_for() -> None:
     assert entry.data == {"strategy": "sliding_window", "messages_dropped": 2}
 
 
-def test_a_run_that_continues_as_new_goes_on_in_the_same_journal() -> None:
+def test_a_run_that_continues_as_new_has_one_journal() -> None:
     state = a_state(iteration=1, setup=a_setup(agent="coder"))
     carried = happened("started", value=[None, state.model_dump(mode="json", exclude_unset=True)])
     entries = journal(
@@ -343,22 +345,22 @@ def test_a_run_that_continues_as_new_goes_on_in_the_same_journal() -> None:
 @pytest.mark.parametrize(
     "value", [pytest.param(v, id=repr(v)) for v in ([], [None], ["text"], [5], [{"task": {"a": 1}}])]
 )
-def test_a_run_with_bad_input_has_a_journal_too(value: list[Any]) -> None:
+def test_a_run_with_invalid_input_has_a_journal(value: list[Any]) -> None:
     assert events(journal(happened("started", value=value), happened("workflow_failed", text="no"))) == [
         "Started",
         "Terminated",
     ]
 
 
-def test_a_chain_made_anew_after_an_edit_has_no_break_but_another_end() -> None:
-    """So the last hash is what is worth keeping elsewhere."""
+def test_a_rebuilt_chain_after_an_edit_has_no_break_but_a_different_last_hash() -> None:
+    """Therefore the last hash is worth keeping elsewhere."""
     honest = journal(TOOL_THEN_TEXT)
     forged = journal([start("something else"), *TOOL_THEN_TEXT[1:]])
     assert first_break(forged) is None
     assert forged[-1].hash != honest[-1].hash
 
 
-def test_calls_with_ids_that_look_like_keys_are_told_apart() -> None:
+def test_call_ids_that_look_like_activity_ids_are_not_confused() -> None:
     reply = Reply.of(calls=(ToolCall(call_id="1.1", name="a"), ToolCall(call_id="1.0", name="b")))
     entries = journal(start(), reasoned(reply, 1), gated(ALLOW, ALLOW), acted("1.1", name="b"), acted("1.0", name="a"))
     assert [(o["tool"], o["call_id"]) for o in entries[-1].data["outcomes"]] == [("a", "1.1"), ("b", "1.0")]

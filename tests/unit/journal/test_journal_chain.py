@@ -1,4 +1,4 @@
-"""The hash chain over the journal: an exported journal shows where it was changed."""
+"""The hash chain of the journal shows where an exported journal was changed."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def chain(made: list[tuple[str, int, dict[str, Any]]]) -> list[JournalEntry]:
 
 @LAW
 @given(entries_made)
-def test_an_untouched_chain_has_no_break_after_export_and_import_either(made: list[Any]) -> None:
+def test_an_unchanged_chain_has_no_break_even_after_export_and_import(made: list[Any]) -> None:
     entries = chain(made)
     assert first_break(entries) is None
     assert first_break(JournalEntry.model_validate_json(entry.model_dump_json()) for entry in entries) is None
@@ -38,7 +38,7 @@ def test_an_untouched_chain_has_no_break_after_export_and_import_either(made: li
 
 @LAW
 @given(entries_made, st.data())
-def test_an_edit_of_any_field_breaks_the_chain_there(made: list[Any], data: st.DataObject) -> None:
+def test_an_edit_of_any_field_breaks_the_chain_at_its_entry(made: list[Any], data: st.DataObject) -> None:
     entries = chain(made)
     index = data.draw(st.integers(0, len(entries) - 1), "index")
     field = data.draw(st.sampled_from(sorted(JournalEntry.model_fields)), "field")
@@ -57,7 +57,7 @@ def test_an_edit_of_any_field_breaks_the_chain_there(made: list[Any], data: st.D
 
 @LAW
 @given(entries_made, st.data())
-def test_a_swap_or_a_drop_breaks_the_chain_there(made: list[Any], data: st.DataObject) -> None:
+def test_a_swap_or_a_removal_breaks_the_chain_at_its_entry(made: list[Any], data: st.DataObject) -> None:
     assume(len(made) > 1)
     entries = chain(made)
     index = data.draw(st.integers(0, len(entries) - 2), "index")

@@ -1,4 +1,4 @@
-"""The law of the stages: an effect without what must stand before it is found, by the journal alone."""
+"""The law of the stages: an effect without the required verdicts is found in the journal alone."""
 
 from typing import Any
 
@@ -67,44 +67,44 @@ APPROVED = [*HELD, said(), confirmed("1.0"), confirmed("1.1")]
 
 LAWFUL: dict[str, list[Made]] = {
     "a yes": [judged("allow", "allow"), run("a", "b"), collected(("a", "ok"), ("b", "failed"))],
-    "a no, not run": [judged("allow", "deny"), run("a"), collected(("a", "ok"))],
-    "a person's yes, and the gate's behind it": [*APPROVED, run("a", "b")],
-    "a person's no": [*HELD, said(approved=False), confirmed("1.0"), run("a"), collected(("a", "ok"))],
-    "a question that the run after this one asks anew": [*HELD, said(), *APPROVED, run("a", "b")],
-    "a yes that policy asks for once more": [
+    "a denied call that is not run": [judged("allow", "deny"), run("a"), collected(("a", "ok"))],
+    "an approval and then the gate's confirmation": [*APPROVED, run("a", "b")],
+    "a person denies": [*HELD, said(approved=False), confirmed("1.0"), run("a"), collected(("a", "ok"))],
+    "a question that the next segment asks again": [*HELD, said(), *APPROVED, run("a", "b")],
+    "an approval that the policy requires again": [
         *[*HELD, said(), confirmed("1.0"), confirmed("1.1", "approval"), asked()],
         *[said(), confirmed("1.0"), confirmed("1.1"), run("a", "b")],
     ],
-    "a critic's yes": [judged("allow", "allow"), reviewed("1.1", "accepted"), run("a", "b")],
-    "a critic's no, not run": [
+    "a critic accepts": [judged("allow", "allow"), reviewed("1.1", "accepted"), run("a", "b")],
+    "a critic rejects a call that is not run": [
         judged("allow", "allow"),
         reviewed("1.1", "revise"),
         run("a"),
         collected(("b", "not_run")),
     ],
-    "a person whom a critic asks, and the gate behind": [
+    "a critic asks a person, then the gate confirms": [
         *[judged("allow", "allow"), reviewed("1.1", "asked"), asked(critic="tone"), said()],
         *[reviewed("1.1", "accepted"), confirmed("1.0"), confirmed("1.1"), run("a", "b")],
     ],
-    "more budget, and the gate behind it": [
+    "more budget, then the gate confirms": [
         *[judged("allow", "allow"), BUDGET, confirmed("1.0"), confirmed("1.1"), run("a", "b")]
     ],
-    "a question behind what is carried out": [judged("allow", "allow"), run("a"), BUDGET, collected(("a", "ok"))],
-    "a verdict that occurs twice": [judged("allow", "allow"), confirmed("1.0"), run("a", "b")],
+    "a question after the calls started": [judged("allow", "allow"), run("a"), BUDGET, collected(("a", "ok"))],
+    "a repeated verdict": [judged("allow", "allow"), confirmed("1.0"), run("a", "b")],
     "a retry that is judged again": [
         judged("allow", "allow"),
         run("a"),
         confirmed("1.0", "deny"),
         collected(("a", "ok")),
     ],
-    "a stand-in with a yes of its own": [
+    "an allowed fallback": [
         judged("allow", "allow"),
         run("a"),
         judged("allow", at="1.0.f0"),
         stood_in("ok"),
     ],
-    "a stand-in that was denied": [judged("allow", "allow"), run("a"), judged("deny", at="1.0.f0"), stood_in("denied")],
-    "a saga whose steps were judged": [
+    "a denied fallback": [judged("allow", "allow"), run("a"), judged("deny", at="1.0.f0"), stood_in("denied")],
+    "a saga with judged steps": [
         *[judged("allow", "deny"), run("a"), judged("approval", at="1.0.s0", again=True)],
         *[judged("allow", at="1.0.s0", again=True), SAGA],
     ],
@@ -124,26 +124,32 @@ UNLAWFUL: dict[str, tuple[list[Made], str]] = {
     "a verdict that comes too late": ([run("a"), judged("allow", "allow")], NO_VERDICT),
     "a verdict on another place": ([judged("allow", at="1.7"), run("a")], NO_VERDICT),
     "a verdict on another reply": ([judged("allow", at="2.0"), run("a")], NO_VERDICT),
-    "a verdict of no place": ([("PolicyEvaluated", 1, {"verdicts": [{"decision": "allow"}]}), run("a")], NO_VERDICT),
+    "a verdict without a place": (
+        [("PolicyEvaluated", 1, {"verdicts": [{"decision": "allow"}]}), run("a")],
+        NO_VERDICT,
+    ),
     "verdicts in another order": ([judged("deny", "allow"), run("a")], DENIED_YES.replace("1.1", "1.0")),
     "a gate that failed": ([DENIED, run("b")], DENIED_YES),
-    "a yes that was taken back": ([judged("allow", "allow"), confirmed("1.1", "deny"), run("b")], DENIED_YES),
-    "a no that a second verdict turns": ([judged("allow", "deny"), confirmed("1.1"), run("b")], DENIED_YES),
-    "a question that nobody was asked": ([judged("allow", "approval"), run("b")], "lacks a person's answer"),
-    "a question that nobody answered": ([*HELD, run("b")], "lacks a person's answer"),
-    "a verdict in the place of an answer": ([*HELD, confirmed("1.1"), run("b")], "lacks a person's answer"),
-    "a person's no, turned by a verdict": ([*HELD, said(approved=False), confirmed("1.1"), run("b")], DENIED_YES),
-    "an approval without the gate's word": (
+    "an allowed call that is denied later": (
+        [judged("allow", "allow"), confirmed("1.1", "deny"), run("b")],
+        DENIED_YES,
+    ),
+    "a denied call that is allowed later": ([judged("allow", "deny"), confirmed("1.1"), run("b")], DENIED_YES),
+    "an approval that was never requested": ([judged("allow", "approval"), run("b")], "lacks a person's answer"),
+    "an approval that nobody gave": ([*HELD, run("b")], "lacks a person's answer"),
+    "a verdict instead of an approval": ([*HELD, confirmed("1.1"), run("b")], "lacks a person's answer"),
+    "a verdict against a person's denial": ([*HELD, said(approved=False), confirmed("1.1"), run("b")], DENIED_YES),
+    "an approval without the gate's confirmation": (
         [*HELD, said(), confirmed("1.0"), run("b")],
         "lacks the gate's verdict on what a person approved",
     ),
-    "a call that waited beside a held one": ([*HELD, said(), confirmed("1.1"), run("a", "b")], f"1.0 {UNCONFIRMED}"),
-    "an answer where nothing was held": ([judged("allow", "allow"), asked(), said()], "records 'yes' for 1.1"),
-    "a critic's no": ([judged("allow", "allow"), reviewed("1.1", "revise"), run("b")], "a critic turned it down"),
+    "an unconfirmed call next to a held one": ([*HELD, said(), confirmed("1.1"), run("a", "b")], f"1.0 {UNCONFIRMED}"),
+    "an approval of a call that was not held": ([judged("allow", "allow"), asked(), said()], "records 'yes' for 1.1"),
+    "a rejected call": ([judged("allow", "allow"), reviewed("1.1", "revise"), run("b")], "a critic turned it down"),
     "a critic that ended the run": ([judged("allow", "allow"), reviewed("1.1", "ended"), run("b")], "it ended the run"),
     "a critic that asks, unanswered": ([judged("allow", "allow"), reviewed("1.1", "asked"), run("b")], "a critic asks"),
     "a critic before the gate": ([reviewed("1.1", "accepted"), judged("allow", "allow")], "records 'accepted' for 1.1"),
-    "a critic behind the last confirmation": (
+    "a critic after the last confirmation": (
         [
             judged("allow", "allow"),
             reviewed("1.1", "accepted"),
@@ -153,20 +159,23 @@ UNLAWFUL: dict[str, tuple[list[Made], str]] = {
         ],
         "records 'accepted' for 1.1",
     ),
-    "a critic's word on nothing": ([judged("allow", "allow"), reviewed("", "revise")], "records 'revise' for nothing"),
-    "a person whom a critic asked, unconfirmed": (
+    "a critique without a subject": (
+        [judged("allow", "allow"), reviewed("", "revise")],
+        "records 'revise' for nothing",
+    ),
+    "an unconfirmed approval that a critic requested": (
         [judged("allow", "allow"), asked(critic="tone"), said(), reviewed("1.1", "accepted"), run("b")],
         f"1.1 {UNCONFIRMED}",
     ),
     "more budget, unconfirmed": ([judged("allow", "allow"), BUDGET, run("a")], f"1.0 {UNCONFIRMED}"),
-    "an outcome of what was denied": ([judged("allow", "deny"), run("a"), collected(("b", "ok"))], DENIED_YES),
-    "a call that no reply proposes": ([judged("allow", "allow"), run("z")], "'z', a call of no reply"),
-    "a stand-in that was not judged": ([judged("allow", "allow"), run("a"), stood_in("ok")], "1.0.f0 carried out"),
-    "a saga's step that was not judged": ([judged("allow", "deny"), run("a"), SAGA], "1.0.s0 carried out"),
+    "an outcome of a denied call": ([judged("allow", "deny"), run("a"), collected(("b", "ok"))], DENIED_YES),
+    "a call that no reply proposed": ([judged("allow", "allow"), run("z")], "'z', a call of no reply"),
+    "a fallback without a verdict": ([judged("allow", "allow"), run("a"), stood_in("ok")], "1.0.f0 carried out"),
+    "a saga step without a verdict": ([judged("allow", "deny"), run("a"), SAGA], "1.0.s0 carried out"),
     "a delegate without a verdict": ([DELEGATED], NO_VERDICT),
     "a decision without a verdict": ([DECIDED], NO_VERDICT),
     "an answer that was denied": (an_answer("deny"), "ends with the answer of iteration 2, which lacks a yes"),
-    "an answer that was not judged": (an_answer(), "which lacks a verdict of the gate"),
+    "an answer without a verdict": (an_answer(), "which lacks a verdict of the gate"),
     "an answer that nobody approved": (an_answer("approval", "allow"), "which lacks a person's answer"),
 }
 
@@ -176,19 +185,19 @@ def faults(made: list[Made]) -> list[str]:
 
 
 @pytest.mark.parametrize("made", [pytest.param(made, id=name) for name, made in LAWFUL.items()])
-def test_lawful(made: list[Made]) -> None:
+def test_a_lawful_journal_has_no_fault(made: list[Made]) -> None:
     assert faults(made) == []
 
 
 @pytest.mark.parametrize(("made", "says"), [pytest.param(*each, id=name) for name, each in UNLAWFUL.items()])
-def test_unlawful(made: list[Made], says: str) -> None:
+def test_an_unlawful_journal_has_one_fault(made: list[Made], says: str) -> None:
     found = faults(made)
     assert len(found) == 1, found
     assert says in found[0]
 
 
-def test_each_run_of_a_journal_has_its_own_reply() -> None:
-    """A delegate's calls stand at the same places as its parent's."""
+def test_each_run_in_a_journal_is_checked_separately() -> None:
+    """The calls of a delegate have the same places as those of its parent."""
     own, of_child = [reasoned(*ACTIONS), judged("allow", "deny")], {"run": "agent-1.1.0"}
     child: list[Made] = [(event, 1, {**data, **of_child}) for event, _, data in (reasoned(*ACTIONS), run("b"))]
     assert ["lacks a verdict of the gate" in each for each in law_faults(a_journal([*own, *child]))[1:]] == [True]
@@ -196,11 +205,11 @@ def test_each_run_of_a_journal_has_its_own_reply() -> None:
 
 
 @pytest.mark.parametrize("event", sorted(CALL_ENDS))
-def test_the_end_of_a_call_without_an_activity_is_an_effect(event: str) -> None:
+def test_an_end_of_a_call_counts_as_an_effect_even_without_an_activity(event: str) -> None:
     assert "shows 1.0 carried out" in faults([(event, 1, {"place": "1.0"})])[0]
 
 
-def test_a_damaged_item_of_a_list_hides_no_other() -> None:
+def test_a_damaged_list_item_does_not_hide_the_others() -> None:
     assert (
         "shows 1.0 carried out" in faults([("ToolsDispatched", 1, {"tools": [{"call_id": "a"}, "damaged", None]})])[0]
     )

@@ -1,4 +1,4 @@
-"""An export whose head is signed cannot be changed without the key: no edit, swap, drop or cut goes unseen."""
+"""An export with a signed head cannot be changed without the key. Every edit, swap, removal or cut is found."""
 
 from typing import Any
 
@@ -22,22 +22,22 @@ NOW = at(1_000)
 
 
 def faults(entries: list[JournalEntry], head: SealedHead | None, keys: Any = TRUSTED, run: str = RUN) -> str:
-    """Return what is wrong by the file alone: its chain and its head, without a history beside it."""
+    """Return the faults of the file alone: its chain and its head, without a history."""
     checks = [export_check(run, entries, entries), head_check(run, entries, head, keys)]
     return "; ".join(check.detail for check in checks if not check.ok)
 
 
 @LAW
 @given(journals)
-def test_what_was_signed_is_found_in_order(made: list[Made]) -> None:
+def test_a_signed_journal_has_no_fault(made: list[Made]) -> None:
     entries = a_journal(made)
     assert faults(entries, sealed_head(RUN, entries, KEY, NOW)) == ""
 
 
 @LAW
 @given(journals, st.data())
-def test_a_forger_without_the_key_cannot_hide_a_change_of_any_field(made: list[Made], data: st.DataObject) -> None:
-    """The chain alone does not help against somebody who chains anew: the signature does."""
+def test_a_change_of_any_field_is_found_without_the_key(made: list[Made], data: st.DataObject) -> None:
+    """A forger can rebuild the chain, but not the signature."""
     entries = a_journal(made)
     index = data.draw(st.integers(0, len(entries) - 1), "index")
     changes: dict[str, Any] = {
@@ -59,7 +59,7 @@ def test_a_forger_without_the_key_cannot_hide_a_change_of_any_field(made: list[M
 
 @LAW
 @given(journals, st.data())
-def test_a_swap_a_drop_and_a_cut_are_seen_even_when_chained_anew(made: list[Made], data: st.DataObject) -> None:
+def test_swaps_removals_and_cuts_are_found_even_in_a_rebuilt_chain(made: list[Made], data: st.DataObject) -> None:
     entries = a_journal(made)
     head = sealed_head(RUN, entries, KEY, NOW)
     index = data.draw(st.integers(0, len(entries) - 2), "index")
@@ -95,7 +95,7 @@ def test_every_field_of_the_head_is_signed(change: dict[str, Any], said: str) ->
     assert "not" in head_check("agent-2", entries, changed, TRUSTED).detail
 
 
-def test_a_journal_and_a_head_that_were_both_made_anew_need_the_key() -> None:
+def test_forging_both_journal_and_head_needs_the_key() -> None:
     forged = rechained(without_entry(three(), 1))
     assert "not trusted" in faults(forged, sealed_head(RUN, forged, OTHER, NOW))
     named_as_trusted = sealed_head(RUN, forged, OTHER, NOW)
@@ -106,19 +106,19 @@ def test_a_journal_and_a_head_that_were_both_made_anew_need_the_key() -> None:
     assert "it has no head: whether entries followed entry 1 is unknown" in faults(forged, None)
 
 
-def test_a_signature_over_another_run_is_none_over_this() -> None:
+def test_a_signature_of_another_run_is_not_valid() -> None:
     entries = three()
     assert faults(entries, sealed_head("agent-2", entries, KEY, NOW)) == "its head is that of agent-2"
 
 
-def test_a_signature_needs_a_key_to_go_by_and_a_head_without_one_does_not() -> None:
+def test_a_signature_needs_a_trusted_key_and_an_unsigned_head_does_not() -> None:
     entries = three()
     assert "which is not trusted; trusted: none" in faults(entries, sealed_head(RUN, entries, KEY, NOW), keys=[])
     assert faults(entries, sealed_head(RUN, entries, None, NOW), keys=[]) == ""
     assert faults(entries, sealed_head(RUN, entries, KEY, NOW), keys=[OTHER.public_key(), KEY.public_key()]) == ""
 
 
-def test_a_signature_taken_away_is_missed_by_who_trusts_no_key_too() -> None:
+def test_a_removed_signature_is_found_even_without_a_trusted_key() -> None:
     entries = three()
     bare = sealed_head(RUN, entries, KEY, NOW).model_copy(update={"signature": ""})
     assert faults(entries, bare, keys=[]) == "its head is not signed"

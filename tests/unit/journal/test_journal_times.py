@@ -1,4 +1,4 @@
-"""The duration of each call, which is kept apart from the journal."""
+"""The durations of calls, which are kept outside the journal."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,7 +23,7 @@ def at(kind: HappeningKind, key: str, s: float, name: str = "look") -> Happening
 REPLY = Reply.of(calls=[ToolCall(call_id=f"c{n}", name="look", arguments={}) for n in range(4)])
 
 
-def took_s(*happenings: Happening) -> dict[str, float]:
+def call_seconds(*happenings: Happening) -> dict[str, float]:
     times = CallTimes()
     for happening in happenings:
         times.take_event(happening)
@@ -31,7 +31,7 @@ def took_s(*happenings: Happening) -> dict[str, float]:
 
 
 def test_parallel_calls_have_their_own_times() -> None:
-    assert took_s(
+    assert call_seconds(
         at("scheduled", "2.0", 1.0),
         at("scheduled", "2.1", 1.0),
         at("finished", "2.1", 1.5),
@@ -39,8 +39,8 @@ def test_parallel_calls_have_their_own_times() -> None:
     ) == {"c0": 3.0, "c1": 0.5}
 
 
-def test_what_a_recovery_did_counts_in_and_a_letter_that_is_sent_again_does_not() -> None:
-    assert took_s(
+def test_the_duration_includes_recovery_but_not_a_requeued_letter() -> None:
+    assert call_seconds(
         at("scheduled", "2.0", 1.0),
         at("failed", "2.0", 2.0),
         at("scheduled", "2.0.f1", 2.0, "other"),
@@ -49,9 +49,9 @@ def test_what_a_recovery_did_counts_in_and_a_letter_that_is_sent_again_does_not(
     ) == {"c0": 4.0}
 
 
-def test_a_delegated_run_is_a_call_and_activities_of_the_loop_are_none() -> None:
+def test_a_delegated_run_counts_as_a_call_and_activities_of_the_loop_do_not() -> None:
     child = child_id("run", "2.3")
-    assert took_s(
+    assert call_seconds(
         at("child_started", child, 1.0, "AgentWorkflow"),
         at("child_finished", child, 9.0, ""),
         at("scheduled", "2.1", 0.0, "critique"),
@@ -59,29 +59,29 @@ def test_a_delegated_run_is_a_call_and_activities_of_the_loop_are_none() -> None
     ) == {"c3": 8.0}
 
 
-def test_a_call_inside_a_workflow_task_has_no_time_of_its_own() -> None:
-    assert took_s(at("finished", "2.0", 3.0)) == {}
+def test_a_local_call_has_no_duration() -> None:
+    assert call_seconds(at("finished", "2.0", 3.0)) == {}
 
 
-def told(outcomes: list[dict[str, Any]], times: dict[str, float]) -> list[str]:
+def timeline_lines(outcomes: list[dict[str, Any]], times: dict[str, float]) -> list[str]:
     run = RunView()
     run.take(an_entry("ToolsDispatched", 1.0))
     entry = an_entry("ObservationsCollected", 4.0, outcomes=outcomes).with_took(times)
     return [line.text for line in entry_lines(run.take(entry))]
 
 
-def test_the_timeline_has_each_calls_own_time() -> None:
+def test_the_timeline_shows_the_duration_of_each_call() -> None:
     outcomes = [{"tool": "look", "call_id": f"c{n}", "outcome": "ok"} for n in range(3)]
-    assert told(outcomes, {"c0": 0.5, "c1": 3.0}) == ["✓ look (0.50 s)", "✓ look (3.00 s)", "✓ look (3.00 s)"]
+    assert timeline_lines(outcomes, {"c0": 0.5, "c1": 3.0}) == ["✓ look (0.50 s)", "✓ look (3.00 s)", "✓ look (3.00 s)"]
 
 
-def test_an_export_does_not_know_them() -> None:
+def test_an_export_contains_no_durations() -> None:
     entry = an_entry("ObservationsCollected", outcomes=[])
     assert canonical_line(entry.with_took({"c0": 1.0})) == canonical_line(entry)
     assert "took" not in entry.with_took({"c0": 1.0}).model_dump_json()
 
 
-def test_a_pause_between_two_phases_of_a_goal_is_time_of_the_later_one() -> None:
+def test_a_pause_between_two_phases_of_a_goal_counts_to_the_later_phase() -> None:
     goal = GoalPhases()
     for event, at_s, turn in [
         ("ReasoningComplete", 1.0, "goal_plan"),

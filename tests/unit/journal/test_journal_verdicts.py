@@ -1,4 +1,4 @@
-"""When the journal says which calls are carried out: once the gate, people and critics have said their last word."""
+"""The journal records calls as dispatched after the last decision of gate, people and critics."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def reviewed(call: str, then: str) -> Happening:
 
 
 def again(call: str, verdict: Verdict = ALLOW) -> Happening:
-    """Return the gate's verdict on one call, judged once more."""
+    """Return a repeated verdict of the gate on one call."""
     return gated(verdict, at=place(call))
 
 
@@ -62,7 +62,7 @@ def prepared(**fields: Any) -> list[Happening]:
 
 
 def told(entries: list[JournalEntry], event: str, key: str) -> list[list[str]]:
-    """Return the calls in each entry of this kind: tool, and what became of it."""
+    """Return the calls in each entry of this kind, with tool and outcome."""
     found = [entry.data[key] for entry in entries if entry.event == event]
     return [[f"{one['call_id']} {one.get('outcome', '')}".strip() for one in each] for each in found]
 
@@ -78,29 +78,29 @@ HELD = [start(), *reasoned(called("look", "pay", "wire"), 1), gated(ALLOW, ASK, 
     ("happenings", "expected"),
     [
         pytest.param([], [], id="nothing while people are asked"),
-        pytest.param([said("pay_1")], [], id="nor while one of them has not answered"),
+        pytest.param([said("pay_1")], [], id="nothing while one approval is open"),
         pytest.param(
-            [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1")], [], id="nor before the last verdict"
+            [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1")], [], id="nothing before the last verdict"
         ),
         pytest.param(
             [said("wire_2"), said("pay_1"), again("look_0"), again("pay_1"), again("wire_2", DENY)],
             [["look_0", "pay_1"]],
-            id="approved calls are judged in call order, after what waited beside them",
+            id="approved calls are judged in call order after the others",
         ),
         pytest.param(
             [said("pay_1", approved=False), said("wire_2"), again("look_0", DENY), again("wire_2")],
             [["wire_2"]],
-            id="what was allowed beside them may be denied by then",
+            id="a call allowed next to them may be denied later",
         ),
         pytest.param(
             [said("pay_1", approved=False), said("wire_2", approved=False), again("look_0")],
             [["look_0"]],
-            id="two answers of no",
+            id="two denials",
         ),
         pytest.param(
             [said("pay_1"), said("wire_2"), gate_failed("1.0"), again("pay_1"), again("wire_2")],
             [["pay_1", "wire_2"]],
-            id="a gate that fails has denied",
+            id="a gate failure denies",
         ),
         pytest.param(
             [
@@ -108,27 +108,29 @@ HELD = [start(), *reasoned(called("look", "pay", "wire"), 1), gated(ALLOW, ASK, 
                 *[*asked("pay_1"), said("pay_1"), again("look_0"), again("pay_1")],
             ],
             [["look_0", "pay_1"]],
-            id="a policy set that changed asks anew",
+            id="a changed policy asks again",
         ),
         pytest.param(
             [said("pay_1"), said("wire_2"), again("look_0"), again("pay_1"), *map(begun, ("1.0", "1.1", "1.2"))],
             [["look_0", "pay_1", "wire_2"]],
-            id="at the latest when calls start: a history of code that did not judge what waited beside them",
+            id="at the latest when calls start, in an old history",
         ),
     ],
 )
-def test_held_calls(happenings: list[Happening], expected: list[list[str]]) -> None:
+def test_held_calls_are_dispatched_after_the_last_verdict(
+    happenings: list[Happening], expected: list[list[str]]
+) -> None:
     assert dispatched(HELD, happenings) == expected
 
 
-def test_whatever_is_started_has_an_outcome() -> None:
-    """Also if the history was recorded by code that the fold does not know."""
+def test_every_started_call_has_an_outcome() -> None:
+    """This also holds for a history that was recorded by unknown code."""
     late = [said("pay_1"), said("wire_2"), begun("1.0"), begun("1.1"), acted("1.1", "failed", text="gone")]
     entries = journal(HELD, late, happened("workflow_terminated"))
     assert told(entries, COLLECTED, "outcomes") == [["look_0 unfinished", "pay_1 failed", "wire_2 not_run"]]
 
 
-def test_calls_that_nobody_approved_before_the_end_are_not_dispatched() -> None:
+def test_unapproved_calls_are_not_dispatched_at_the_end() -> None:
     entries = journal(HELD, said("pay_1"), happened("workflow_terminated"))
     assert events(entries)[-3:] == [DISPATCHED, COLLECTED, "Terminated"]
     assert told(entries, DISPATCHED, "tools") == [[]]
@@ -141,19 +143,21 @@ PAUSED = [start(), *reasoned(called("look", "pay"), 1), signal("pause"), gated(A
 @pytest.mark.parametrize(
     ("happenings", "expected"),
     [
-        pytest.param([], [], id="nothing while it is paused"),
-        pytest.param([signal("resume"), again("look_0")], [], id="each call is judged once more"),
+        pytest.param([], [], id="nothing during the pause"),
+        pytest.param([signal("resume"), again("look_0")], [], id="each call is judged again"),
         pytest.param(
-            [signal("resume"), again("look_0", DENY), again("pay_1")], [["pay_1"]], id="and may be denied by then"
+            [signal("resume"), again("look_0", DENY), again("pay_1")],
+            [["pay_1"]],
+            id="a call may be denied after the pause",
         ),
-        pytest.param([signal("resume"), begun("1.1")], [["look_0", "pay_1"]], id="at the latest when one starts"),
+        pytest.param([signal("resume"), begun("1.1")], [["look_0", "pay_1"]], id="at the latest when a call starts"),
     ],
 )
-def test_a_pause_before_the_calls(happenings: list[Happening], expected: list[list[str]]) -> None:
+def test_calls_before_a_pause_are_judged_again_after_it(happenings: list[Happening], expected: list[list[str]]) -> None:
     assert dispatched(PAUSED, happenings) == expected
 
 
-def test_a_pause_that_ended_before_the_gate_spoke_is_over() -> None:
+def test_a_pause_that_ended_before_the_verdict_has_no_effect() -> None:
     over = [start(), signal("pause"), signal("resume"), *reasoned(called("look"), 1), gated(ALLOW)]
     assert dispatched(over) == [["look_0"]]
 
@@ -165,8 +169,8 @@ CRITICS = prepared(critics=[a_critic(tools=("pay",))])
 @pytest.mark.parametrize(
     ("setup", "happenings", "expected"),
     [
-        pytest.param(LIMITED, [], [], id="somebody may be asked for more calls"),
-        pytest.param(LIMITED, [begun("1.0")], [["look_0", "pay_1", "pay_2"]], id="nobody was"),
+        pytest.param(LIMITED, [], [], id="nothing before a possible question about the budget"),
+        pytest.param(LIMITED, [begun("1.0")], [["look_0", "pay_1", "pay_2"]], id="no question about the budget"),
         pytest.param(
             LIMITED,
             [
@@ -174,20 +178,20 @@ CRITICS = prepared(critics=[a_critic(tools=("pay",))])
                 *[again("look_0"), again("pay_1", DENY), again("pay_2"), begun("1.0")],
             ],
             [["look_0", "pay_2"]],
-            id="after the question each call is judged once more",
+            id="each call is judged again after the question",
         ),
-        pytest.param(CRITICS, [reviewed("pay_1", "accepted")], [], id="a critic has yet to look at another"),
+        pytest.param(CRITICS, [reviewed("pay_1", "accepted")], [], id="nothing while a review is open"),
         pytest.param(
             CRITICS,
             [reviewed("pay_1", "revise"), reviewed("pay_2", "accepted"), begun("1.2")],
             [["look_0", "pay_2"]],
-            id="a critic turned one down",
+            id="a critic rejects one",
         ),
         pytest.param(
             CRITICS,
             [reviewed("pay_1", "revise"), reviewed("pay_2", "revise")],
             [["look_0"]],
-            id="a critic turned all down that it sees",
+            id="a critic rejects all that it reviews",
         ),
         pytest.param(
             CRITICS,
@@ -196,11 +200,13 @@ CRITICS = prepared(critics=[a_critic(tools=("pay",))])
                 *map(again, ("look_0", "pay_1", "pay_2")),
             ],
             [],
-            id="what a person reviews is judged once more, and told when it starts",
+            id="a call approved by a person is judged again",
         ),
     ],
 )
-def test_calls_in_question(setup: list[Happening], happenings: list[Happening], expected: list[list[str]]) -> None:
+def test_questioned_calls_are_dispatched_after_the_last_decision(
+    setup: list[Happening], happenings: list[Happening], expected: list[list[str]]
+) -> None:
     reply = reasoned(called("look", "pay", "pay"), 1)
     assert dispatched(start(), setup, reply, gated(ALLOW, ALLOW, ALLOW), happenings) == expected
 
@@ -213,13 +219,13 @@ def test_calls_in_question(setup: list[Happening], happenings: list[Happening], 
         pytest.param(acted("1.0"), True, id="the end of a local call"),
         pytest.param(happened("child_started", key="run.1.0", value={}), True, id="a delegate"),
         pytest.param(note("SagaEnded", place="1.0", outcome="not_run"), True, id="the end of a saga"),
-        pytest.param(begun("1.0.q1"), False, id="a call that is sent again"),
+        pytest.param(begun("1.0.q1"), False, id="a requeued call"),
         pytest.param(begun("2.0"), False, id="a call of another reply"),
         pytest.param(begun("1.critic.q.0", "critique"), False, id="a review"),
-        pytest.param(begun("1.7"), False, id="a place where no call stands"),
+        pytest.param(begun("1.7"), False, id="a place without a call"),
     ],
 )
-def test_signs_that_calls_are_carried_out(sign: Happening, expected: bool) -> None:
+def test_the_start_or_end_of_a_call_marks_the_dispatch(sign: Happening, expected: bool) -> None:
     entries = journal(start(), CRITICS, reasoned(called("pay"), 1), gated(ALLOW), sign)
     assert (DISPATCHED in events(entries)) is expected
 
@@ -227,25 +233,23 @@ def test_signs_that_calls_are_carried_out(sign: Happening, expected: bool) -> No
 @pytest.mark.parametrize(
     "before",
     [
-        pytest.param(reasoned(called("pay").model_copy(update={"finish": "length"}), 1), id="calls that are cut"),
+        pytest.param(reasoned(called("pay").model_copy(update={"finish": "length"}), 1), id="cut calls"),
         pytest.param(reasoned(called("pay").model_copy(update={"finish": "refusal"}), 1), id="a refusal"),
         pytest.param(reasoned(Reply(), 1), id="a blank reply"),
-        pytest.param(
-            [*prepared(output_schema={}), *reasoned(Reply.of("{", finish="length"), 1)], id="data that is cut"
-        ),
+        pytest.param([*prepared(output_schema={}), *reasoned(Reply.of("{", finish="length"), 1)], id="cut data"),
         pytest.param(
             [*reasoned(called("pay"), 1), note("ApprovalRequested", kind="budget")], id="a reply at the deadline"
         ),
-        pytest.param([*reasoned(called("pay"), 1), gate_failed("1.0")], id="a gate that failed"),
+        pytest.param([*reasoned(called("pay"), 1), gate_failed("1.0")], id="a gate failure"),
     ],
 )
-def test_a_verdict_on_a_call_that_is_sent_again_is_none_on_a_reply(before: list[Happening]) -> None:
+def test_a_verdict_on_a_requeued_call_does_not_count_for_a_reply(before: list[Happening]) -> None:
     sent = [gated(ALLOW, at="7.0.q1"), begun("7.0.q1"), acted("7.0.q1")]
     entries = journal(start(), before, sent, happened("workflow_terminated"))
     assert not {DISPATCHED, COLLECTED}.intersection(events(entries))
 
 
-def test_an_answer_that_is_held_dispatches_nothing() -> None:
+def test_a_held_answer_dispatches_no_call() -> None:
     answer = journal(start(), reasoned(Reply.of("done"), 1), gated(ASK, at="1"))
     assert events(answer)[-2:] == [DISPATCHED, COLLECTED]
     assert dispatched(start(), reasoned(Reply.of("done"), 1), gated(ASK, at="1"), gated(ALLOW, at="1")) == [[]]

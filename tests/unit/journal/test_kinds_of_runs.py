@@ -1,4 +1,4 @@
-"""The kinds of run, by what they answer."""
+"""The kind of a run is derived from its results and status."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ SESSION = RunKind(SessionResult, SessionStatus)
 
 
 @pytest.mark.parametrize("kind", [GOAL, SESSION])
-def test_what_a_run_answers_tells_its_kind(kind: RunKind) -> None:
+def test_a_result_or_status_determines_the_kind(kind: RunKind) -> None:
     for answer in (kind.result, kind.status):
         assert kind_of({"kind": answer.model_fields["kind"].default}) == kind
 
 
 @pytest.mark.parametrize("answer", [{}, {"kind": "other"}, {"kind": ["goal"]}, None, "goal"])
-def test_what_says_nothing_of_its_kind_is_an_agents(answer: Any) -> None:
+def test_without_a_known_kind_a_run_is_an_agent_s(answer: Any) -> None:
     assert kind_of(answer) == AGENT

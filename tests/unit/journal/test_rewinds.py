@@ -1,4 +1,4 @@
-"""A run that was set back goes on as if no time had passed, no ending were decided, and nothing is counted twice."""
+"""A rewound run continues as if no time had passed and no ending was decided, and counts nothing twice."""
 
 from typing import Any
 
@@ -38,29 +38,29 @@ def test_the_time_since_the_boundary_does_not_count() -> None:
     assert state.clock.elapsed_seconds(at(1_003)) == 10
 
 
-def test_pauses_before_the_boundary_stay_left_out() -> None:
+def test_pauses_before_the_boundary_are_excluded() -> None:
     paused = with_resume(with_pause(a_state(), at(2)), at(5))
     assert with_rewind(paused, rewind(7), at(100)).clock.elapsed_seconds(at(100)) == 4
 
 
-def test_a_pause_that_is_delivered_again_holds_the_run_with_the_time_of_the_boundary() -> None:
+def test_a_redelivered_pause_stops_the_clock_at_the_boundary() -> None:
     state = with_rewind(with_pause(a_state(), at(100)), rewind(7), at(100))
     assert state.paused
     assert with_resume(state, at(900)).clock.elapsed_seconds(at(900)) == 7
 
 
-def test_a_boundary_before_what_the_reset_has_kept_gives_no_time_back() -> None:
+def test_a_boundary_before_the_reset_point_returns_no_time() -> None:
     assert with_rewind(a_state(), rewind(2), at(100), since_s=7).clock.elapsed_seconds(at(100)) == 7
 
 
-def test_a_run_that_is_held_since_before_the_boundary_loses_no_time() -> None:
+def test_a_run_paused_since_before_the_boundary_loses_no_time() -> None:
     paused = with_pause(a_state(), at(5))
     assert with_rewind(paused, rewind(50), at(100), since_s=40).clock.elapsed_seconds(at(100)) == 5
 
 
 @LAW
 @given(st.floats(-1e6, 1e6), st.floats(0, 100), st.floats(0, 100), st.booleans())
-def test_no_word_turns_the_clock_back_beyond_the_start_or_on_beyond_real_time(
+def test_no_boundary_moves_the_clock_before_the_start_or_beyond_real_time(
     boundary_s: float, since_s: float, now_s: float, is_paused: bool
 ) -> None:
     state = with_pause(a_state(), at(since_s)) if is_paused else a_state()
@@ -69,12 +69,12 @@ def test_no_word_turns_the_clock_back_beyond_the_start_or_on_beyond_real_time(
     assert since_s - 1e-3 <= elapsed_s <= since_s + now_s + 1e-3
 
 
-def test_a_rewind_long_after_another_counts_its_own_time_only() -> None:
+def test_a_second_rewind_counts_only_its_own_time() -> None:
     state = with_rewind(a_state(), rewind(7), at(100))
     assert with_rewind(state, rewind(103), at(500), since_s=100).clock.elapsed_seconds(at(500)) == 10
 
 
-def test_an_ending_that_was_delivered_again_is_taken_back_and_the_guidance_comes_last() -> None:
+def test_a_redelivered_ending_is_undone_and_new_guidance_comes_last() -> None:
     state = with_abort(a_state(inbox=(Intervention(kind="steer", text="kept"),)), "enough")
     state = with_rewind(state.model_copy(update={"stop": ("error", "x")}), rewind(0, steer="anew"), at(9))
     assert (state.aborted, state.stop) == (None, None)
@@ -82,7 +82,7 @@ def test_an_ending_that_was_delivered_again_is_taken_back_and_the_guidance_comes
 
 
 @pytest.mark.parametrize("steer", [None, "", " \n"])
-def test_no_guidance_leaves_the_inbox_alone(steer: str | None) -> None:
+def test_empty_guidance_leaves_the_inbox_unchanged(steer: str | None) -> None:
     assert with_rewind(a_state(), rewind(0, steer=steer), at(9)).inbox == ()
 
 
@@ -90,20 +90,20 @@ def test_no_guidance_leaves_the_inbox_alone(steer: str | None) -> None:
     ("boundary_s", "elapsed_s"),
     [pytest.param(-50, 0, id="before the start"), pytest.param(500, 9, id="in the future")],
 )
-def test_a_boundary_that_cannot_be_gives_no_more_than_the_whole_clock(boundary_s: float, elapsed_s: float) -> None:
+def test_an_impossible_boundary_changes_at_most_the_whole_clock(boundary_s: float, elapsed_s: float) -> None:
     assert with_rewind(a_state(), rewind(boundary_s), at(9)).clock.elapsed_seconds(at(9)) == elapsed_s
 
 
 @LAW
 @given(json_values)
-def test_what_is_no_rewind_says_nothing(raw: Any) -> None:
+def test_an_invalid_rewind_is_ignored(raw: Any) -> None:
     assert parse_rewind(raw) is None
 
 
-def test_a_time_without_a_zone_is_no_rewind() -> None:
+def test_a_time_without_a_zone_is_an_invalid_rewind() -> None:
     assert parse_rewind(said(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None
 
 
-def test_a_run_that_was_set_back_from_its_end_takes_decisions_again() -> None:
+def test_a_run_rewound_from_its_end_accepts_decisions_again() -> None:
     state = with_rewind(a_state(stop=("completed", ""), is_over=True), rewind(7), at(9))
     assert (state.stop, state.is_over, state.phase) == (None, False, "preparing")

@@ -1,4 +1,4 @@
-"""The timeline of a run: all recorded histories fold to records that agree with the journal, window by window."""
+"""The timeline of a run: records folded from all recorded histories agree with the journal in every window."""
 
 import json
 import stat
@@ -108,8 +108,8 @@ def check_verdicts(records: dict[int, IterationRecord], data: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-async def test_a_fold_of_any_beginning_of_a_history_has_its_records(path: Path) -> None:
-    """A live run is read at any moment."""
+async def test_any_prefix_of_a_history_has_its_records(path: Path) -> None:
+    """A live run can be read at any moment."""
     fold, journal, seen = TimelineFold("segment-0"), JournalFold(), 0
     async for happening in happenings_in(history_in(path)):
         fold.feed(happening, journal.feed(happening))
@@ -119,7 +119,7 @@ async def test_a_fold_of_any_beginning_of_a_history_has_its_records(path: Path) 
     assert all(call.state not in {"proposed", "held", "running"} for each in fold.records() for call in each.calls)
 
 
-async def test_what_a_person_decided_is_shown_at_the_call() -> None:
+async def test_a_person_s_decision_is_shown_at_its_call() -> None:
     (records, _) = await folded(recorded("held"))
     approved, denied = next(record.calls for record in records.records() if record.calls)
 
@@ -129,7 +129,7 @@ async def test_what_a_person_decided_is_shown_at_the_call() -> None:
     assert denied.started is None
 
 
-async def test_turns_of_a_session_begin_with_their_message_and_lookups() -> None:
+async def test_turns_of_a_session_start_with_their_message_and_lookups() -> None:
     fold, _ = await folded(recorded("looked-up"))
     records = fold.records()
 
@@ -139,7 +139,7 @@ async def test_turns_of_a_session_begin_with_their_message_and_lookups() -> None
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-async def test_each_reference_gives_the_whole_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_reference_returns_the_whole_text(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "HEAD_CHARS", 3)
     client = HistoryClient(history_in(path))
     found = Timelines(client)
@@ -171,7 +171,7 @@ async def test_each_reference_gives_the_whole_text(path: Path, monkeypatch: pyte
         *("segment-1.9.reply", "segment-0.9.secret", "segment-0.9.arguments-7", "segment-0.9.text", "../etc.1.reply"),
     ],
 )
-async def test_a_reference_reaches_nothing_but_texts_of_its_own_run(reference: str) -> None:
+async def test_a_reference_reaches_only_texts_of_its_own_run(reference: str) -> None:
     client = HistoryClient(recorded("tools-and-a-denial"))
 
     with pytest.raises(NoText, match="has no text"):
@@ -179,7 +179,7 @@ async def test_a_reference_reaches_nothing_but_texts_of_its_own_run(reference: s
 
 
 async def test_only_texts_of_calls_replies_and_results_have_references() -> None:
-    """Verdicts hold permits, and the setup holds instructions."""
+    """Verdicts contain permits, and the setup contains instructions."""
     client = HistoryClient(recorded("held"))
     events = client.segments["segment-0"]
     parts = ["reply", "thinking", "arguments-0", "changed-1.0", "input", "news-0", "output"]
@@ -196,7 +196,7 @@ async def test_only_texts_of_calls_replies_and_results_have_references() -> None
     ]
 
 
-async def test_windows_of_a_run_of_three_segments(home: Path) -> None:
+async def test_windows_cover_a_run_of_three_segments(home: Path) -> None:
     client = HistoryClient(*ROLLED_OVER)
     found, run = Timelines(client), client.workflow_id
 
@@ -218,7 +218,7 @@ async def test_windows_of_a_run_of_three_segments(home: Path) -> None:
     assert client.reads == ["segment-2", "segment-0", "segment-1"]
 
 
-async def test_a_segment_is_read_only_if_its_records_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_segment_is_read_only_if_its_records_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timelines, "WINDOW", 1)
     client = HistoryClient(*ROLLED_OVER)
 
@@ -229,7 +229,7 @@ async def test_a_segment_is_read_only_if_its_records_are_asked_for(monkeypatch: 
     assert ([record.number for record in jumped.items], jumped.total) == ([1, 2], 7)
 
 
-async def test_closed_segments_are_read_from_files_that_only_their_owner_can_read(home: Path) -> None:
+async def test_closed_segments_are_cached_in_private_files(home: Path) -> None:
     client = HistoryClient(*ROLLED_OVER)
     whole = await Timelines(client).page(client.workflow_id)
     files = sorted((home / "timelines").iterdir())
@@ -272,7 +272,7 @@ def exchange(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut_off, overwrite, empty, share, make_link, make_folder, exchange])
-async def test_a_file_that_cannot_be_trusted_is_ignored(home: Path, damage: Callable[[Path], None]) -> None:
+async def test_an_untrustworthy_cache_file_is_ignored(home: Path, damage: Callable[[Path], None]) -> None:
     client = HistoryClient(*ROLLED_OVER)
     whole = await Timelines(client).page(client.workflow_id)
     damage(min((home / "timelines").iterdir()))
@@ -282,7 +282,7 @@ async def test_a_file_that_cannot_be_trusted_is_ignored(home: Path, damage: Call
     assert again.reads
 
 
-async def test_segments_of_another_version_of_the_fold_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_segments_of_another_fold_version_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     client = HistoryClient(*ROLLED_OVER)
     await Timelines(client).page(client.workflow_id)
     monkeypatch.setattr(segments, "FOLD_VERSION", 99)
@@ -303,7 +303,7 @@ class Reversed(PayloadCodec):
         ]
 
 
-async def test_nothing_is_written_in_clear_if_a_codec_protects_the_payloads(home: Path) -> None:
+async def test_no_cache_is_written_in_clear_text_if_payloads_are_encoded(home: Path) -> None:
     converter = DataConverter(payload_converter_class=FrugalPayloadConverter, payload_codec=Reversed())
     client = HistoryClient(*ROLLED_OVER, converter=converter)
     reply = client.segments["segment-2"][-1].workflow_execution_completed_event_attributes.result
@@ -315,7 +315,7 @@ async def test_nothing_is_written_in_clear_if_a_codec_protects_the_payloads(home
     assert not home.exists()
 
 
-async def test_memory_holds_the_segments_that_were_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_keeps_the_most_recently_used_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MAX_MEMORY_BYTES", 1)
     monkeypatch.setenv("ORGA_HOME", "/dev/null/nowhere")
     client = HistoryClient(*ROLLED_OVER)
@@ -325,7 +325,7 @@ async def test_memory_holds_the_segments_that_were_used_last(monkeypatch: pytest
     assert client.reads.count("segment-0") == 2
 
 
-async def test_a_run_whose_oldest_segments_are_deleted_begins_later() -> None:
+async def test_a_run_with_deleted_segments_starts_later() -> None:
     client = HistoryClient(*ROLLED_OVER)
     client.delete_oldest()
     page = await Timelines(client).page(client.workflow_id)
@@ -335,7 +335,7 @@ async def test_a_run_whose_oldest_segments_are_deleted_begins_later() -> None:
         await Timelines(client).record(client.workflow_id, 1)
 
 
-async def test_a_segment_that_is_deleted_after_it_was_read_is_shown_no_longer() -> None:
+async def test_a_segment_deleted_after_reading_is_no_longer_shown() -> None:
     client = HistoryClient(*ROLLED_OVER)
     found = Timelines(client)
     assert (await found.page(client.workflow_id)).first == 0
@@ -355,7 +355,7 @@ async def test_a_segment_that_is_deleted_after_it_was_read_is_shown_no_longer() 
         [],
     ],
 )
-async def test_what_a_starter_claims_hides_no_iteration(arguments: list[Any]) -> None:
+async def test_a_false_claim_of_a_starter_hides_no_iteration(arguments: list[Any]) -> None:
     client = HistoryClient(recorded("tools-and-a-denial"))
     started = client.segments["segment-0"][0].workflow_execution_started_event_attributes
     del started.input.payloads[:]
@@ -380,7 +380,7 @@ async def test_a_live_segment_is_read_again_only_after_it_has_grown() -> None:
     assert client.reads == ["segment-0"] * 2
 
 
-async def test_a_search_finds_whole_texts_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_returns_matches_with_context_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     client = HistoryClient(*ROLLED_OVER)
     found = await Timelines(client).search(client.workflow_id, "SEEN")
     assert [each.iteration for each in found.items] == [6, 5, 4, 3, 2, 1]
@@ -405,7 +405,7 @@ async def test_a_search_finds_whole_texts_newest_first(monkeypatch: pytest.Monke
         ({"around": 1, "before": 2}, "around: only one"),
     ],
 )
-async def test_a_window_that_makes_no_sense_is_refused(call: dict[str, int], problem: str) -> None:
+async def test_an_invalid_window_is_refused(call: dict[str, int], problem: str) -> None:
     client = HistoryClient(recorded("answer"))
     with pytest.raises(InvalidInput, match=problem):
         await Timelines(client).page(client.workflow_id, **call)
@@ -419,7 +419,7 @@ async def test_a_run_has_the_handle_of_its_kind(name: str, kind: type[AgentHandl
     assert type(await runs.handle(client, client.workflow_id)) is kind
 
 
-async def test_no_run_and_no_search() -> None:
+async def test_an_unknown_run_and_an_invalid_search_are_refused() -> None:
     client = HistoryClient(recorded("answer"))
     with pytest.raises(RunNotFound):
         await Timelines(client).page("other")
