@@ -1,4 +1,4 @@
-"""The activity: what is sent again, what is not, and that no secret leaves in an answer."""
+"""The delivery activity: which failures are retried, and that no secret leaves in an answer."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CUT_OFF: dict[str, Any] = {"attempt": 2, "heartbeat_details": [None]}
 
 
 class Taking:
-    """A channel that keeps what it is given, or fails."""
+    """A channel that records deliveries or fails."""
 
     def __init__(self, *, is_repeatable: bool = True, error: NotifyError | None = None) -> None:
         self.is_repeatable = is_repeatable
@@ -28,7 +28,7 @@ class Taking:
         self._error = error
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Keep it."""
+        """Record the delivery."""
         if self._error:
             raise self._error
         self.taken.append((request, run))
@@ -40,14 +40,14 @@ async def failure(channel: Taking, beats: Beats, name: str = "ops") -> Applicati
     return raised.value
 
 
-async def test_an_answer_leaves_without_the_workers_secrets() -> None:
+async def test_an_answer_is_delivered_without_the_worker_s_secrets() -> None:
     channel, secrets = Taking(), KnownSecrets.from_environment({"API_KEY": "sk-0123456789"})
     assert await Beats(attempt=3).run(DeliverActivities({"ops": channel}, secrets).deliver, ASKED) == 3
     [(request, run)] = channel.taken
     assert (request.text, run) == ("[redacted]", RUN)
 
 
-async def test_a_channel_that_this_worker_lacks_may_be_anothers() -> None:
+async def test_an_unknown_channel_is_retried_on_another_worker() -> None:
     error = await failure(Taking(), Beats(), "other")
     assert (error.type, error.non_retryable) == ("UnknownDelivery", False)
 
@@ -56,12 +56,12 @@ async def test_a_channel_that_this_worker_lacks_may_be_anothers() -> None:
     ("info", "is_repeatable", "is_sent"),
     [
         pytest.param({}, False, True, id="the first attempt"),
-        pytest.param(FAILED_PLAINLY, False, True, id="the one before failed plainly"),
-        pytest.param(CUT_OFF, False, False, id="the one before was cut off, and a repetition would be shown"),
-        pytest.param(CUT_OFF, True, True, id="the one before was cut off, and a repetition is known for one"),
+        pytest.param(FAILED_PLAINLY, False, True, id="after an attempt that clearly failed"),
+        pytest.param(CUT_OFF, False, False, id="after an interrupted attempt of a channel that shows duplicates"),
+        pytest.param(CUT_OFF, True, True, id="after an interrupted attempt of a channel that recognises duplicates"),
     ],
 )
-async def test_nothing_is_sent_twice_where_that_would_show(
+async def test_nothing_is_sent_twice_to_a_channel_that_shows_duplicates(
     info: dict[str, Any], is_repeatable: bool, is_sent: bool
 ) -> None:
     channel = Taking(is_repeatable=is_repeatable)
@@ -76,12 +76,12 @@ async def test_nothing_is_sent_twice_where_that_would_show(
 @pytest.mark.parametrize(
     ("is_repeatable", "may_have_arrived", "kind", "is_final", "is_noted"),
     [
-        pytest.param(True, True, "ReceiverUnreachable", False, False, id="a repetition is known for one"),
-        pytest.param(False, True, "MayHaveArrived", True, False, id="a chat that said nothing"),
+        pytest.param(True, True, "ReceiverUnreachable", False, False, id="a channel that recognises duplicates"),
+        pytest.param(False, True, "MayHaveArrived", True, False, id="a chat that did not answer"),
         pytest.param(False, False, "ReceiverUnreachable", False, True, id="a chat that was not reached"),
     ],
 )
-async def test_what_becomes_of_a_failure(
+async def test_a_failure_is_retried_if_no_duplicate_can_be_shown(
     is_repeatable: bool, may_have_arrived: bool, kind: str, is_final: bool, is_noted: bool
 ) -> None:
     failed = NotifyError("x", kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived)
@@ -91,21 +91,21 @@ async def test_what_becomes_of_a_failure(
     assert ({"failed": 1} in beats.beats) is is_noted
 
 
-async def test_doubt_stays_through_a_later_failure() -> None:
-    """Else the attempt after it would think that nothing was ever sent."""
+async def test_doubt_about_an_earlier_attempt_is_kept_after_a_later_failure() -> None:
+    """Otherwise the next attempt would assume that nothing was ever sent."""
     beats = Beats(**CUT_OFF)
     await failure(Taking(error=NotifyError("x", kind="k", retryable=True)), beats)
     assert {"failed": 2} not in beats.beats
 
 
 @pytest.mark.parametrize(("wish_s", "delay_s"), [(7.0, 7.0), (9_999.0, MAX_RETRY_AFTER_S)])
-async def test_a_wish_to_wait_is_granted_within_reason(wish_s: float, delay_s: float) -> None:
+async def test_a_requested_wait_is_kept_up_to_a_limit(wish_s: float, delay_s: float) -> None:
     error = await failure(Taking(error=NotifyError("x", kind="k", retryable=True, retry_after_s=wish_s)), Beats())
     assert error.next_retry_delay is not None
     assert error.next_retry_delay.total_seconds() == delay_s
 
 
-async def test_attempts_leave_a_receiver_the_time_to_be_started_again() -> None:
+async def test_the_attempts_give_a_receiver_time_to_restart() -> None:
     failed = NotifyError("x", kind="ReceiverUnreachable", retryable=True)
     pauses_s: list[float] = []
     for attempt in range(1, MAX_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""Each channel against a server of this machine that speaks its protocol."""
+"""Each channel is tested with a local server that speaks its protocol."""
 
 import asyncio
 import hmac
@@ -58,7 +58,7 @@ def said(receiver: Receiver) -> str:
     return received.message.get("text") or received.message["content"]
 
 
-async def test_a_webhook_is_signed_and_known_by_its_key() -> None:
+async def test_a_webhook_is_signed_and_has_an_idempotency_key() -> None:
     with webhook_receiver() as receiver:
         channel = a_channel({"S": SECRET}, kind="webhook", url=receiver.url, secret_from="S")
         await channel.deliver(asked(HOSTILE, detail="one line"), RUN)
@@ -84,7 +84,7 @@ async def test_a_webhook_is_signed_and_known_by_its_key() -> None:
     }
 
 
-async def test_telegram_is_sent_plain_text_that_calls_nobody() -> None:
+async def test_telegram_gets_plain_text_without_mentions() -> None:
     with webhook_receiver() as receiver:
         channel = a_chat("telegram", receiver)
         await channel.deliver(asked(HOSTILE), RUN)
@@ -101,7 +101,7 @@ async def test_telegram_is_sent_plain_text_that_calls_nobody() -> None:
     assert not channel.is_repeatable
 
 
-async def test_discord_is_told_to_call_nobody() -> None:
+async def test_discord_gets_a_message_without_mentions() -> None:
     with webhook_receiver() as receiver:
         await a_chat("discord", receiver).deliver(asked(HOSTILE), RUN)
     [received] = receiver.received
@@ -110,7 +110,7 @@ async def test_discord_is_told_to_call_nobody() -> None:
     assert said(receiver).startswith("find out: completed, confidence 0.81 [goal-1]\n\n@everyone")
 
 
-async def test_slack_is_sent_no_markup() -> None:
+async def test_slack_gets_no_markup() -> None:
     with webhook_receiver() as receiver:
         await a_chat("slack", receiver).deliver(asked(HOSTILE), RUN)
     [received] = receiver.received
@@ -133,12 +133,12 @@ async def test_a_long_answer_is_cut_with_a_pointer_to_the_whole(kind: str, most:
 @pytest.mark.parametrize(
     ("length", "is_cut"), [pytest.param(100, False, id="it fits"), pytest.param(101, True, id="one too many")]
 )
-def test_the_boundary_of_a_cut(length: int, is_cut: bool) -> None:
+def test_only_a_text_over_the_limit_is_cut(length: int, is_cut: bool) -> None:
     text = shortened_text("y" * length, 100, length, RUN)
     assert (text == "y" * length, len(text)) == (not is_cut, 100)
 
 
-def test_an_id_that_is_no_word_of_a_command_is_not_shown_as_one() -> None:
+def test_an_id_with_special_characters_is_quoted_or_not_shown_in_a_command() -> None:
     assert "orga attach" not in shortened_text("y" * 300, 200, 300, RunKey("--help", ""))
     assert shortened_text("y" * 300, 200, 300, RunKey("a b; rm", "")).endswith("orga attach 'a b; rm']")
 
@@ -158,7 +158,7 @@ def test_an_id_that_is_no_word_of_a_command_is_not_shown_as_one() -> None:
         pytest.param(Says(302, {"location": "/"}), False, None, False, id="a redirect"),
     ],
 )
-async def test_what_a_chat_refuses(
+async def test_a_refusal_of_a_chat_is_classified(
     kind: str, says: Says, retryable: bool, wish_s: float | None, may_have_arrived: bool
 ) -> None:
     with webhook_receiver(says) as receiver, pytest.raises(NotifyError) as refused:
@@ -168,7 +168,7 @@ async def test_what_a_chat_refuses(
     assert [secret for secret in (TOKEN, "t0ken", "127.0.0.1") if secret in str(error)] == []
 
 
-async def test_nobody_there_is_no_maybe() -> None:
+async def test_an_unreachable_chat_has_certainly_not_received_the_message() -> None:
     with webhook_receiver() as receiver:
         channel = a_chat("discord", receiver)
     with pytest.raises(NotifyError, match="no connection") as refused:
@@ -176,7 +176,7 @@ async def test_nobody_there_is_no_maybe() -> None:
     assert (refused.value.retryable, refused.value.may_have_arrived) == (True, False)
 
 
-async def test_a_chat_that_says_nothing_may_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_chat_that_does_not_answer_may_have_received_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orga.activities.adapters.webhook.post.ATTEMPT_S", 0.2)
     with webhook_receiver(Says(hangs=True)) as receiver:
         with pytest.raises(NotifyError) as refused:
@@ -185,7 +185,7 @@ async def test_a_chat_that_says_nothing_may_have_it(monkeypatch: pytest.MonkeyPa
     assert refused.value.may_have_arrived
 
 
-async def test_a_memory_is_kept_once_for_whom_the_goal_was_and_marked_with_what_it_had_read() -> None:
+async def test_a_memory_is_stored_once_for_the_owner_of_the_goal_with_its_taint() -> None:
     shelf, ada = Shelf(), Reader(tenant="acme", user="ada")
     behalf = Behalf(reader=ada, iteration=7, model="m", taint=("fetch_url",))
     channel = a_channel(shelf=shelf, kind="memory")
@@ -200,7 +200,7 @@ async def test_a_memory_is_kept_once_for_whom_the_goal_was_and_marked_with_what_
     assert "the whole: orga attach goal-1" in shelf.stored[2].text
 
 
-async def test_a_memory_that_no_store_takes_says_why() -> None:
+async def test_a_store_failure_is_reported() -> None:
     shelf = Shelf(a_fact("x"))
     shelf.down = KnowledgeError("the database is down", kind="Unreachable", retryable=True)
     with pytest.raises(NotifyError, match="the database is down") as failed:
@@ -208,7 +208,7 @@ async def test_a_memory_that_no_store_takes_says_why() -> None:
     assert (failed.value.kind, failed.value.retryable) == ("Unreachable", True)
 
 
-async def test_a_file_is_written_for_each_goal_and_again_with_the_same(tmp_path: Path) -> None:
+async def test_each_goal_gets_its_own_file_and_a_repetition_writes_the_same(tmp_path: Path) -> None:
     channel = a_channel(root=tmp_path, kind="file", path="answers/{goal_id}.md")
     for _ in range(2):
         await channel.deliver(asked("# Found\n\nall of it"), RUN)
@@ -218,7 +218,7 @@ async def test_a_file_is_written_for_each_goal_and_again_with_the_same(tmp_path:
     assert channel.is_repeatable
 
 
-async def test_a_delivery_that_was_cut_off_never_replaces_a_newer_file(
+async def test_an_interrupted_delivery_never_replaces_a_newer_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel, sync = a_channel(root=tmp_path, kind="file", path="{goal_id}.md"), Held(os.fsync)
@@ -237,7 +237,7 @@ async def test_a_delivery_that_was_cut_off_never_replaces_a_newer_file(
 
 
 @pytest.mark.parametrize("goal_id", ["../../etc/passwd", "a/b", ".hidden", "-x", "", "x" * 200, "a\0b", "ü"])
-async def test_the_id_of_a_goal_leads_nowhere(tmp_path: Path, goal_id: str) -> None:
+async def test_the_id_of_a_goal_cannot_leave_its_folder(tmp_path: Path, goal_id: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     await a_channel(root=root, kind="file", path="answers/{goal_id}.md").deliver(asked(), RunKey(goal_id, ""))
@@ -246,7 +246,7 @@ async def test_the_id_of_a_goal_leads_nowhere(tmp_path: Path, goal_id: str) -> N
     assert written.name.startswith("goal-")
 
 
-async def test_a_file_neither_follows_a_link_out_of_the_root_nor_replaces_a_rule(tmp_path: Path) -> None:
+async def test_a_file_delivery_follows_no_link_and_replaces_no_rule(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()

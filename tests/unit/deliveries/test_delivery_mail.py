@@ -1,4 +1,4 @@
-"""Answers by e-mail, sent to a mail server of this machine."""
+"""Answers by e-mail, sent to a local mail server."""
 
 import asyncio
 import ssl
@@ -51,7 +51,7 @@ async def test_a_message_has_the_answer_and_the_id_of_the_delivery() -> None:
     assert (first["From"], first["To"]) == ("orga@here.test", "ada@there.test, bo@there.test")
     assert first["Subject"] == "completed: find out"
     assert first["Message-ID"] == second["Message-ID"] == "<goal_k@here.test>"
-    assert not to(server).is_repeatable  # both are there
+    assert not to(server).is_repeatable  # the server keeps both messages
     assert server.envelopes[0] == ("orga@here.test", ["ada@there.test", "bo@there.test"])
     body = first.get_content().replace("\r\n", "\n")
     assert body == f"find out: completed, confidence 0.81 [goal-1]\n\n{ASKED.text}\n"
@@ -65,11 +65,11 @@ ENCODED = [
     "==?utf-8?q?=0AX:_y?=",
     "=?utf-8?q?=ff?=",
 ]
-"""Words that a reader of headers decodes (RFC 2047), line breaks and all."""
+"""Words that a reader of headers decodes (RFC 2047), including line breaks."""
 
 
 @pytest.mark.parametrize("words", ["x\nBcc: all@evil.test", "x\r\n\r\nbody", "x\u2028y", "\x00", "ü" * 300, *ENCODED])
-async def test_no_word_of_a_goal_begins_a_header(words: str) -> None:
+async def test_no_text_of_a_goal_can_forge_a_header(words: str) -> None:
     asked = ASKED.model_copy(update={"goal": words, "detail": words})
     with mail_server() as server:
         await to(server).deliver(asked, RUN)
@@ -77,7 +77,7 @@ async def test_no_word_of_a_goal_begins_a_header(words: str) -> None:
     assert set(message) == {
         *("Subject", "From", "To", "Date", "Message-ID", "Auto-Submitted"),
         *("MIME-Version", "Content-Type", "Content-Transfer-Encoding"),
-        *({"X-Peer", "X-MailFrom", "X-RcptTo"} & set(message)),  # of the server
+        *({"X-Peer", "X-MailFrom", "X-RcptTo"} & set(message)),  # added by the server
     }
     assert server.envelopes[0][1] == ["ada@there.test", "bo@there.test"]
     assert message.get_content_type() == "text/plain"
@@ -85,7 +85,7 @@ async def test_no_word_of_a_goal_begins_a_header(words: str) -> None:
     assert message.get_content().replace("\r\n", "\n").endswith(f"\n\n{ASKED.text}\n")
 
 
-async def test_it_logs_in_behind_starttls_and_over_tls(tmp_path: Path) -> None:
+async def test_it_logs_in_with_starttls_and_tls(tmp_path: Path) -> None:
     shown, trusted = contexts(tmp_path)
     known = {"host": "localhost", "username": USER, "password": PASSWORD, "trust": trusted}
     with mail_server(starttls=shown, needs_login=True) as server:
@@ -98,14 +98,14 @@ async def test_it_logs_in_behind_starttls_and_over_tls(tmp_path: Path) -> None:
     assert len(server.received) == 1
 
 
-async def test_a_server_that_cannot_show_who_it_is_gets_nothing(tmp_path: Path) -> None:
+async def test_a_server_without_a_trusted_certificate_gets_nothing(tmp_path: Path) -> None:
     shown, _ = contexts(tmp_path)
     with mail_server(starttls=shown) as server:
         error = await refusal(server, security="starttls", host="localhost", trust=ssl.create_default_context())
     assert (server.received, error.kind) == ([], "ReceiverUnreachable")
 
 
-async def test_what_should_be_encrypted_is_not_sent_in_the_clear() -> None:
+async def test_a_server_without_encryption_gets_nothing_if_it_is_required() -> None:
     with mail_server() as server:
         error = await refusal(server, security="starttls")
     assert (server.received, error.retryable) == ([], False)
@@ -115,18 +115,18 @@ async def test_what_should_be_encrypted_is_not_sent_in_the_clear() -> None:
 @pytest.mark.parametrize(
     ("answer", "retryable"),
     [
-        pytest.param("451 try again later", True, id="for now"),
-        pytest.param("552 no room for secret-words", False, id="for good"),
+        pytest.param("451 try again later", True, id="temporary"),
+        pytest.param("552 no room for secret-words", False, id="permanent"),
     ],
 )
-async def test_what_a_server_refuses(answer: str, retryable: bool) -> None:
+async def test_a_refusal_of_the_server_is_classified(answer: str, retryable: bool) -> None:
     with mail_server(answer, OK) as server:
         error = await refusal(server)
         assert (error.kind, error.retryable) == ("ReceiverRefused", retryable)
         assert str(error) == f"the mail server answered {answer[:3]} to the message"
 
 
-async def test_refused_recipients_are_counted_and_the_others_get_it_once() -> None:
+async def test_refused_recipients_are_counted_and_the_others_get_one_message() -> None:
     with mail_server(refused={"bo@there.test": "550 who?"}) as server:
         error = await refusal(server)
     assert str(error) == "the mail server refused 1 of 2 recipients and accepted the others"
@@ -138,13 +138,13 @@ async def test_refused_recipients_are_counted_and_the_others_get_it_once() -> No
 
 
 @pytest.mark.parametrize("bye", ["421 too many connections", "500 what?"])
-async def test_what_a_server_says_at_the_end_changes_nothing_about_a_message_that_it_took(bye: str) -> None:
+async def test_the_final_reply_of_a_server_does_not_change_an_accepted_message(bye: str) -> None:
     with mail_server(bye=bye) as server:
         await to(server).deliver(ASKED, RUN)
     assert len(server.received) == 1
 
 
-async def test_an_answer_that_is_lost_behind_the_message_leaves_open_whether_it_arrived() -> None:
+async def test_a_lost_reply_after_the_message_leaves_the_arrival_unknown() -> None:
     with mail_server(GONE) as server:
         error = await refusal(server)
     assert (error.kind, error.may_have_arrived, len(server.received)) == ("ReceiverUnreachable", True, 1)
@@ -153,14 +153,14 @@ async def test_an_answer_that_is_lost_behind_the_message_leaves_open_whether_it_
 @pytest.mark.parametrize(
     ("stands_at", "within_s", "may_have_arrived"),
     [
-        pytest.param("MAIL", 0.3, False, id="what was not given to it by then is not given to it later"),
-        pytest.param("DATA", 3.0, True, id="what was given to it may have arrived"),
+        pytest.param("MAIL", 0.3, False, id="a message that was not sent is not sent later"),
+        pytest.param("DATA", 3.0, True, id="a sent message may have arrived"),
     ],
 )
-async def test_a_server_that_takes_too_long(
+async def test_a_slow_server_times_out(
     monkeypatch: pytest.MonkeyPatch, stands_at: str, within_s: float, may_have_arrived: bool
 ) -> None:
-    """The thread of the exchange goes on by itself; nobody can stop it."""
+    """The thread of the exchange continues and cannot be stopped."""
     monkeypatch.setattr(mail, "ATTEMPT_S", within_s)
     monkeypatch.setattr(mail, "SILENCE_S", PATIENCE_S)
     with mail_server(stands_at=stands_at) as server:
@@ -171,7 +171,7 @@ async def test_a_server_that_takes_too_long(
     assert len(server.received) == may_have_arrived
 
 
-async def test_mails_that_wait_for_their_turn_too_long_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mails_that_wait_too_long_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with mail_server(stands_at="DATA") as server:
         channel = to(server)
         first = [asyncio.create_task(channel.deliver(ASKED, RUN)) for _ in range(mail.MAX_CONCURRENT_SENDS)]
@@ -189,7 +189,7 @@ async def test_mails_that_wait_for_their_turn_too_long_are_not_sent(monkeypatch:
     assert len(server.received) == mail.MAX_CONCURRENT_SENDS
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server_is_a_retryable_failure() -> None:
     with mail_server() as server:
         pass
     error = await refusal(server)

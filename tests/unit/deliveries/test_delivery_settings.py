@@ -1,4 +1,4 @@
-"""`[goals.deliveries]`: what each kind needs, and that no secret stands in the file, in an error or in a history."""
+"""`[goals.deliveries]`: the settings of each kind, and that no secret is in the file, an error or a history."""
 
 from pathlib import Path
 from typing import Any
@@ -52,19 +52,19 @@ def a_config(**deliveries: dict[str, Any]) -> OrgaConfig:
         pytest.param({**MAIL, "username": "x"}, "username and password_from go together", id="half a login"),
     ],
 )
-def test_what_is_wrong_is_told(wrong: dict[str, Any], says: str) -> None:
+def test_an_invalid_delivery_is_reported(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError) as refused:
         a_config(ops=wrong)
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["", "Ops", "a b", "../x", "x" * 41])
-def test_names_are_words(name: str) -> None:
+def test_names_are_lower_case_words(name: str) -> None:
     with pytest.raises(ValidationError):
         a_config(**{name: ALL["files"]})
 
 
-def test_there_are_not_more_than_a_goal_may_name() -> None:
+def test_the_number_of_deliveries_is_limited() -> None:
     with pytest.raises(ValidationError, match="at most 10"):
         a_config(**{f"d{number}": ALL["files"] for number in range(MAX_DELIVERIES + 1)})
 
@@ -79,15 +79,18 @@ def test_there_are_not_more_than_a_goal_may_name() -> None:
             ALL["team"],
             {"HOOK": "http://hooks.test/t0ken"},
             "x.url_from: has to begin with https://",
-            id="in the clear",
+            id="without encryption",
         ),
         pytest.param(ALL["team"], {"HOOK": "file:///etc/t0ken"}, "has to begin with https://", id="no address"),
         pytest.param(
-            {**ALL["boss"], "security": "none"}, ENV, "x.security: a password does not go", id="a password in the clear"
+            {**ALL["boss"], "security": "none"},
+            ENV,
+            "x.security: a password does not go",
+            id="a password without encryption",
         ),
     ],
 )
-def test_what_the_environment_lacks_is_told_before_a_worker_starts(
+def test_a_missing_environment_variable_is_reported_before_a_worker_starts(
     tmp_path: Path, delivery: dict[str, Any], env: dict[str, str], says: str
 ) -> None:
     config = a_config(x=delivery)
@@ -99,7 +102,7 @@ def test_what_the_environment_lacks_is_told_before_a_worker_starts(
     assert [says in each["problem"] for each in problems if each["place"] == "goals"] == [True]
 
 
-async def test_a_run_is_told_names_and_kinds_and_never_where(tmp_path: Path) -> None:
+async def test_a_run_records_names_and_kinds_and_never_addresses(tmp_path: Path) -> None:
     parts = configured_parts(a_config(**ALL), ENV, tmp_path, knows_attributes=False)
     recorded = (await parts.agents.setup(PrepareRequest())).model_dump(
         mode="json", include={"deliveries"}, exclude_unset=True
@@ -112,7 +115,7 @@ async def test_a_run_is_told_names_and_kinds_and_never_where(tmp_path: Path) -> 
     assert [word for word in ("t0ken", TOKEN, SECRET, "planted") if word in repr(parts.deliveries)] == []
 
 
-async def test_a_worker_without_channels_tells_runs_nothing(tmp_path: Path) -> None:
+async def test_a_worker_without_channels_records_none(tmp_path: Path) -> None:
     parts = configured_parts(OrgaConfig(), {}, tmp_path, knows_attributes=False)
     setup = await parts.agents.setup(PrepareRequest())
     assert "deliveries" not in setup.model_dump(exclude_unset=True)

@@ -1,4 +1,4 @@
-"""Notifications of questions: bounded, one for each question, with nothing hidden."""
+"""Notifications of questions are bounded, sent once for each question, and hide nothing."""
 
 import re
 from datetime import timedelta
@@ -64,48 +64,48 @@ def told(state: AgentState, question: Question) -> Notification:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        pytest.param(("escalation",), ["w"], id="the kind is asked for"),
-        pytest.param(("budget", "ended"), [], id="other kinds are"),
-        pytest.param((), [], id="none is"),
+        pytest.param(("escalation",), ["w"], id="this kind is configured"),
+        pytest.param(("budget", "ended"), [], id="other kinds are configured"),
+        pytest.param((), [], id="no kind is configured"),
     ],
 )
-def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent, ...], expected: list[str]) -> None:
+def test_only_configured_kinds_are_notified(events: tuple[NotifyEvent, ...], expected: list[str]) -> None:
     state = with_question(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
     assert [each.question_id for each in unannounced_questions(state)] == expected
 
 
-def test_a_run_without_a_setup_tells_nobody() -> None:
+def test_a_run_without_a_setup_notifies_nobody() -> None:
     state = with_question(a_state(), an_escalation(), T0)
     assert (unannounced_questions(state), state.is_end_notified) == ((), False)
 
 
-def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
+def test_a_question_is_notified_once_even_across_continue_as_new() -> None:
     state = with_question(with_question(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
     state = continue_as_new.continue_as_new_state(with_announced_question(state, "a"), "run-1")
     state = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
     assert [each.question_id for each in unannounced_questions(state)] == ["b"]
 
 
-def test_a_decided_question_is_told_no_more() -> None:
+def test_a_decided_question_is_not_notified() -> None:
     state = with_question(telling(), an_escalation(), T0)
     assert unannounced_questions(with_resolution(state, Resolution(escalation_id="w", choice="skip"), T0)) == ()
 
 
-def test_questions_that_are_closed_are_forgotten() -> None:
+def test_closed_questions_are_forgotten() -> None:
     state = with_question(telling(), an_escalation("a"), T0)
     state = without_question(with_announced_question(state, "a"), "a", T0)
     assert with_announced_question(with_question(state, an_escalation("b"), T0), "b").announced == ("b",)
 
 
-def test_a_message_is_known_by_its_question_and_the_time_it_was_asked() -> None:
-    """After a rewind the same question is asked anew, and is not taken for a repetition."""
+def test_a_message_id_is_derived_from_the_question_and_its_time() -> None:
+    """After a rewind the same question is asked again and is not taken for a repetition."""
     state = telling()
     first, again = an_escalation(), an_escalation(since=at(60))
     assert told(state, first).message_id == told(state, first).message_id
     assert len({told(state, question).message_id for question in (first, again, an_escalation("other"))}) == 3
 
 
-def test_a_held_call_is_told_with_what_approves_it() -> None:
+def test_a_held_call_is_notified_with_the_commands_that_decide_it() -> None:
     state, question = held(a_call("pay", amount=7), approvers=("ada",), expires_s=60)
     message = told(state, question)
     [call] = message.calls
@@ -118,8 +118,8 @@ def test_a_held_call_is_told_with_what_approves_it() -> None:
 LONG: dict[str, Any] = {"note": "pay 9 EUR " + "x" * 5_000, "cents": 9_000_000}
 
 
-def test_arguments_that_do_not_fit_are_told_by_size_and_digest_and_approved_where_they_are_shown() -> None:
-    """Their beginning could be read as all of them."""
+def test_arguments_that_do_not_fit_are_replaced_by_size_and_digest() -> None:
+    """Their beginning could be mistaken for the whole."""
     state, question = held(a_call("pay", **LONG), a_call("pay", "c2", cents=900))
     message = told(state, question)
     long, short = message.calls
@@ -131,7 +131,7 @@ def test_arguments_that_do_not_fit_are_told_by_size_and_digest_and_approved_wher
     assert message.commands[0] == f"orga approve run {long.id} {short.id} --show"
 
 
-def test_calls_that_fit_by_themselves_share_the_room_of_a_message() -> None:
+def test_calls_that_fit_on_their_own_share_the_room_of_a_message() -> None:
     state, question = held(*(a_call("pay", f"c{number}", text="x" * 1_500) for number in range(3)))
     message = told(state, question)
     assert [bool(call.arguments) for call in message.calls] == [True, True, False]
@@ -139,14 +139,14 @@ def test_calls_that_fit_by_themselves_share_the_room_of_a_message() -> None:
     assert message.commands[0].endswith(" --show")
 
 
-def test_commands_are_for_the_calls_that_are_shown() -> None:
+def test_commands_cover_only_the_shown_calls() -> None:
     state, question = held(*(a_call("pay", f"c{number}", number=number) for number in range(MAX_CALLS + 3)))
     message = told(state, question)
     assert (len(message.calls), message.calls_left_out) == (MAX_CALLS, 3)
     assert message.commands[0].split()[3:] == [call.id for call in message.calls]
 
 
-def test_a_used_up_limit_is_named() -> None:
+def test_a_reached_limit_is_named() -> None:
     state = telling()
     question = limits.budget_question(state, ("max_tokens", "5 of 4 tokens"), T0)
     message = told(state, question)
@@ -154,7 +154,7 @@ def test_a_used_up_limit_is_named() -> None:
     assert message.commands[0] == "orga extend run --max-total-tokens 200000"
 
 
-def test_what_would_not_show_is_written_out() -> None:
+def test_invisible_characters_are_escaped() -> None:
     """A right-to-left override makes one amount look like another."""
     state, question = held(a_call("pay", to="bob\u202eeve"))
     assert told(state, question).calls[0].arguments == '{"to":"bob\\u202eeve"}'
@@ -162,7 +162,7 @@ def test_what_would_not_show_is_written_out() -> None:
 
 @LAW
 @given(st.lists(texts, min_size=1, max_size=30), texts)
-def test_a_message_is_bounded_and_each_of_its_lines_is_one(words: list[str], reason: str) -> None:
+def test_a_message_is_bounded_and_each_field_is_one_line(words: list[str], reason: str) -> None:
     state, _ = held(*(a_call("pay", f"c{n}", text=text * 2_000) for n, text in enumerate(words)))
     question = state.questions[-1].model_copy(update={"text": reason * 5_000})
     message = told(state, question)
@@ -174,13 +174,13 @@ def test_a_message_is_bounded_and_each_of_its_lines_is_one(words: list[str], rea
 @pytest.mark.parametrize(
     ("events", "chain", "source", "expected"),
     [
-        pytest.param(("ended",), (), None, True, id="asked for"),
-        pytest.param(("approval",), (), None, False, id="not asked for"),
+        pytest.param(("ended",), (), None, True, id="configured"),
+        pytest.param(("approval",), (), None, False, id="not configured"),
         pytest.param(("ended",), ("default",), None, False, id="a delegated run"),
         pytest.param(("ended",), ("default",), SOURCE, True, id="a fork of a delegated run"),
     ],
 )
-def test_whose_end_is_told(
+def test_the_end_of_a_run_is_notified_if_configured_and_not_delegated(
     events: tuple[NotifyEvent, ...], chain: tuple[str, ...], source: ForkedFrom | None, expected: bool
 ) -> None:
     state = telling(*events, input=AgentInput(task="t", lineage=Lineage(chain=chain)), forked_from=source)
@@ -190,18 +190,18 @@ def test_whose_end_is_told(
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"stop": ("completed", "")}, None, id="goes on after its answer"),
+        pytest.param({"stop": ("completed", "")}, None, id="continues after its answer"),
         pytest.param({"stop": ("timeout", "limit of 5 s")}, "timeout", id="ends at its limit"),
-        pytest.param({"stop": ("completed", ""), "aborted": "enough"}, "completed", id="ends when it is aborted, too"),
-        pytest.param({"stop": ("completed", ""), "inbox": ()}, "completed", id="ends when nothing came"),
+        pytest.param({"stop": ("completed", ""), "aborted": "enough"}, "completed", id="ends if it is aborted"),
+        pytest.param({"stop": ("completed", ""), "inbox": ()}, "completed", id="ends without guidance"),
     ],
 )
-def test_a_run_that_guidance_reaches_while_its_end_is_told(fields: dict[str, Any], expected: str | None) -> None:
+def test_guidance_during_the_end_notification_can_reopen_the_run(fields: dict[str, Any], expected: str | None) -> None:
     stop = with_reopened_end(telling(**{"inbox": (Intervention(kind="steer", text="wait"),), **fields})).stop
     assert (stop and stop[0]) == expected
 
 
-def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:
+def test_the_end_of_a_rewound_run_is_a_new_message() -> None:
     ends = [end_notification(telling(), ("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
     assert len({end.message_id for end in ends}) == 2
     assert (ends[0].reason, ends[0].detail, ends[0].event) == ("timeout", "limit of 5 s", "ended")
@@ -219,18 +219,18 @@ def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:
     ],
     ids=["a call", "several calls", "an answer of the model", "a question", "an escalation", "a budget"],
 )
-def test_what_a_run_waits_for_is_one_line(question: Question, expected: str) -> None:
+def test_the_question_of_a_waiting_run_is_shown_on_one_line(question: Question, expected: str) -> None:
     assert waiting_text(question) == expected
 
 
-def test_a_call_that_was_decided_is_waited_for_no_more() -> None:
+def test_a_decided_call_is_no_longer_waited_for() -> None:
     _, question = held(a_call("pay"), a_call("post"))
     first, second = question.items
     decided = question.with_items((first.with_answer(Answer(approved=True, approver="ada")), second))
     assert waiting_text(decided) == "waiting for approval of post"
 
 
-def test_the_ui_shows_what_is_held_until_when_and_what_decides_it() -> None:
+def test_the_ui_shows_the_held_call_its_deadline_and_the_commands() -> None:
     state, question = held(a_call("pay", to="ada", cents=5), approvers=("grace", "ada"))
     [item] = question.items
     assert question_markdown(state, question, "agent-1", limits.budget_commands) == [
@@ -242,7 +242,7 @@ def test_the_ui_shows_what_is_held_until_when_and_what_decides_it() -> None:
     ]
 
 
-def test_the_ui_shows_how_a_budget_is_raised() -> None:
+def test_the_ui_shows_how_to_raise_a_budget() -> None:
     asked_for = an_escalation(kind="budget", data={"limit": "max_iterations", "value": 25}, choices=("skip", "abort"))
     assert question_markdown(telling(), asked_for, "agent-1", limits.budget_commands)[1:] == [
         "  - to decide: `orga extend agent-1 --max-iterations 50`",
@@ -253,8 +253,8 @@ def test_the_ui_shows_how_a_budget_is_raised() -> None:
 
 @LAW
 @given(texts, texts, texts)
-def test_nothing_that_is_asked_leaves_its_code_in_the_ui(tool: str, value: str, run_id: str) -> None:
-    """Neither the model nor a policy writes a line, a link or a command there."""
+def test_text_in_a_question_cannot_leave_its_code_span_in_the_ui(tool: str, value: str, run_id: str) -> None:
+    """Neither a model nor a policy can write a line, a link or a command there."""
     state, question = held(a_call(tool, value=value))
     for line in question_markdown(state, question, run_id, limits.budget_commands):
         assert "\n" not in line

@@ -1,4 +1,4 @@
-"""A worker with `[notify]` tells people; without a secret it does not start, and says what to do."""
+"""A worker with `[notify]` sends notifications. Without its secret it does not start and shows the remedy."""
 
 import os
 from pathlib import Path
@@ -26,12 +26,12 @@ def parts(root: Path, notify: NotifyConfig, env: dict[str, str]) -> Parts:
 @pytest.mark.parametrize(
     ("notify", "told"),
     [
-        pytest.param(NotifyConfig(), {}, id="nobody is told"),
+        pytest.param(NotifyConfig(), {}, id="no notification"),
         pytest.param(NotifyConfig(url=URL), {"notify": ["approval", "answer", "escalation", "budget"]}, id="questions"),
-        pytest.param(NotifyConfig(url=URL, events=("ended",)), {"notify": ["ended"]}, id="the end alone"),
+        pytest.param(NotifyConfig(url=URL, events=("ended",)), {"notify": ["ended"]}, id="only the end"),
     ],
 )
-async def test_a_run_records_what_it_tells_and_never_where(
+async def test_a_run_records_the_kinds_of_its_notifications_and_never_the_address(
     tmp_path: Path, notify: NotifyConfig, told: dict[str, list[str]]
 ) -> None:
     found = parts(tmp_path, notify, ENV)
@@ -51,7 +51,7 @@ def test_a_worker_without_the_secret_does_not_start(tmp_path: Path, monkeypatch:
     assert [problem["place"] for problem in report["problems"] if says in problem["problem"]] == ["notify"]
 
 
-def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_history(tmp_path: Path) -> None:
+def test_neither_secret_nor_address_from_the_environment_reaches_a_history(tmp_path: Path) -> None:
     known = parts(tmp_path, NotifyConfig(url=URL), ENV | {"ORGA_NOTIFY__URL": URL}).secrets
     assert known.redact(f"{SECRET} {URL}") == "[redacted] [redacted]"
 
@@ -59,7 +59,7 @@ def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_histo
 @pytest.mark.parametrize(
     ("known", "configured", "expected"),
     [
-        pytest.param(None, None, None, id="nobody knows the UI"),
+        pytest.param(None, None, None, id="no known UI"),
         pytest.param(
             "http://127.0.0.1:8233", None, "http://127.0.0.1:8233/namespaces/n/workflows/a%2Fb", id="embedded"
         ),
@@ -69,6 +69,6 @@ def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_histo
         ),
     ],
 )
-def test_a_link_leads_to_the_ui(known: str | None, configured: str | None, expected: str | None) -> None:
+def test_a_link_points_to_the_ui(known: str | None, configured: str | None, expected: str | None) -> None:
     connection = Connection(cast(Any, None), Endpoint("h:1", known, "n"), Workplace(folder="/", root="/"), "q", "q")
     assert connection.at_ui(configured).link("a/b") == expected

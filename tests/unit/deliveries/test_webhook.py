@@ -1,4 +1,4 @@
-"""A webhook's receiver answers as it likes: one attempt a call, and nothing of the address in an error."""
+"""A webhook makes one attempt for each call, whatever its receiver answers. Errors never show the address."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def failure(*answers: http.Response | Exception) -> NotifyError:
         pytest.param(http.RemoteProtocolError(f"no {URL}"), "ReceiverUnreachable", True, None, id="no HTTP"),
     ],
 )
-async def test_what_is_repeated(
+async def test_a_failure_is_classified_as_retryable_or_final(
     answer: http.Response | Exception, kind: str, retryable: bool, wish_s: float | None
 ) -> None:
     error = await failure(answer)
@@ -49,7 +49,7 @@ async def test_what_is_repeated(
     assert "t0ken" not in str(error)
 
 
-async def test_a_receiver_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_receiver_that_hangs_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hangs(request: http.Request) -> http.Response:
         await asyncio.Event().wait()
         raise AssertionError
@@ -59,7 +59,7 @@ async def test_a_receiver_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) ->
         await a_webhook(hangs).deliver(ASKS, RUN)
 
 
-async def test_an_answer_that_never_ends_counts_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_answer_counts_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     read = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -93,20 +93,20 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
 
 
 class Answers:
-    """A notifier that keeps what it was told, or fails."""
+    """A notifier that records notifications or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.told: list[tuple[Notification, RunKey]] = []
         self._error = error
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Keep it."""
+        """Record the notification."""
         self.told.append((notification, run))
         if self._error:
             raise self._error
 
 
-async def test_the_activity_hides_the_workers_secrets() -> None:
+async def test_the_activity_redacts_the_worker_s_secrets() -> None:
     notifier, secrets = Answers(), KnownSecrets.from_environment({"API_KEY": "sk-0123456789"})
     asks = ASKS.model_copy(update={"calls": (NotifiedCall(tool="refund", arguments='{"key":"sk-0123456789"}'),)})
     await Beats().run(NotifyActivities(notifier, secrets).notify, asks)
@@ -117,12 +117,12 @@ async def test_the_activity_hides_the_workers_secrets() -> None:
 @pytest.mark.parametrize(
     ("wish_s", "delay_s"),
     [
-        pytest.param(None, None, id="no wish"),
-        pytest.param(7.0, 7.0, id="a wish"),
-        pytest.param(86_400.0, LONGEST_WISH_S, id="a wish for a day"),
+        pytest.param(None, None, id="no requested wait"),
+        pytest.param(7.0, 7.0, id="a requested wait"),
+        pytest.param(86_400.0, LONGEST_WISH_S, id="a requested wait of a day"),
     ],
 )
-async def test_a_failure_says_whether_and_when_to_repeat(wish_s: float | None, delay_s: float | None) -> None:
+async def test_a_failure_states_whether_and_when_to_retry(wish_s: float | None, delay_s: float | None) -> None:
     notifier = Answers(NotifyError("it answered 503", kind="ReceiverRefused", retryable=True, retry_after_s=wish_s))
     with pytest.raises(ApplicationError) as raised:
         await Beats().run(NotifyActivities(notifier).notify, ASKS)

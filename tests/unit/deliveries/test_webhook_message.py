@@ -1,4 +1,4 @@
-"""A webhook's message: one signed post, one bounded line of text, and nothing in it is markup."""
+"""A webhook's message is one signed POST with one bounded line of text and no markup."""
 
 import time
 
@@ -54,12 +54,12 @@ async def test_a_message_is_one_signed_post() -> None:
         pytest.param("@all (@here) _@channel_", "＠all (＠here) _＠channel_", id="Mattermost's mentions"),
         pytest.param("[approve](https://evil.test)", "[approve] (https://evil.test)", id="a link of Markdown"),
         pytest.param("![](https://evil.test/a.png)", "![] (https://evil.test/a.png)", id="a picture of Markdown"),
-        pytest.param('["~~",90000,"~~~",9]', '["~ ~",90000,"~ ~ ~",9]', id="what Mattermost would strike out"),
-        pytest.param("ada@example.test pays 5 @ 3", "ada@example.test pays 5 @ 3", id="what is no mention"),
+        pytest.param('["~~",90000,"~~~",9]', '["~ ~",90000,"~ ~ ~",9]', id="strikethrough in Mattermost"),
+        pytest.param("ada@example.test pays 5 @ 3", "ada@example.test pays 5 @ 3", id="no mention"),
     ],
 )
-async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup(wrote: str, shown: str) -> None:
-    """Else it would call everybody; a link could say one thing and lead to another."""
+async def test_slack_gets_only_the_text_without_markup(wrote: str, shown: str) -> None:
+    """Otherwise it could notify everyone, or show a link that leads elsewhere."""
     network = Network([http.Response(200)])
     await a_webhook(network, form="slack").deliver(ASKS.model_copy(update={"question": wrote}), RUN)
     assert network.body() == {"text": network.body()["text"], "mrkdwn": False}
@@ -67,14 +67,14 @@ async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup(wrote: str,
 
 
 @pytest.mark.parametrize("form", ["json", "slack"])
-def test_arguments_that_do_not_fit_are_told_by_size_and_digest(form: WebhookFormat) -> None:
+def test_arguments_that_do_not_fit_are_replaced_by_size_and_digest(form: WebhookFormat) -> None:
     call = NotifiedCall(tool="refund", arguments_bytes=9_000, arguments_digest="sha256:ab", id="a1")
     sent = webhook_body(ASKS.model_copy(update={"calls": (call,)}), RUN, None, form)
     text = Received("/", {}, sent).message["text"]
     assert "[refund with 9000 bytes of arguments that do not fit here, sha256:ab]" in text
 
 
-def test_an_id_that_a_starter_chose_hides_nothing_in_the_text() -> None:
+def test_an_id_chosen_by_a_starter_hides_nothing_in_the_text() -> None:
     run = RunKey("agent\u202e-1\x1b[2J\nx", "run-1")
     text = notification_line(Notification(message_id="m", event="ended", agent="a", reason="completed"), run, None)
     assert text == "a ended (completed) agent\\u202e-1\\u001b[2J\\nx"

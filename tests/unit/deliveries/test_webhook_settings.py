@@ -1,4 +1,4 @@
-"""Webhook settings: signatures as the convention has them, a usable address and secret."""
+"""Webhook settings: standard signatures, and a valid address and secret."""
 
 from typing import Any
 
@@ -32,11 +32,11 @@ from tests.support.web.webhooks import URL
             1,
             b"",
             "v1,7t5hboPvCECfgaCsglBEXRJgyBC3ISkBkxfS8H9snMQ=",
-            id="a secret that is text, a body that is empty",
+            id="a text secret and an empty body",
         ),
     ],
 )
-def test_signatures(secret: str, message_id: str, at: int, content: bytes, expected: str) -> None:
+def test_signatures_follow_the_convention(secret: str, message_id: str, at: int, content: bytes, expected: str) -> None:
     assert SigningKey.from_secret(secret).headers(message_id, at, content) == {
         "webhook-id": message_id,
         "webhook-timestamp": str(at),
@@ -46,7 +46,7 @@ def test_signatures(secret: str, message_id: str, at: int, content: bytes, expec
 
 @LAW
 @given(st.binary(max_size=200), st.integers(0, 2**31), st.sampled_from(["id", "time", "body", "secret"]))
-def test_whatever_is_changed_breaks_the_signature(content: bytes, at: int, changed: str) -> None:
+def test_any_change_invalidates_the_signature(content: bytes, at: int, changed: str) -> None:
     signed = SigningKey.from_secret(SECRET).headers("msg_1", at, content)["webhook-signature"]
     other = SigningKey.from_secret(SECRET + "x" * (changed == "secret")).headers(
         "msg_2" if changed == "id" else "msg_1",
@@ -68,9 +68,7 @@ def test_whatever_is_changed_breaks_the_signature(content: bytes, at: int, chang
         ),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused_with_the_remedy(
-    config: dict[str, Any], env: dict[str, str], says: str
-) -> None:
+def test_unusable_settings_are_refused_with_the_remedy(config: dict[str, Any], env: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=r"notify|NOTIFY") as refused:
         notify_settings(NotifyConfig(**config), env)
     assert says in str(refused.value)
@@ -83,10 +81,10 @@ def test_settings_that_cannot_be_used_are_refused_with_the_remedy(
         pytest.param({}, False, id="nothing is configured"),
         pytest.param({"url": URL}, True, id="https"),
         pytest.param({"url": "http://127.0.0.1:8000/x"}, True, id="this machine"),
-        pytest.param({"url": "http://hooks.test/x", "allow_http": True}, True, id="in the clear, as the operator says"),
+        pytest.param({"url": "http://hooks.test/x", "allow_http": True}, True, id="without encryption on request"),
     ],
 )
-def test_settings(config: dict[str, Any], is_told: bool) -> None:
+def test_notifications_are_enabled_by_an_address(config: dict[str, Any], is_told: bool) -> None:
     assert (notify_settings(NotifyConfig(**config), {VARIABLE: SECRET}) is not None) is is_told
 
 
