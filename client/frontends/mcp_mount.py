@@ -1,7 +1,8 @@
 """`/mcp` of the console: the MCP server over HTTP, for each visitor with the visitor's own runs and rights.
 
-It keeps no session of the protocol, so the console can be restarted between two calls. Nobody decides held calls here,
-since an assistant would hold the token of an approver: the inbox is the place for that.
+It keeps no session of the protocol, so the console can be restarted between two calls. The inbox is the place to decide
+held calls. Only a console that was started for it offers the tool `decide`, to approvers alone, because the assistant
+holds their token.
 """
 
 from mcp.server.mcpserver import MCPServer
@@ -28,24 +29,25 @@ _BY_THE_DOORS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """The doors of the console have checked the host and the origin."""
 
 
-def mcp_adapter() -> Adapter:
-    return Adapter("mcp", (Route("/mcp", _Endpoint(), name="mcp"),))
+def mcp_adapter(*, may_decide: bool = False) -> Adapter:
+    """Return the adapter. With `may_decide`, assistants of approvers decide held calls under the approver's name."""
+    return Adapter("mcp", (Route("/mcp", _Endpoint(may_decide=may_decide), name="mcp"),))
 
 
 class _Endpoint:
     """The ASGI application of `/mcp`, after the doors."""
 
-    def __init__(self) -> None:
-        self._servers: dict[tuple[Visitor, bool], MCPServer] = {}
+    def __init__(self, *, may_decide: bool) -> None:
+        self._may_decide = may_decide
+        self._servers: dict[Visitor, MCPServer] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         visitor, console = visitor_of(request), console_of(request)
         console.doors.require(visitor, "viewer", is_write=False)
-        may_write = visitor.may("operator") and not console.doors.read_only
-        server = self._servers.get((visitor, may_write))
+        server = self._servers.get(visitor)
         if server is None:
-            server = self._servers[visitor, may_write] = _server_for(console, visitor, may_write)
+            server = self._servers[visitor] = _server_for(console, visitor, may_decide=self._may_decide)
         if len(self._servers) > _KEPT_SERVERS:
             del self._servers[next(iter(self._servers))]
         app = server.streamable_http_app(stateless_http=True, transport_security=_BY_THE_DOORS)
@@ -55,7 +57,7 @@ class _Endpoint:
                 await app(scope, receive, send)
 
 
-def _server_for(console: Console, visitor: Visitor, may_write: bool) -> MCPServer:
+def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPServer:
     async def serve(_: WorkflowExecution) -> None:
         """Start no worker: the console has none."""
 
@@ -70,7 +72,9 @@ def _server_for(console: Console, visitor: Visitor, may_write: bool) -> MCPServe
 
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
     reach = Reach(console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant, check)
-    server = build_server(reach)
-    for name in () if may_write else _WRITING_TOOLS:
-        server.remove_tool(name)
+    may_write = not console.doors.read_only
+    server = build_server(reach, may_decide=may_decide and may_write and visitor.may("approver"))
+    if not (may_write and visitor.may("operator")):
+        for name in _WRITING_TOOLS:
+            server.remove_tool(name)
     return server

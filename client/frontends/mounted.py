@@ -8,5 +8,6 @@ from orga.client.frontends.mcp_mount import mcp_adapter
 from orga.client.frontends.responses import responses_adapter
 
 
-def mounted_adapters(config: OrgaConfig) -> tuple[Adapter, ...]:
-    return agui_adapter(), mcp_adapter(), responses_adapter(lambda: sorted(with_default_agent(config.agents)))
+def mounted_adapters(config: OrgaConfig, *, may_decide: bool) -> tuple[Adapter, ...]:
+    responses = responses_adapter(lambda: sorted(with_default_agent(config.agents)))
+    return agui_adapter(), mcp_adapter(may_decide=may_decide), responses

@@ -54,6 +54,7 @@ class _Options:
     behind_proxy: bool = False
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    may_decide: bool = False
 
     @property
     def is_exposed(self) -> bool:
@@ -148,6 +149,12 @@ def console(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate, as PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, as PEM.")] = None,
+    may_decide: Annotated[
+        bool,
+        typer.Option(
+            "--may-decide", help="Let assistants over MCP decide held calls, if their token is an approver's."
+        ),
+    ] = False,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Start no worker here.")] = False,
     json: Json = False,
     config: ConfigFile = None,
@@ -165,7 +172,7 @@ def console(
     """
     if add_token is not None:
         return _add_token(add_token, role, tenant or [], tokens, as_json=json)
-    options = _Options(host, port, read_only, url, tokens, proxy, behind_proxy, tls_cert, tls_key)
+    options = _Options(host, port, read_only, url, tokens, proxy, behind_proxy, tls_cert, tls_key, may_decide)
     options.check()
     return run_interruptible(_serve(options, config, opens=open_, with_worker=not no_worker, as_json=json))
 
@@ -266,7 +273,7 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[str]:
         here.connection,
         doors,
         signing_key_file(here.loaded.config.audit),
-        mounted_adapters(here.loaded.config),
+        mounted_adapters(here.loaded.config, may_decide=options.may_decide),
         config_file=here.loaded.path or NO_FILE,
         check=check,
     )

@@ -345,6 +345,38 @@ async def test_mcp_serves_each_visitor_by_its_role_and_tenant(stage: Stage) -> N
     await stage.console.console.client.get_workflow_handle(held["run_id"]).terminate()
 
 
+async def test_over_mcp_only_an_approver_decides_and_only_if_the_console_allows_it(stage: Stage) -> None:
+    paid, shared = len(stage.pay.calls), stage.console.console
+
+    def a_deciding_console(**doors: Any) -> AbstractAsyncContextManager[Served]:
+        adapters = (mcp_adapter(may_decide=True),)
+        queue = shared.connection.task_queue
+        return a_console(shared.client, queue, adapters=adapters, doors_kind=Tenants, **doors)
+
+    async with a_deciding_console() as open_one, a_deciding_console(read_only=True) as read_only:
+        other, reading = stage._replace(console=open_one), stage._replace(console=read_only)
+        for where, token, offered in [
+            (stage, "ann-approver", False),
+            (other, "bob-operator", False),
+            (other, "ann-approver", True),
+            (reading, "ann-approver", False),
+        ]:
+            tools = (await where.mcp(token, "--method", "tools/list"))["tools"]
+            assert ("decide" in {tool["name"] for tool in tools}) == offered
+        tool = ("--method", "tools/call", "--tool-name")
+        held = (await other.mcp("ann-approver", *tool, "start_run", "--tool-arg", "task=pay"))["structuredContent"]
+        [call] = held["waits"][0]["calls"]
+        given = (f"run_id={held['run_id']}", f"wait_id={call['approval_id']}", "decision=approve")
+        named = [word for each in given for word in ("--tool-arg", each)]
+        refused = await other.mcp("bob-operator", *tool, "decide", *named)
+        assert len(stage.pay.calls) == paid
+        decided = (await other.mcp("ann-approver", *tool, "decide", *named))["structuredContent"]
+    assert "content" not in refused or refused["isError"]
+    assert (decided["state"], len(stage.pay.calls)) == ("completed", paid + 1)
+    journal = [entry async for entry in read_journal(shared.client, held["run_id"])]
+    assert {e.data["approver"] for e in journal if e.event == "ApprovalResolved" and "approver" in e.data} == {"ann"}
+
+
 async def test_the_limits_of_the_console_count(stage: Stage) -> None:
     shared = stage.console.console
     async with (
