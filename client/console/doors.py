@@ -25,7 +25,7 @@ from orga.client.console.visitors import ROLES, Role, Visitor, roles_up_to, visi
 
 __all__ = ["ROLES", "Role", "Visitor"]
 
-COOKIE = "orga-console"
+_COOKIE = "orga-console"
 CSRF_HEADER = "x-orga-console"
 """A page of another origin cannot send this header without a permission that the console never gives."""
 
@@ -48,6 +48,12 @@ SECURITY_HEADERS = {
 _LOG = logging.getLogger(__name__)
 
 _WINDOW_S = 60.0
+
+
+def cookie_name(host: str) -> str:
+    """Return the name of the session cookie. It has the port, since a browser sends cookies to all ports of a host."""
+    port = host.rpartition(":")[2]
+    return f"{_COOKIE}-{port}" if port.isdecimal() else _COOKIE
 
 
 class Limits(NamedTuple):
@@ -127,7 +133,8 @@ class Doors:
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
         """Return who sends a request, or None if nobody known does."""
         scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
-        token = bearer.strip() if scheme.lower() == "bearer" else connection.cookies.get(COOKIE, "")
+        cookie = connection.cookies.get(cookie_name(connection.headers.get("host", "")), "")
+        token = bearer.strip() if scheme.lower() == "bearer" else cookie
         return self.visitor_with(token) or (self.proxy.visitor(connection) if self.proxy else None)
 
     def visitor_with(self, token: str) -> Visitor | None:
@@ -205,6 +212,10 @@ class DoorKeeper:
         Raises:
             Problem: It may not enter.
         """
+        if {"content-length", "transfer-encoding"} <= {*request.headers.keys()}:
+            ambiguous = Problem(400, "a request has both Content-Length and Transfer-Encoding. Send one of them")
+            ambiguous.headers["Connection"] = "close"  # a proxy may see another end of this request
+            raise ambiguous
         if not self._doors.is_own_host(request.headers):
             raise Problem(403, "the address or the page is not this console's own. Open the address that it printed")
         if request.method == "GET" and (token := request.query_params.get("token")) is not None:
@@ -225,7 +236,8 @@ class DoorKeeper:
         # a browser sends no strict cookie along a redirect that another page or a file has begun
         is_foreign = request.headers.get("sec-fetch-site", "none") == "cross-site"
         entered = HTMLResponse(_GO_ON.format(html.escape(place))) if is_foreign else RedirectResponse(place, 303)
-        entered.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
+        cookie = cookie_name(request.headers["host"])
+        entered.set_cookie(cookie, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
         return entered
 
 

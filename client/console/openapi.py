@@ -58,7 +58,7 @@ def openapi_document(routes: Iterable[ApiRoute[Any]], version: str) -> dict[str,
             "schemas": schemas.found | {"Problem": dict(_PROBLEM)},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "orga-console"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "orga-console-PORT"},
             },
         },
     }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright
 
-from orga.client.console.doors import COOKIE
+from orga.client.console.doors import cookie_name
 from tests.support.console import Served
 from tests.support.parts.system_packages import require
 
@@ -64,7 +64,9 @@ async def a_browser() -> AsyncGenerator[Browser]:
 async def a_visit(browser: Browser, console: Served) -> AsyncGenerator[Visit]:
     """Enter as the owner of the console. At the end, no page has done what none may do."""
     context = await browser.new_context(reduced_motion="reduce")
-    await context.add_cookies([{"name": COOKIE, "value": console.console.doors.token, "url": console.base}])
+    await context.add_cookies(
+        [{"name": cookie_name(console.base), "value": console.console.doors.token, "url": console.base}]
+    )
     visit = Visit(context, console.base)
     yield visit
     ran = [await page.evaluate("() => Boolean(globalThis.hostileTextRan)") for page in context.pages]

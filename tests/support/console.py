@@ -13,7 +13,7 @@ from temporalio.client import Client
 from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
 from orga.client.console.app import console_app
-from orga.client.console.doors import COOKIE, CSRF_HEADER, Doors
+from orga.client.console.doors import CSRF_HEADER, Doors, cookie_name
 from orga.client.console.events import hub_of
 from orga.client.console.routes import API, Adapter, Console
 from orga.client.console.serving import bound_socket, served
@@ -69,11 +69,11 @@ async def a_console(
     own = doors_kind(frozenset({f"127.0.0.1:{port}"}), OWNER, **doors)
     console = Console(connection, own, signing_key_file, adapters, config_file=config_file)
     base = f"http://127.0.0.1:{port}"
-    headers = {CSRF_HEADER: "1"}
+    headers, cookies = {CSRF_HEADER: "1"}, {cookie_name(base): console.doors.token}
     app = console_app(console)
     async with (
         served(app, at),
-        httpx.AsyncClient(base_url=base, headers=headers, cookies={COOKIE: console.doors.token}, timeout=30) as http,
+        httpx.AsyncClient(base_url=base, headers=headers, cookies=cookies, timeout=30) as http,
     ):
         yield Served(console, base, http)
     await hub_of(app, console).close()

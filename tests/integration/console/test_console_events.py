@@ -14,7 +14,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from orga.client.console import events
-from orga.client.console.doors import COOKIE, Doors, Visitor
+from orga.client.console.doors import Doors, Visitor, cookie_name
 from orga.client.console.routes import API
 from orga.client.console.stream import hub
 from orga.client.history.converter import data_converter
@@ -210,7 +210,7 @@ async def test_a_viewer_that_reads_nothing_delays_nobody(client: Client) -> None
         stalled = [socket.create_connection((host, int(port))) for _ in range(3)]
         for each in stalled:
             path = f"{API}/events?{urlencode({'topics': f'run:{run.id},runs,inbox'})}"
-            cookie = f"{COOKIE}={console.console.doors.token}"
+            cookie = f"{cookie_name(console.base)}={console.console.doors.token}"
             each.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n".encode())
         async with viewing(console, f"run:{run.id}", "inbox") as viewer:
             await viewer.until(lambda each: each.of("state") and each.of("inbox"))

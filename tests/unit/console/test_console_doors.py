@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.client.connect import Connection
 from orga.client.console.app import ROUTES, console_app
-from orga.client.console.doors import COOKIE, Doors, Limits, Proxy
+from orga.client.console.doors import Doors, Limits, Proxy, cookie_name
 from orga.client.console.routes import Console
 from orga.client.console.visitors import ROLES, Role, TokenFile, Visitor, owner_token, roles_up_to
 from orga.client.errors import OrgaError
@@ -112,7 +112,7 @@ def test_a_page_of_this_user_leads_to_the_console_by_a_page_of_the_console() -> 
 
 
 def test_every_answer_has_the_security_headers() -> None:
-    there = browser(cookies={COOKIE: TOKEN})
+    there = browser(cookies={cookie_name(HOST): TOKEN})
     for path, headers in (("/api/v1/me", {}), ("/nowhere", {}), ("/api/v1/me", {"Host": "evil.example"})):
         answer = there.get(path, headers=headers)
         assert "default-src 'none'" in answer.headers["content-security-policy"], path
@@ -121,7 +121,7 @@ def test_every_answer_has_the_security_headers() -> None:
 
 
 def test_a_defect_shows_nothing_of_itself() -> None:
-    answer = browser(cookies={COOKIE: TOKEN}).get("/api/v1/runs")
+    answer = browser(cookies={cookie_name(HOST): TOKEN}).get("/api/v1/runs")
     assert answer.status_code == 500
     assert set(answer.json()) == {"type", "title", "status", "detail"}
     assert "NoServer" not in answer.text
