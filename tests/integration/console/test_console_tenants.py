@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.client.console.app import ROUTES
 from orga.client.console.doors import Limits
+from orga.client.console.openapi import openapi_document
+from orga.client.console.routes import API
 from orga.client.console.visitors import TokenFile
 from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, calls
@@ -66,18 +69,45 @@ async def test_lists_counts_and_the_inbox_have_own_runs_only(stage: Stage) -> No
     assert {wait["run"] for wait in (await stage.get("/inbox")).json()["items"]} == {stage.own.id}
 
 
-PATHS = (
-    *("", "/timeline", "/iterations/1", "/texts/1", "/search?text=a", "/conversation", "/plans", "/memory"),
-    *("/result", "/journal", "/input"),
-)
+KNOWN = {"number": "1", "reference": "1", "kind": "agent", "text": "secret"}
+"""Values of the parameters of routes that read. The id of the run is filled in by the test."""
+OTHERWISE_TESTED = {"/events", "/compare"}
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_run_of_others_does_not_exist(stage: Stage, path: str) -> None:
-    missing = await stage.get(f"/runs/no-such-run{path}")
-    foreign = await stage.get(f"/runs/{stage.other.id}{path}")
+def routes_that_read(*, of_a_run: bool) -> list[tuple[str, dict[str, str]]]:
+    """Return the paths of the OpenAPI document with their required parameters, so that a new route is among them."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for whole, methods in openapi_document(ROUTES, "1")["paths"].items():
+        path = whole.removeprefix(API)
+        if "get" not in methods or path in OTHERWISE_TESTED or path.startswith("/runs/{id}") != of_a_run:
+            continue
+        given = [each for each in methods["get"].get("parameters", ()) if each["required"] and each["name"] != "id"]
+        query = {each["name"]: KNOWN[each["name"]] for each in given if each["in"] == "query"}
+        found.append((path.format(id="{id}", **KNOWN), query))
+    return found
+
+
+OF_RUNS = routes_that_read(of_a_run=True)
+OF_ALL = routes_that_read(of_a_run=False)
+
+
+@pytest.mark.parametrize(("path", "query"), OF_RUNS, ids=[path for path, _ in OF_RUNS])
+async def test_a_run_of_others_does_not_exist(stage: Stage, path: str, query: dict[str, str]) -> None:
+    missing = await stage.get(path.format(id="no-such-run"), **query)
+    foreign = await stage.get(path.format(id=stage.other.id), **query)
+    own = await stage.get(path.format(id=stage.own.id), **query)
     assert (foreign.status_code, missing.status_code) == (404, 404)
     assert foreign.json()["detail"].replace(stage.other.id, "no-such-run") == missing.json()["detail"]
+    assert own.status_code == 200 or stage.own.id in own.text or path.endswith(("/texts/1", "/result"))
+
+
+@pytest.mark.parametrize(("path", "query"), OF_ALL, ids=[path for path, _ in OF_ALL])
+async def test_what_is_no_run_has_nothing_of_others(stage: Stage, path: str, query: dict[str, str]) -> None:
+    answer = await stage.get(path, **query)
+    assert answer.status_code in {200, 403, 404, 503}, answer.text
+    assert stage.other.id not in answer.text
+    assert "door-south" not in answer.text
+    assert "foreign secret" not in answer.text
 
 
 async def test_a_comparison_shows_no_run_of_others(stage: Stage) -> None:
