@@ -1,4 +1,4 @@
-"""A place where a scripted model or a tool stands still until the test lets it go on."""
+"""A place where a scripted model or a tool blocks until the test releases it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ from orga.workflows.types.messages import Reply
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
-"""How long a test waits for what must happen; a loaded machine needs it, a passing test never does."""
+"""How long a test waits for an event that must happen. A loaded machine needs it; otherwise no test waits so long."""
 
 GIVEN_UP = {RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE}
 
 
 class Hold:
-    """`entered` once something waits here, `cancelled` once the wait was cut short, until `go`."""
+    """`entered` is set when something blocks here, `cancelled` when its wait is cancelled. `go` releases it."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
@@ -26,7 +26,7 @@ class Hold:
         self.go = asyncio.Event()
 
     async def then(self, value: T) -> T:
-        """Stand still, then return `value`."""
+        """Block until released, then return `value`."""
         self.entered.set()
         try:
             await self.go.wait()
@@ -36,24 +36,24 @@ class Hold:
         return value
 
     def step(self, reply: Reply) -> Callable[[ModelRequest], Awaitable[Reply]]:
-        """Return a model's step that stands still, then replies."""
+        """Return a model step that blocks, then replies."""
         return lambda request: self.then(reply)
 
     async def reached(self) -> None:
-        """Wait until something stands here."""
+        """Wait until something blocks here."""
         await wait_for_event(self.entered)
 
 
 async def wait_for_event(event: asyncio.Event, within_s: float = PATIENCE_S) -> None:
-    """Wait for an event that must come."""
+    """Wait for an event that must happen."""
     async with asyncio.timeout(within_s):
         await event.wait()
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
-    """Ask again and again until the condition holds.
+    """Check repeatedly until the condition holds.
 
-    A question that the server gave up (a slow machine's worker has just begun) is no answer: it is asked again.
+    A query that the server gave up, for example because a slow worker has just started, is repeated.
     """
     async with asyncio.timeout(within_s):
         while not await _condition_value(condition):

@@ -35,7 +35,7 @@ async def test_an_approved_answer_is_the_output(client: Client) -> None:
 
 
 async def test_a_rejected_answer_is_revised(client: Client) -> None:
-    """The remarks reach the model as data, because whoever wrote the answer may also have written them."""
+    """The remarks reach the model as data, because the author of the answer may also have written them."""
     provider = ScriptedModel([answers("17 %"), BAD, answers("17 % (report.md:3)"), verdict()], repeats=True)
     async with a_loop(client, provider, agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run()

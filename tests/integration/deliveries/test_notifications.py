@@ -102,13 +102,13 @@ async def test_each_question_is_sent_once_across_continue_as_new(client: Client)
                 await receiver.has(told)
                 [question] = await wait_for_held_calls(handle)
                 await send_update(handle, "approve", approval_argument(question))
-                await until_it_goes_on(handle, question)
+                await until_decided(handle, question)
             ran = await loop.ended(handle)
     assert [received.message["wait_id"] for received in receiver.received] == ["approval-1", "approval-2"]
     assert (len({received.message_id for received in receiver.received}), len(ran.histories)) == (2, 3)
 
 
-async def until_it_goes_on(handle: Any, question: dict[str, Any]) -> None:
+async def until_decided(handle: Any, question: dict[str, Any]) -> None:
     async def moves() -> bool:
         pending_now = (await handle.query("status"))["pending_approvals"]
         return [each["approval_id"] for each in pending_now] != [question["approval_id"]]

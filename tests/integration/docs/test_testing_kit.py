@@ -116,7 +116,7 @@ async def test_time_is_skipped_while_a_test_waits_for_an_end(env: Environment, t
 
 
 async def test_the_error_for_a_run_that_does_not_end_names_what_it_waits_for(env: Environment) -> None:
-    """Whoever waits for an end that does not come learns what the run is doing."""
+    """The error for an end that does not come says what the run is doing."""
     script = [calls("pay", cents="nine"), calls("ask_user", question="Whose?"), answers()]
     async with env.worker(agents=[CLERK], model=scripted(*script)) as at_work:
         handle = await at_work.start(CLERK, "Ask.", settings={"timeout_s": 60})
@@ -197,7 +197,7 @@ async def test_a_history_of_an_unknown_workflow_is_refused(history: WorkflowHist
 
 
 async def test_a_folder_is_replayed_file_by_file(tmp_path: Path) -> None:
-    """Of two recorded histories, that of an agent's run was changed."""
+    """One of two recorded histories, that of an agent's run, was changed."""
     recorded = [path for path in HISTORIES if path.stem in {"answer", "tools-and-a-denial"}]
     for path in recorded:
         (tmp_path / path.name).write_text(path.read_text())

@@ -154,7 +154,7 @@ async def test_a_database_of_a_newer_version_is_not_touched() -> None:
     assert caught.value.kind == "NewerSchema"
 
 
-async def test_a_user_without_the_right_to_create_the_extension_is_told_what_to_run() -> None:
+async def test_a_user_without_the_right_to_create_the_extension_gets_the_command_to_run() -> None:
     server = kept_postgres()
     name = server.database().rpartition("/")[2]
     execute(server.dsn(), f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")

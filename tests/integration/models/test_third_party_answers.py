@@ -23,7 +23,7 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 OPEN = SCHEMA | {"additionalProperties": True}
-"""For Anthropic: this server does not know where its protocol puts closed schemas."""
+"""This server does not know where Anthropic's protocol puts closed schemas."""
 
 WEATHER = ToolSpec(name="get_weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
 ANSWER = {"city": "Rome", "degrees": 31}

@@ -1,4 +1,4 @@
-"""Once a run is ending nobody can change that, and whoever tries gets an error."""
+"""Once a run is ending nobody can change that, and an attempt is an error."""
 
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError

@@ -176,12 +176,12 @@ async def test_a_success_resets_the_retries_of_the_model(client: Client) -> None
 async def test_a_person_decides_about_a_failed_call(
     client: Client, choice: dict[str, Any], expected: str | None, reason: str
 ) -> None:
-    def until_mended(arguments: dict[str, Any], context: ToolContext) -> str:
+    def until_repaired(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(save.contexts) == 1:
             raise ToolError("the disk is full")
         return "saved"
 
-    save = a_tool("save", until_mended, strategy="escalate", queue="storage")
+    save = a_tool("save", until_repaired, strategy="escalate", queue="storage")
     async with a_loop(client, [calls("save"), answers()], save) as loop:
         handle = await loop.start()
         wait = await wait_for_question(handle)

@@ -92,7 +92,7 @@ def test_a_script_sends_line_after_line_and_returns_later(orga: Orga, model: Cha
     assert "── turn 3" in later.err
     assert "── turn 2" not in later.err
     assert conversation_of(model)[-1] == "Still there?\nYes?"
-    while state_of(orga, "script") != "running (idle)":  # the server's list is a moment behind
+    while state_of(orga, "script") != "running (idle)":  # the server's list lags a moment
         time.sleep(0.1)
 
 

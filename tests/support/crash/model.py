@@ -1,4 +1,4 @@
-"""A model and a policy engine that know nothing but what they are given: another process goes on where one was cut."""
+"""A model and a policy engine without state, so that another process can continue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tests.support.values.policies import a_verdict
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """Calls the tools that the task names, one a turn, then answers with all it was told.
+    """Calls the tools that the task names, one in each turn, then answers with all tool results.
 
     `helper:look+send` delegates the task `look send` to that agent; `saga:book-cancel+send` is a saga of a step with
     its compensation and a final one; `decide:l` decides on that size; `fact:sky+blue` stores that the sky is blue.
@@ -64,7 +64,7 @@ def _step(part: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Lenient:
-    """Allows everything; `pay` only with the yes of ada."""
+    """Allows everything, but `pay` only with approval by ada."""
 
     is_embedded = True
 
@@ -79,10 +79,10 @@ class Lenient:
 
 
 class DelegatingModel(SteadyModel):
-    """Plans a step that the agent `helper` does, which calls all tools one by one, and one step behind it."""
+    """Plans a step for the agent `helper`, which calls all tools one by one, and one step after it."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what is asked for, of the goal and of its agent."""
+        """Return the reply for the goal or its agent."""
         if not any(goal_prompt_in(message.text) for message in request.messages):
             return await PlannedModel(frozenset(self._tools), self._reached).complete(request, on_text)
         reply = await super().complete(request, on_text)

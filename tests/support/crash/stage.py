@@ -1,4 +1,4 @@
-"""Plays a run whose workers die, one after the other, until one lives on."""
+"""Plays a run whose workers die one after the other, until one survives."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from tests.support.runs.loop import Loop, Ran
 
 PATIENCE = timedelta(seconds=150)
 TASK_TIMEOUT = timedelta(seconds=5)
-"""How soon the server takes a workflow task back from a dead worker."""
+"""Seconds after which the server takes a workflow task back from a dead worker."""
 
 NEVER = 3_500
 EVERY_ITERATION = 1
@@ -39,12 +39,12 @@ def all_tools(backstage: Backstage) -> list[FakeTool]:
 
 
 async def nothing(stage: "Stage") -> None:
-    """Let the run go its way."""
+    """Do nothing to the run."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run, what happens to it from outside, and how its workers die by themselves."""
+    """A run, what happens to it from outside, and how its workers die."""
 
     plan: tuple[str, ...] = SHORT
     fates: tuple[Fate, ...] = ()
@@ -70,7 +70,7 @@ class Outcome:
     effects: list[list[str]]
     """Tool and idempotency key, one a line."""
     exits: list[int | None]
-    """How the workers before the last one ended."""
+    """Exit codes of the workers before the last one."""
     told: list[str]
     """The ids of the messages that a receiver got."""
     folder: Path
@@ -95,7 +95,7 @@ class Outcome:
         ]
 
     def data(self, event: str) -> list[dict[str, Any]]:
-        """Return what the journal tells of one kind of event."""
+        """Return the data of all journal entries of one event."""
         return [data for name, _, data in self.journal if name == event]
 
 
@@ -110,14 +110,14 @@ def outcome_of(outcomes: Outcomes, case: str) -> Outcome:
 
 
 async def play_all(client: Client, cases: Mapping[str, Case], folder: Callable[[str], Path]) -> Outcomes:
-    """Play all cases at once: most of their time is the server's patience with a dead worker."""
+    """Play all cases at once, because they mostly wait until the server gives up on a dead worker."""
     stages = [Stage(client, case, folder("crash")) for case in cases.values()]
     ended = await asyncio.gather(*(stage.play() for stage in stages), return_exceptions=True)
     return dict(zip(cases, ended, strict=True))
 
 
 class Stage:
-    """The place of one case: a task queue and a file of effects of its own."""
+    """One case, with its own task queue and its own file of effects."""
 
     def __init__(self, client: Client, case: Case, folder: Path) -> None:
         self._client = client
@@ -130,7 +130,7 @@ class Stage:
 
     @property
     def client(self) -> Client:
-        """Whoever looks at the run, or writes to it."""
+        """The client for queries and signals of the test."""
         return self._client
 
     @property
@@ -150,7 +150,7 @@ class Stage:
         return file.read_text().splitlines() if file.exists() else []
 
     async def play(self) -> Outcome:
-        """Run the case to its end; the last worker is one that lives on."""
+        """Run the case to its end. The last worker survives."""
         await self._start()
         workers = asyncio.create_task(self._work())
         try:
@@ -164,7 +164,7 @@ class Stage:
         return Outcome(ran, self.effects, self._exits, self.messages, self._folder)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for what must happen, however long workers that die take for it."""
+        """Wait for a condition, for as long as dying workers may need."""
         await wait_until(condition, PATIENCE.total_seconds())
 
     async def had_effect(self, tool: str) -> None:
@@ -176,12 +176,12 @@ class Stage:
         await self.until(had)
 
     def release(self) -> None:
-        """Let the calls that are held end."""
+        """Release the held calls."""
         (self._folder / "release").touch()
 
     @asynccontextmanager
     async def without_worker(self) -> AsyncGenerator[None]:
-        """Kill the worker and let no other begin before the block ends; only where the case kills."""
+        """Kill the worker, and start no other before the block ends. Does so only if the case kills."""
         if self._case.kills:
             self._is_open.clear()
             died = len(self._exits)
@@ -195,7 +195,7 @@ class Stage:
 
     @asynccontextmanager
     async def without_next_worker(self) -> AsyncGenerator[None]:
-        """Let no other worker begin once this one has died by itself; only where it is to die."""
+        """Start no other worker after this one has died by itself. Does so only if it is to die."""
         self._is_open.clear()
         await self.until(lambda: self._have_died(len(self._case.fates)))
         try:
@@ -217,7 +217,7 @@ class Stage:
         )
 
     async def _work(self) -> None:
-        """Keep one worker, until it dies; then the next."""
+        """Keep one worker running, and start the next when it dies."""
         for fate in chain(self._case.fates, repeat(Fate())):
             await self._is_open.wait()
             self._now = self._worker(fate).started()

@@ -1,4 +1,4 @@
-"""The moments of a workflow task: what it brings, before workflow code has seen it; what it made, before it is told."""
+"""Moments of a workflow task: its jobs before workflow code sees them, and its commands before they are reported."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class WatchedTasks(ThreadPoolExecutor):
-    """Runs workflow tasks and tells the moments of each; what is only replayed is no moment."""
+    """Runs workflow tasks and reports the moments of each. A replay has no moments."""
 
     def __init__(self, reached: Callable[[str], None], effects: Path) -> None:
         super().__init__()
@@ -27,19 +27,19 @@ class WatchedTasks(ThreadPoolExecutor):
         task = next((argument for argument in args if isinstance(argument, WorkflowActivation)), None)
         if task is None or task.is_replaying:
             return super().submit(fn, *args, **kwargs)
-        for moment in self._brought(task):
+        for moment in self._moments_of_jobs(task):
             self._reached(moment)
 
         def watched() -> T:
             made = fn(*args, **kwargs)
             if isinstance(made, WorkflowActivationCompletion):
-                for moment in self._made(made):
+                for moment in self._moments_of_commands(made):
                     self._reached(moment)
             return made
 
         return super().submit(watched)
 
-    def _brought(self, task: WorkflowActivation) -> Iterator[str]:
+    def _moments_of_jobs(self, task: WorkflowActivation) -> Iterator[str]:
         for job in task.jobs:
             if job.HasField("initialize_workflow"):
                 if job.initialize_workflow.continued_from_execution_run_id:
@@ -52,7 +52,7 @@ class WatchedTasks(ThreadPoolExecutor):
             if job.HasField("do_update"):
                 yield f"asked to {job.do_update.name}"
 
-    def _made(self, made: WorkflowActivationCompletion) -> Iterator[str]:
+    def _moments_of_commands(self, made: WorkflowActivationCompletion) -> Iterator[str]:
         for command in made.successful.commands:
             if command.HasField("continue_as_new_workflow_execution"):
                 yield f"continuing as new after {self._latest()}"
@@ -62,6 +62,6 @@ class WatchedTasks(ThreadPoolExecutor):
                     yield f"noting {note['event']}"
 
     def _latest(self) -> str:
-        """Return the tool that had the latest effect."""
+        """Return the tool with the latest effect."""
         lines = self._effects.read_text().splitlines() if self._effects.exists() else []
         return lines[-1].split()[0] if lines else ""

@@ -1,4 +1,4 @@
-"""A worker process that kills itself, as by `kill -9`, at a moment that is named, or is killed from outside."""
+"""A worker process that kills itself with SIGKILL at a named moment, or is killed from outside."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ TO = "people"
 """The channel for the answers of goals."""
 
 SILENCE_S = 10.0
-"""How soon the server takes a call back from a dead worker."""
+"""Seconds after which the server takes a call back from a dead worker."""
 
 SIZE = CheckedDecision.model_validate(
     {
@@ -52,26 +52,26 @@ SIZE = CheckedDecision.model_validate(
         "default": {"go": "yes"},
     }
 )
-"""A decision that follows from the past of the run, too."""
+"""A decision that also depends on the past of the run."""
 
 STICKY_S = timedelta(seconds=1)
-"""How soon the server gives a workflow task to another worker when this one does not come for it."""
+"""Seconds after which the server gives a workflow task to another worker."""
 
 
 @dataclass(frozen=True)
 class Fate:
-    """When a worker dies: at a moment by name, or some seconds after a tool's effect; by default never."""
+    """When a worker dies: at a named moment, or some seconds after a tool's effect. By default it never dies."""
 
     moment: str = ""
     after_s: float | None = None
 
     def reached(self, moment: str) -> None:
-        """Die here when this is the moment."""
+        """Die here if this is the moment."""
         if moment == self.moment:
             _die()
 
     def had_effect(self) -> None:
-        """Die some time later, if that is how."""
+        """Die some time later, if planned so."""
         if self.after_s is not None:
             Timer(self.after_s, _die).start()
 
@@ -85,7 +85,7 @@ class Backstage:
     """The part of a test that its tools use."""
 
     effects: Path
-    """Gets one line for each effect of a tool: the tool and the idempotency key."""
+    """File that gets one line for each effect of a tool: the tool and the idempotency key."""
     fate: Fate
 
     def tool(
@@ -102,8 +102,8 @@ class Backstage:
         Args:
             name: Its name.
             effect: What repeating a call does.
-            body: Takes how many effects there were, this one included; returns the result, or raises.
-            held: Whether its calls end only once the file `release` is there.
+            body: Takes the number of effects including this one. Returns the result, or raises.
+            held: True if its calls end only when the file `release` exists.
             takes: Its only argument, if it has one.
             **options: Its `ToolOptions`.
         """
@@ -134,19 +134,19 @@ class Backstage:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Takes notifications: one line for each in the file `told`."""
+    """Takes notifications, and writes one line for each into the file `told`."""
 
     backstage: Backstage
 
     async def deliver(self, notification: Notification, run: RunKey) -> None:
-        """Take it; then the worker may die before it knows."""
+        """Record the message. The worker may then die before it knows."""
         with self.backstage.effects.with_name("told").open("a") as file:
             file.write(f"{notification.message_id}\n")
         self.backstage.fate.reached("told")
 
 
 class FatedStore(SqliteStore):
-    """The embedded store of a worker that may die right behind what it has done, before anybody hears of it."""
+    """The embedded store of a worker that may die right after a call, before anybody learns of it."""
 
     def __init__(self, path: Path, fate: Fate) -> None:
         super().__init__(path, HashingEmbedder())
@@ -167,13 +167,13 @@ class FatedStore(SqliteStore):
 
 @dataclass(frozen=True)
 class Recipient:
-    """Takes the answers of goals: one line for each in the file `delivered`."""
+    """Takes the answers of goals, and writes one line for each into the file `delivered`."""
 
     backstage: Backstage
     is_repeatable: bool
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
-        """Take it; then the worker may die before it knows."""
+        """Record the answer. The worker may then die before it knows."""
         with self.backstage.effects.with_name("delivered").open("a") as file:
             file.write(f"{request.key}\n")
         self.backstage.fate.reached("delivered")
@@ -192,17 +192,17 @@ class CrashWorker:
     roll_over_events: int
     fate: Fate
     cast: Cast
-    """A function of a module: only its name goes to the process."""
+    """A module-level function, because only its name is passed to the process."""
     notify: tuple[NotifyEvent, ...] = ()
     model: Callable[[frozenset[str], Callable[[str], None]], ModelProvider] = PlannedModel
     remembers: bool = False
-    """True if it has a store of knowledge: the file `knowledge.db`."""
+    """True if it has a knowledge store: the file `knowledge.db`."""
     delivers: DeliveryKind | None = None
     """The receiver of goals' answers. Only a webhook recognises a repetition."""
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
 
     def started(self) -> BaseProcess:
-        """Start a process of its own, forked from one that has the imports done and nothing else."""
+        """Start a separate process, forked from one that has only done the imports."""
         context = get_context("forkserver")
         context.set_forkserver_preload(["__main__", __name__])
         process = context.Process(target=self._run, daemon=True)

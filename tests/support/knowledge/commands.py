@@ -1,4 +1,4 @@
-"""`orga knowledge` in a folder of the test's own, whose store is empty."""
+"""`orga knowledge` in the test's own folder with an empty store."""
 
 import json
 from pathlib import Path
@@ -20,18 +20,18 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command_output(capsys: Shown, *arguments: str) -> str:
-    """Run a command that has to end well, and return its standard output."""
+    """Run a command that must succeed, and return its standard output."""
     assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
     return capsys.readouterr().out
 
 
 def command_json(capsys: Shown, *arguments: str) -> Any:
-    """Return what a command says to scripts."""
+    """Return the JSON output of a command."""
     return json.loads(command_output(capsys, *arguments, "--json"))
 
 
 def refusal_line(capsys: Shown, *arguments: str) -> str:
-    """Run a command that has to be refused by one line, and return that."""
+    """Run a command that must be refused in one line, and return that line."""
     assert run_command(["knowledge", *arguments]) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)

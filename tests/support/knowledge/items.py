@@ -1,4 +1,4 @@
-"""Items, readers and queries, described by what a test is about."""
+"""Items, readers and queries with defaults, so that a test states only what it is about."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ T0 = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 class Clock:
-    """A time that stands until it is moved."""
+    """A clock that moves only on request."""
 
     def __init__(self) -> None:
         self.time = T0

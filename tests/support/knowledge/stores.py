@@ -1,6 +1,6 @@
-"""Every kind of store, each in a place of its own: what holds for one has to hold for all.
+"""Every kind of store in its own place, because the same contract holds for all.
 
-The fixtures `opens`, `clock` and `store` give each test one of each kind.
+The fixtures `opens`, `clock` and `store` give each test one store of each kind.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -22,14 +22,14 @@ from tests.support.parts.postgres import kept_postgres
 
 
 class OpenStore(Protocol):
-    """Opens the one place again and again: each store has connections of its own, as if in another process."""
+    """Opens the same place several times. Each store has its own connections, as if in another process."""
 
     def __call__(self, *, now: Callable[[], datetime], embedder: Embedder = ...) -> KnowledgeStore: ...
 
 
 @asynccontextmanager
 async def sqlite_place(folder: Path) -> AsyncGenerator[OpenStore]:
-    """Yield what opens one file; whatever it has opened is closed."""
+    """Yield a function that opens one file, and close all its stores at the end."""
     opened: list[SqliteStore] = []
 
     def open_store(*, now: Callable[[], datetime], embedder: Embedder | None = None) -> KnowledgeStore:
@@ -43,7 +43,7 @@ async def sqlite_place(folder: Path) -> AsyncGenerator[OpenStore]:
 
 @asynccontextmanager
 async def postgres_place(folder: Path) -> AsyncGenerator[OpenStore]:
-    """Yield what opens one database of a server that all tests of a process share; whatever it has opened is closed."""
+    """Yield a function that opens one database of the process's shared server, and close all its stores at the end."""
     del folder
     dsn = kept_postgres().database()
     opened: list[PostgresStore] = []
@@ -61,7 +61,7 @@ PLACES: dict[str, Callable[[Path], AbstractAsyncContextManager[OpenStore]]] = {
     "sqlite": sqlite_place,
     "postgres": postgres_place,
 }
-"""By the name of the backend: yields what opens stores in a new, empty place."""
+"""Functions by backend, each of which yields an opener of stores in a new, empty place."""
 
 
 @pytest.fixture(params=PLACES)

@@ -12,22 +12,22 @@ from orga.workflows.types.knowledge import KnowledgeItem, Recall
 from tests.support.knowledge.items import a_fact, a_text
 
 RUNS = 25
-"""Writers at once in one process."""
+"""Parallel writers in one process."""
 FACTS = 20
 
 
 def facts() -> list[KnowledgeItem]:
-    """The same in every process: each subject once, and one that all contradict."""
+    """Return facts that are the same in every process: one for each subject, and one that all contradict."""
     return [a_fact(f"service {n}", "listens on", str(n)) for n in range(FACTS)]
 
 
 def documents(count: int) -> Iterator[KnowledgeItem]:
-    """As an import reads them."""
+    """Return documents as an import reads them."""
     return (a_text(f"document number {n} about lorries", key=str(n)) for n in range(count))
 
 
 async def write_facts(path: Path) -> None:
-    """Store them all from many tasks, each beginning elsewhere, and recall in between."""
+    """Store them all from many tasks, each starting at another one, and recall in between."""
     store = SqliteStore(path, HashingEmbedder())
 
     async def run(index: int) -> None:
@@ -42,7 +42,7 @@ async def write_facts(path: Path) -> None:
 
 
 async def import_documents(path: Path) -> None:
-    """Import many, and say after each part how many are in."""
+    """Import many documents, and print after each part how many are stored."""
     store = SqliteStore(path, HashingEmbedder())
     await import_items(store, documents(100_000), lambda done, total: print(done, flush=True))
 

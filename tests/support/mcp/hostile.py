@@ -1,9 +1,9 @@
-"""An MCP server (2025-11-25, stdio) that does what no server should; a program that imports nothing of ours.
+"""An MCP server (2025-11-25, stdio) that does what no server should. The program imports nothing of ours.
 
     python mcp_hostile.py FOLDER [banner] [silent] [stubborn] [child] [pages [heavy]]
 
-`FOLDER/tools.json` is its list of tools, read anew for each request; `FOLDER/log` is what it received;
-`FOLDER/flood` is what two of its tools send; a tool does what its name says.
+`FOLDER/tools.json` is its list of tools, read again for each request; `FOLDER/log` holds the messages it received;
+`FOLDER/flood` is sent by two of its tools; each tool does what its name says.
 """
 
 import json
@@ -28,7 +28,7 @@ def text(value: str, **more: Any) -> dict[str, Any]:
 
 
 def call_result(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the result of a call; None answers nothing."""
+    """Return the result of a call, or None to send no answer."""
     match params["name"]:
         case "echo":
             return text(json.dumps(params.get("arguments"), sort_keys=True))
@@ -67,7 +67,7 @@ def call_result(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def attack_result(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
-    """Answer in a way that the protocol does not know; what is sent before counts as a call that was carried out."""
+    """Answer in a way that violates the protocol. A message sent before it counts as a call that was carried out."""
     match params["name"]:
         case "terminated":
             send(id=ident, error={"code": -32600, "message": "Session terminated"})

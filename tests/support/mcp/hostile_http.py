@@ -24,17 +24,17 @@ class Hostile:
     these two with ` event`."""
     sessions: int = 1
     calls: int = 0
-    """That were carried out."""
+    """Number of calls that were carried out."""
     streams: int = 0
-    """How often its own stream was opened; it ends at once, and asks to be opened again at once."""
+    """How often its own stream was opened. The stream ends at once, and asks to be reopened at once."""
     flood: str = ""
-    """The kind of notifications that its own stream brings."""
+    """The kind of notifications on its own stream."""
     methods: list[str] = field(default_factory=list[str])
 
 
 @contextmanager
 def hostile_http() -> Generator[Hostile]:
-    """Run one on a free port."""
+    """Run a server on a free port."""
     state = Hostile()
 
     class Handler(_Handler):

@@ -1,4 +1,4 @@
-"""MCP servers over streamable HTTP as processes of their own, on free ports."""
+"""MCP servers over streamable HTTP as separate processes, on free ports."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The loop with tools of MCP servers beside its own."""
+"""The loop with tools of MCP servers and with its own."""
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A small MCP server over HTTP, in the test's own loop: a test says what becomes of each request."""
+"""A small MCP server over HTTP, in the test's own loop. A test decides the outcome of each request."""
 
 import asyncio
 import json
@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 Script = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Takes a method and its parameters; returns the result, or None where the connection is to break."""
+"""Takes a method and its parameters. Returns the result, or None to break the connection."""
 
 TOOL: dict[str, Any] = {"name": "act", "inputSchema": {"type": "object", "properties": {}}}
 
 
 class ScriptedServer:
-    """Answers as its script says; `changed` tells the worker that its list is another."""
+    """Answers as its script defines. `changed` notifies the worker of a new list."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -22,7 +22,7 @@ class ScriptedServer:
         self._notices: asyncio.StreamWriter | None = None
 
     def changed(self) -> None:
-        """Say so on the stream of notices."""
+        """Notify the client on its notice stream."""
         assert self._notices is not None
         notice = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         self._notices.write(f"event: message\ndata: {notice}\n\n".encode())
@@ -80,7 +80,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted_http(script: Script) -> AsyncGenerator[ScriptedServer]:
-    """Run one."""
+    """Run one server."""
     scripted = ScriptedServer(script)
     server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
     scripted.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"

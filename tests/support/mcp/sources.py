@@ -31,14 +31,14 @@ def source_of(env: Mapping[str, str] = os.environ, **servers: McpServer) -> McpS
 
 
 def hostile(folder: Path, *modes: str, tools: list[Any] | None = None, **fields: Any) -> McpServer:
-    """Return a server that misbehaves: `modes` from its start, or by the names of its tools."""
+    """Return a server that misbehaves, by `modes` from its start or by the names of its tools."""
     set_definitions(folder, *(tools if tools is not None else ["echo"]))
     given: dict[str, Any] = {"command": sys.executable, "args": (mcp_hostile.__file__, str(folder), *modes), **fields}
     return McpServer(**given)
 
 
 def set_definitions(folder: Path, *tools: Any) -> None:
-    """Set what the server lists from now on: whole definitions, or names."""
+    """Set the list of the server from now on: whole definitions, or names."""
     listed: list[Any] = [a_definition(each) if isinstance(each, str) else each for each in tools]
     (folder / "new.json").write_text(json.dumps(listed))
     (folder / "new.json").rename(folder / "tools.json")
@@ -50,7 +50,7 @@ def a_definition(name: str, **fields: Any) -> dict[str, Any]:
 
 
 async def call_tool_of(source: McpServers, name: str, context: ToolContext | None = None, /, **arguments: Any) -> str:
-    """Call a tool as a run that was offered it now."""
+    """Call a tool like a run that was offered it now."""
     specs = await source.specs([name])
     tool = source.tool(name, specs[name].digest if name in specs else "")
     assert tool is not None

@@ -1,4 +1,4 @@
-"""A model over HTTP that a test can hold: streamed chat completions, chosen by how far the conversation is."""
+"""A model over HTTP that a test can hold: it streams chat completions, chosen by the length of the conversation."""
 
 import json
 import threading
@@ -13,12 +13,12 @@ from tests.support.web.serving import serving
 
 @dataclass(frozen=True)
 class Says:
-    """A streamed text; a held one stops before its last piece until `release` is set."""
+    """A streamed text. A held one stops before its last piece until `release` is set."""
 
     pieces: Sequence[str]
     hold: bool = False
     tokens: int = 0
-    """That it says it has read, and written."""
+    """Tokens that it reports as read, and as written."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ ScriptedReply = Says | Calls | CallsAtOnce | TellsHeaders
 
 @dataclass
 class ChatServer:
-    """Replies by the number of assistant messages in the request, so that a repeated attempt gets the same."""
+    """Replies by the number of assistant messages in the request, so that a repeated attempt gets the same reply."""
 
     replies: Sequence[ScriptedReply]
     release: threading.Event = field(default_factory=threading.Event)
@@ -101,7 +101,7 @@ def chat_server(*replies: ScriptedReply) -> Generator[ChatServer]:
                     self.wfile.flush()
                 self.wfile.write(b"data: [DONE]\n\n")
             except OSError:
-                pass  # the caller was killed or has hung up
+                pass  # the caller was killed or has disconnected
 
     with serving(Handler) as chat.port:
         try:

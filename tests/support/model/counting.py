@@ -1,4 +1,4 @@
-"""A model that counts tokens as the estimate does, sums up when asked, and may have a context of its own size."""
+"""A model that counts tokens like the estimate, summarises on request, and may have its own context size."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def counting(
 
 
 class CountingProvider(ScriptedModel):
-    """Tells steps and summaries apart, and keeps what was asked of each."""
+    """Distinguishes steps from summaries, and keeps the requests for each."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class CountingProvider(ScriptedModel):
         factor: float,
         window: int,
     ) -> None:
-        """Begin; it counts `factor` times the estimate, and takes at most `window` of that."""
+        """Count `factor` times the estimate, and accept at most `window` of that."""
         super().__init__([self._reply], repeats=True)
         self._step, self._summary = step, summary
         self._factor, self._window = factor, window

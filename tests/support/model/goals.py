@@ -1,4 +1,4 @@
-"""Models that pursue goals: one says for each turn what a test wrote down, one does whatever it is asked."""
+"""Models that pursue goals: one returns scripted replies for each turn, one carries out whatever is requested."""
 
 import re
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from orga.workflows.types.messages import Reply, ToolCall
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
 PARTIAL = {"relevance": 3, "completeness": 2, "usability": 3, "goal_progress": 2}
-"""Done, but no rule takes the goal for reached: the model decides."""
+"""Scores of a finished step that no rule takes as reaching the goal, so the model decides."""
 
 BAD = {"relevance": 1, "completeness": 1, "usability": 2, "goal_progress": 1}
-"""Failed, so the model's `done` does not count if no other step is done."""
+"""Scores of a failed step: the model's `done` does not count if no other step is done."""
 
 
 def says(**said: Any) -> Reply:
@@ -25,22 +25,22 @@ def says(**said: Any) -> Reply:
 
 
 def a_step(step_id: str, skill: str = "look", *needs: str, **arguments: Any) -> dict[str, Any]:
-    """Return a step as a plan has it."""
+    """Return a step of a plan."""
     return {"id": step_id, "goal": f"do {step_id}", "skill": skill, "arguments": arguments, "depends_on": list(needs)}
 
 
 def evaluation_reply(*ids: str, **scores: int) -> Reply:
-    """Return an evaluation of these steps; a good one without scores."""
+    """Return an evaluation of these steps. Without scores it is a good one."""
     return says(steps=[{"id": each, **(scores or GOOD)} for each in ids])
 
 
 def requesting_message(request: ModelRequest) -> str:
-    """Return the message that asks for the turn."""
+    """Return the message that requests the turn."""
     return next(m.text for m in reversed(request.messages) if m.role == "user" and goal_prompt_in(m.text))
 
 
 class GoalModel:
-    """Says for each turn what a test wrote down for it: the replies of that turn in order, the last one again."""
+    """Returns the scripted replies of each turn in order, and repeats the last one."""
 
     def __init__(self, **turns: Reply | list[Reply]) -> None:
         self._turns = {f"goal_{name}": said if isinstance(said, list) else [said] for name, said in turns.items()}
@@ -48,7 +48,7 @@ class GoalModel:
 
     @property
     def turns(self) -> list[str]:
-        """The turns that it was asked for."""
+        """The turns for which it was called."""
         return [turn.removeprefix("goal_") for turn, _ in self.asked]
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
@@ -61,14 +61,14 @@ class GoalModel:
 
 
 class SteadyModel:
-    """Plans one step for each tool, side by side, and one behind them; finds all of them good. It knows no past."""
+    """Plans one step per tool in parallel and one after them, and rates all as good. It has no state."""
 
     def __init__(self, tools: frozenset[str], reached: Callable[[str], None]) -> None:
         self._tools = sorted(tools)
         self._reached = reached
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what is asked for; whoever watches is told first."""
+        """Return the requested reply, after informing the watcher."""
         text = requesting_message(request)
         turn = goal_prompt_in(text)
         self._reached(turn)
@@ -88,7 +88,7 @@ class SteadyModel:
 
 
 class CallingModel(SteadyModel):
-    """Makes the call of the last step itself, once what it depends on is there."""
+    """Makes the call of the last step itself, once the steps before it are done."""
 
     def _last(self) -> dict[str, Any]:
         return super()._last() | {"arguments": None}

@@ -1,4 +1,4 @@
-"""A model of agents that each see to one input, which names a tool, and of the one that joins what came of them."""
+"""A model of agents that process one input each, which names a tool, and of the agent that joins their results."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,14 @@ JOINS = "what came of input"
 
 
 class InputModel:
-    """Calls the tool that its input names, once, and says so; joins by a count. It knows no past."""
+    """Calls the tool that its input names once, and reports it. It joins by counting, and has no state."""
 
     def __init__(self, tools: frozenset[str], reached: Callable[[str], None]) -> None:
         self._tools = tools
         self._reached = reached
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Go by what it reads alone; whoever watches is told first."""
+        """Reply from the request alone, after informing the watcher."""
         task = request.messages[0].text
         if JOINS in task:
             self._reached("reduce")

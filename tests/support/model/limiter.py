@@ -1,4 +1,4 @@
-"""A rate limiter before a real server: the first request is turned away with given headers, the others go through."""
+"""A rate limiter in front of a real server: it rejects the first request with given headers, and passes on the rest."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -10,7 +10,7 @@ BODY = b'{"error": {"message": "slow down", "type": "rate_limit_error"}}'
 
 @asynccontextmanager
 async def limited_once(url: str, headers: Callable[[], Mapping[str, str]]) -> AsyncGenerator[str]:
-    """Yield the URL of the limiter before `url`; the headers are made when they are sent, for they tell times."""
+    """Yield the URL of the limiter in front of `url`. Its headers contain times, so they are made when sent."""
     first = True
     target = urlsplit(url)
 

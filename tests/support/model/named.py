@@ -1,4 +1,4 @@
-"""A provider that is asked for one model, whatever the run calls it."""
+"""A provider that is always asked for one model, whatever name the run uses."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from orga.workflows.types.messages import Reply
 
 
 class Named:
-    """A provider under the model's own name."""
+    """A provider that uses the model's own name."""
 
     def __init__(self, provider: ModelProvider, model: str) -> None:
         self._provider = provider

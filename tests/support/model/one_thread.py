@@ -1,4 +1,4 @@
-"""The engine of the small model on one thread: threads that wait for one another by spinning starve beside tests."""
+"""The engine of the small model on one thread: its spinning threads would be starved by other tests."""
 
 import importlib
 from collections.abc import Generator
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Generator[None]:
-    """Let it have one, not as many as there are cores: where others want them, those take ten times as long."""
+    """Give the engine one thread. With one per core it takes ten times as long on a busy machine."""
     engine: Any = importlib.import_module("xllamacpp")
     params: Any = engine.CommonParams
 

@@ -1,4 +1,4 @@
-"""Model providers whose network is a function, and answers for it to give."""
+"""Model providers whose network is a function, and responses for it to return."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ def a_request(**fields: Any) -> ModelRequest:
 
 @dataclass
 class Network:
-    """Answers requests in order, the last answer again and again, and keeps what was sent."""
+    """Answers requests in order, repeats the last answer, and keeps the requests."""
 
     answers: list[Answer]
     requests: list[http.Request] = field(default_factory=list[http.Request])
@@ -69,7 +69,7 @@ async def complete_request(
 
 
 def stream_response(*frames: dict[str, Any] | str, size: int = 7) -> http.Response:
-    """Return an event stream, cut into chunks of `size` bytes; a string is sent as the data that it is."""
+    """Return an event stream, cut into chunks of `size` bytes. A string is sent unchanged."""
     texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
     data = "".join(f"data: {text}\n\n" for text in texts).encode()
     return http.Response(200, headers={"content-type": "text/event-stream"}, content=_cut(data, size))
@@ -81,7 +81,7 @@ async def _cut(data: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 KEEP_ALIVES = ("", " ", "{}", "null", "[]", '"ping"', "0")
-"""Data of events that servers send so that a connection stays open."""
+"""Data of events that servers send to keep a connection open."""
 
 
 def with_keep_alives(frames: Iterable[dict[str, Any] | str]) -> Iterator[dict[str, Any] | str]:
@@ -99,13 +99,13 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
 def response_events(
     *items: dict[str, Any], status: str = "completed", size: int = 4, **response: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield the events of a response with these items as its output, their texts in pieces of `size` characters."""
+    """Yield the events of a response with these output items, whose texts are cut into pieces of `size` characters."""
     begun: dict[str, Any] = {"object": "response", "model": "some-model", "status": "in_progress", "output": []}
     yield {"type": "response.created", "response": begun}
     for index, item in enumerate(items):
         at = {"output_index": index, "item_id": item["id"]}
         empty: dict[str, Any] = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
-        if item["type"] == "reasoning":  # what it holds at its beginning may be incomplete
+        if item["type"] == "reasoning":  # the object may be incomplete at the start
             empty = {"encrypted_content": item.get("encrypted_content", "")[:3], "summary": []}
         yield {"type": "response.output_item.added", "output_index": index, "item": item | empty}
         if item["type"] == "function_call":
@@ -128,13 +128,13 @@ def _pieces(text: str, size: int) -> list[str]:
 
 
 def message_item(text: str, **fields: Any) -> dict[str, Any]:
-    """Return an item of the output of a response: a message."""
+    """Return an output item of a response: a message."""
     content: list[dict[str, Any]] = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content} | fields
 
 
 def call_item(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Return an item of the output of a response: a call."""
+    """Return an output item of a response: a call."""
     fields = {"call_id": call_id, "name": name, "arguments": arguments, "status": "completed"}
     return {"type": "function_call", "id": f"fc_{call_id}"} | fields
 

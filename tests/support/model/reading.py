@@ -1,4 +1,4 @@
-"""Conversations of the offline reader over a real folder, with tools that are small but true."""
+"""Conversations of the offline model over a real folder, with small but real tools."""
 
 import re
 from collections.abc import Callable
@@ -62,7 +62,7 @@ ALL = (LIST, SEARCH, READ)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with these files."""
+    """Return a folder with these files."""
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def tools_over(folder: Path) -> Answer:
-    """The three tools, in the text form that they promise."""
+    """Return the three tools, with output in their documented text form."""
 
     def answer(call: ToolCall) -> str:
         if call.name == "list_files":
@@ -105,17 +105,17 @@ def _read(folder: Path, path: str, start_line: int = 1, end_line: int | None = N
 
 
 class Run:
-    """A conversation played by hand: messages so far, and each reply."""
+    """A conversation without a server: the messages so far, and each reply."""
 
     def __init__(self, question: str, answer: Answer, tools: tuple[ToolSpec, ...] = ALL) -> None:
-        """Ask."""
+        """Ask the question."""
         self.messages = [Message.of("user", question, pinned=True)]
         self.tools = tools
         self.answer = answer
         self.calls: list[ToolCall] = []
 
     async def step(self, tool_choice: ToolChoice = "auto", max_output_tokens: int = 4096) -> Reply:
-        """Let the reader reply, and carry its calls out."""
+        """Let the model reply, and carry out its calls."""
         request = ModelRequest(
             model="extractive",
             messages=tuple(self.messages),
@@ -132,7 +132,7 @@ class Run:
         return reply
 
     async def to_the_end(self) -> str:
-        """Return the answer."""
+        """Continue to the end, and return the answer."""
         for _ in range(6):
             reply = await self.step()
             if not reply.calls:

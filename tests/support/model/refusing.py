@@ -1,4 +1,4 @@
-"""Providers over HTTP that refuse every request in the words of their protocol, and count them."""
+"""HTTP providers that refuse every request with the error of their protocol, and count the requests."""
 
 import json
 from collections.abc import Generator
@@ -15,7 +15,7 @@ NO_CREDIT = {"type": "error", "error": {"type": "billing_error", "message": "You
 
 @dataclass
 class RefusingServer:
-    """An HTTP server that refuses, with the requests that it got."""
+    """An HTTP server that refuses every request, and keeps the requests."""
 
     status: int
     body: dict[str, Any]

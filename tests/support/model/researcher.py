@@ -1,4 +1,4 @@
-"""A model that pursues a goal at length, as a real one does: full plans, words on every step, a memory that grows."""
+"""A model that pursues a goal at length, as a real one does: full plans, long reasons, and a growing memory."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.model.goals import GOOD, a_step, requesting_message, says
 
 SEARCH, READ = "search_text", "read_file"
-STEPS_A_PLAN = 8  # what `max_plan_steps` allows
+STEPS_A_PLAN = 8  # as many as `max_plan_steps` allows
 
 _TO_DO = re.compile(r"^- (\S+) \((\w+)\): ", re.MULTILINE)
 _TO_JUDGE = re.compile(r"^- (\S+): ", re.MULTILINE)
@@ -21,15 +21,15 @@ _PARTIAL = GOOD | {"completeness": 2, "goal_progress": 2}
 
 
 class Researcher:
-    """Plans four searches at a time, each with a read of what it finds. That is never all it wants, so it plans on."""
+    """Plans four searches at a time, each followed by a read. It is never satisfied, so it keeps planning."""
 
     def __init__(self) -> None:
-        """Begin with the first plan."""
+        """Start with the first plan."""
         self._plans = 0
         self._memory = ""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what is asked for."""
+        """Return the reply for the requested turn."""
         text = requesting_message(request)
         match goal_prompt_in(text):
             case "goal_plan":
@@ -57,7 +57,7 @@ class Researcher:
         return self._memory
 
     def _steps(self) -> list[dict[str, Any]]:
-        """Return a plan: what is read depends on what was found, so its arguments are made when that is there."""
+        """Return a plan. The arguments of a read depend on the search before it, so they are made afterwards."""
         self._plans += 1
         found = [f"find{self._plans}-{n}" for n in range(STEPS_A_PLAN // 2)]
         searches = [

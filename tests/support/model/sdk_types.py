@@ -1,4 +1,4 @@
-"""The official SDKs' own request types, as a judge of what we send."""
+"""The official SDKs' own request types check the requests that we send."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -14,17 +14,17 @@ _MESSAGES = TypeAdapter[Any](MessageCreateParamsStreaming)
 
 
 def assert_openai_takes(body: dict[str, Any]) -> None:
-    """Fail on an ill-typed value, and on a key that the type does not know: validation drops it."""
+    """Fail on an ill-typed value, and on a key that the type does not know, because validation drops it."""
     _assert_same(_plain(_CHAT.validate_python(body)), body)
 
 
 def assert_responses_takes(body: dict[str, Any]) -> None:
-    """Fail on an ill-typed value, and on a key that the type does not know: validation drops it."""
+    """Fail on an ill-typed value, and on a key that the type does not know, because validation drops it."""
     _assert_same(_plain(_RESPONSES.validate_python(body)), body)
 
 
 def assert_anthropic_takes(body: dict[str, Any]) -> None:
-    """Fail on an ill-typed value, and on a key that the type does not know: validation drops it."""
+    """Fail on an ill-typed value, and on a key that the type does not know, because validation drops it."""
     _assert_same(_plain(_MESSAGES.validate_python(body)), body)
 
 

@@ -1,4 +1,4 @@
-"""A model that leads each goal through every state it can be in, and stands still where a test wants it to."""
+"""A model that leads each goal through every state, and blocks in the state that a test names."""
 
 import re
 from collections.abc import Callable
@@ -18,17 +18,17 @@ QUESTION = "Which year?"
 LONG_MEMORY, SHORT_MEMORY = "m" * 600, "what matters"
 
 PLACES = {"plan": 1, "execute": 2, "evaluate": 2, "compress": 1, "decide": 1, "summary": 1}
-"""At which of its turns of that name a goal stands still; `execute` counts calls of the tool."""
+"""The turn of this name at which a goal blocks. `execute` counts calls of the tool."""
 
 TURNS = ["plan", "evaluate", "evaluate", "evaluate", "compress", "decide", "decide", "summary"]
 """The turns of an undisturbed goal. The last round is fair, so the model decides: it asks, and ends with an answer."""
 
 
 class Staged:
-    """One goal: what its model was asked, what its tool did, and where it stands still."""
+    """One goal: the requests to its model, the calls of its tool, and the place where it blocks."""
 
     def __init__(self, place: str = "") -> None:
-        """Let it stand still at a place; "" for nowhere."""
+        """Block at this place, or nowhere if it is ""."""
         self.place = place
         self.hold = Hold()
         self.asked: list[tuple[str, str]] = []
@@ -39,30 +39,30 @@ class Staged:
 
     @property
     def turns(self) -> list[str]:
-        """The turns that the model was asked for."""
+        """The turns for which the model was called."""
         return [turn for turn, _ in self.asked]
 
     async def reply(self, request: ModelRequest) -> Reply:
-        """Say what comes next; it goes by what it reads alone."""
+        """Return the next reply, from the request alone."""
         text = requesting_message(request)
         turn = goal_prompt_in(text).removeprefix("goal_")
         whole = "\n".join(message.text for message in request.messages)
         self.asked.append((turn, whole))
-        return await self._stand_still(turn, self.turns.count(turn), _said(turn, text, whole))
+        return await self._blocking(turn, self.turns.count(turn), _reply_of(turn, text, whole))
 
     async def look(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        """Be the tool."""
+        """Act as the tool."""
         self.keys.append(context.idempotency_key)
         self.looked_at.append(arguments["at"])
-        return await self._stand_still("execute", len(self.keys), f"seen {arguments['at']}")
+        return await self._blocking("execute", len(self.keys), f"seen {arguments['at']}")
 
-    async def _stand_still(self, place: str, number: int, value: Any) -> Any:
+    async def _blocking(self, place: str, number: int, value: Any) -> Any:
         if place == self.place and number == PLACES[place]:
             return await self.hold.then(value)
         return value
 
 
-def _said(turn: str, text: str, whole: str) -> Reply:
+def _reply_of(turn: str, text: str, whole: str) -> Reply:
     if turn == "plan":
         return says(steps=[a_step("s1", at=1), a_step("s2", "look", "s1", at=2), a_step("s3", "look", "s2", at=3)])
     if turn == "evaluate":
@@ -78,34 +78,34 @@ def _said(turn: str, text: str, whole: str) -> Reply:
 
 
 class StagedModel:
-    """Plays each goal of a worker by its own stage."""
+    """Plays each goal of a worker with its own stage."""
 
     def __init__(self) -> None:
         self._stages: dict[str, Staged] = {}
 
     def stage(self, workflow_id: str, place: str) -> Staged:
-        """Prepare a goal, before it is started."""
+        """Prepare a goal before it is started."""
         self._stages[workflow_id] = Staged(place)
         return self._stages[workflow_id]
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return what the model of that goal says."""
+        """Return the reply of that goal's model."""
         return await self._stages[activity.info().workflow_id or ""].reply(request)
 
     async def look(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        """Be the tool of that goal."""
+        """Act as the tool of that goal."""
         return await self._stages[context.workflow_id].look(arguments, context)
 
 
 class WatchedStages:
-    """Leads a goal through every state, knowing no past; whoever watches is told of each turn first."""
+    """Leads a goal through every state without own state, and informs the watcher of each turn first."""
 
     def __init__(self, tools: frozenset[str], reached: Callable[[str], None]) -> None:
         self._reached = reached
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what comes next."""
+        """Return the next reply."""
         text = requesting_message(request)
         turn = goal_prompt_in(text)
         self._reached(turn)
-        return _said(turn.removeprefix("goal_"), text, "\n".join(message.text for message in request.messages))
+        return _reply_of(turn.removeprefix("goal_"), text, "\n".join(message.text for message in request.messages))

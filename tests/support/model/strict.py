@@ -1,6 +1,6 @@
-"""Providers that refuse what the real ones refuse, in their words, and otherwise follow a script of three turns.
+"""Providers that refuse what the real ones refuse, with the same errors, and otherwise follow a script of three turns.
 
-Each turn but the last thinks and calls; what was thought has to come back unchanged, before the calls that it led to.
+Each turn except the last thinks and calls. The thinking has to be returned unchanged before the calls of its turn.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.support.model.providers import (
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
 
 FILTERED = {"$filter": "size gt 3", "page[size]": 5}
-"""The arguments of each call, by the names that the tool has for them."""
+"""The arguments of each call, by the tool's names for them."""
 
 DONE = "It is done."
 TURNS = 3
@@ -33,15 +33,15 @@ _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 class Refused(Exception):
-    """A request that the provider refuses, with the words of the refusal."""
+    """A request that the provider refuses, with the text of the refusal."""
 
 
 @dataclass
 class Strict:
-    """One provider: a function for `http.MockTransport` that keeps what it was sent."""
+    """One provider: a function for `http.MockTransport` that keeps the requests."""
 
     reply: Callable[[str, dict[str, Any]], http.Response]
-    """Answers to a body posted to a path, or raises `Refused`."""
+    """Answers a body posted to a path, or raises `Refused`."""
     paths: list[str] = field(default_factory=list[str])
     refusals: list[str] = field(default_factory=list[str])
 
@@ -57,7 +57,7 @@ class Strict:
 
 
 def openai(path: str, body: dict[str, Any]) -> http.Response:
-    """Answer as OpenAI does for its reasoning models."""
+    """Answer like OpenAI's reasoning models."""
     if path == "/chat/completions":
         model = body["model"]
         raise Refused(
@@ -91,7 +91,7 @@ def openai(path: str, body: dict[str, Any]) -> http.Response:
 
 
 def anthropic(path: str, body: dict[str, Any]) -> http.Response:
-    """Answer as Anthropic does for models that think by default."""
+    """Answer like Anthropic's models that think by default."""
     assert path == "/messages"
     if "temperature" in body:
         raise Refused("`temperature` is deprecated for this model.")
@@ -115,11 +115,11 @@ def anthropic(path: str, body: dict[str, Any]) -> http.Response:
 
 
 def openrouter(path: str, body: dict[str, Any]) -> http.Response:
-    """Answer as OpenRouter does for a model of Anthropic."""
+    """Answer like OpenRouter for a model of Anthropic."""
     assert path == "/chat/completions"
     plain = json.loads(json.dumps(body))
     for message in plain["messages"]:
-        message.pop("reasoning_details", None)  # unknown to OpenAI's types, as is what marks the cache
+        message.pop("reasoning_details", None)  # unknown to OpenAI's types, like the cache marks
         for part in message["content"] if isinstance(message["content"], list) else ():
             part.pop("cache_control", None)
     assert_openai_takes(plain)
@@ -164,7 +164,7 @@ def _offered(tools: list[dict[str, Any]], schema: str) -> list[tuple[str, list[s
 
 
 def _calls(turn: int, offered: list[tuple[str, list[str]]]) -> list[tuple[str, str, str]]:
-    """Return two calls of a turn: of the tool in its place, and of the last one, with the names as they are offered."""
+    """Return two calls of a turn, with the offered names: of this turn's tool, and of the last tool."""
     made = (offered[turn % len(offered)], offered[-1])
     texts = (json.dumps(dict(zip(names, FILTERED.values(), strict=False))) for _, names in made)
     return [

@@ -1,4 +1,4 @@
-"""`python -m tests.support.parts`: gets the real parts that the tests need, before any test's time limit runs."""
+"""`python -m tests.support.parts`: installs the real parts that the tests need, before any test's time limit runs."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""aimock, a third party's server that speaks the providers' protocols: installed once, started on a free port."""
+"""aimock, a third-party server that speaks the providers' protocols: installed once, started on a free port."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def running_aimock(fixtures: list[dict[str, Any]]) -> Generator[Aimock]:
 
 
 def _address(server: subprocess.Popen[str]) -> str:
-    """Read what the server prints until it says where it listens."""
+    """Read the server's output until it names its address."""
     printed: list[str] = []
     for line in server.stdout or ():
         printed.append(line)
@@ -56,7 +56,7 @@ def _address(server: subprocess.Popen[str]) -> str:
 
 
 def installed() -> Path:
-    """Install beside the cache and move in place, so that a broken install is never taken for one."""
+    """Install next to the cache and move the folder there, so that a broken install is never used."""
     if not (_CACHE / _PROGRAM).exists():
         _CACHE.parent.mkdir(exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=_CACHE.parent))

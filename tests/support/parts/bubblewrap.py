@@ -10,7 +10,7 @@ _CACHE = Path(__file__).parents[3] / ".cache"
 
 
 def bubblewrap() -> Path:
-    """Return the program, installed first where it is missing."""
+    """Return the program, and install it first if it is missing."""
     with machine_lock(_CACHE / "bubblewrap.lock"):
         require("bwrap", "bubblewrap")
     return Path(shutil.which("bwrap") or "")

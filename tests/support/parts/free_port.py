@@ -1,4 +1,4 @@
-"""A port for a server that is told where to listen, and that may stop and start there again."""
+"""A port for a server that gets its port as an argument, and that may restart on the same port."""
 
 import random
 import socket
@@ -12,12 +12,12 @@ _DYNAMIC = (49_152, 65_535)
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now, and that the kernel gives to nobody who asks it for any.
+    """Return a port that is free now, and that the kernel does not assign by itself.
 
-    One of those that it gives out may belong to any connection of another process once its server has stopped.
+    An ephemeral port could be assigned to a connection of another process after the server has stopped.
 
     Raises:
-        RuntimeError: All ports are in use, or given out.
+        RuntimeError: All ports are in use or ephemeral.
     """
     first, last = _given_out()
     apart = [port for port in _REGISTERED if not first <= port <= last]
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def _given_out() -> tuple[int, int]:
-    """Return the first and the last port that the kernel gives out."""
+    """Return the first and the last ephemeral port."""
     if not _GIVEN_OUT.exists():
         return _DYNAMIC
     first, last = map(int, _GIVEN_OUT.read_text().split())

@@ -1,4 +1,4 @@
-"""Front ends of other makers, and the Node that they need: installed once, beside the tests."""
+"""Third-party front ends, and the Node that they need, installed once for the tests."""
 
 import os
 from functools import cache
@@ -22,13 +22,13 @@ def front_ends() -> Path:
 
 @cache
 def agui_package() -> Path:
-    """Return the folder that has the client of AG-UI."""
+    """Return the folder with the client of AG-UI."""
     return installed_folder("agui-node", lambda folder: with_npm(folder, "@ag-ui/client@1.0.0"))
 
 
 @cache
 def assistant_ui() -> Path:
-    """Return the folder that has assistant-ui, with a document for it in place of a browser."""
+    """Return the folder with assistant-ui, and with a document that replaces a browser."""
     packages = (
         "@assistant-ui/react-ag-ui@0.0.57",
         "@assistant-ui/react@0.15.22",
@@ -40,5 +40,5 @@ def assistant_ui() -> Path:
 
 
 def front_end_path() -> str:
-    """Return a PATH on which their programs are found."""
+    """Return a PATH that contains their programs."""
     return f"{front_ends() / '.bin'}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""A test that stands still is cancelled, and the tests behind it in the same process find it gone."""
+"""A hanging test is cancelled before pytest's own limit, so that later tests in its process are not affected."""
 
 import asyncio
 import time
@@ -14,9 +14,9 @@ AHEAD_S = 30.0
 
 
 def cancel_in_time(item: pytest.Function) -> None:
-    """Let an async test be cancelled once its time is up; its traceback shows what it waited for.
+    """Cancel an async test when its time is up. The traceback shows what it waited for.
 
-    Called as the test is set up: the time of its fixtures counts.
+    It is called during the setup of the test, so the time of its fixtures counts.
     """
     marked = item.get_closest_marker("timeout")
     limit_s = float(marked.args[0] if marked else item.config.getini("timeout"))

@@ -1,4 +1,4 @@
-"""One test process at a time does what the whole machine then has."""
+"""Lets one test process at a time prepare something for the whole machine."""
 
 import fcntl
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""MCP servers of other makers, of both protocol revisions: installed once, beside the tests."""
+"""Third-party MCP servers, of both protocol revisions, installed once for the tests."""
 
 import shutil
 import subprocess
@@ -28,12 +28,12 @@ def node_program(name: str) -> str:
 
 @cache
 def python_program(name: str) -> str:
-    """Return the path of a program of a Python package, in an environment of its own."""
+    """Return the path of a program of a Python package, in a separate environment."""
     return str(installed_folder("mcp-python", _with_uv) / "bin" / name)
 
 
 def installed_folder(name: str, install: Callable[[Path], None]) -> Path:
-    """Install in place, since environments know their path; a mark is set once it is whole."""
+    """Install in place, since environments know their path. A mark is set when the install is complete."""
     folder = CACHE / name
     with machine_lock(CACHE / f"{name}.lock"):
         if not (folder / "complete").exists():

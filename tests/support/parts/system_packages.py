@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def require(command: str, package: str) -> None:
-    """Install the package where its command is missing."""
+    """Install the package if its command is missing."""
     if shutil.which(command):
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -17,7 +17,7 @@ def require(command: str, package: str) -> None:
 
 
 def run(*command: str, cwd: Path | None = None) -> None:
-    """Run a command that asks nothing; raise with what it said where it fails."""
+    """Run a non-interactive command. If it fails, raise an error with its output."""
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

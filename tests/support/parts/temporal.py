@@ -1,4 +1,4 @@
-"""The `temporal` command for tests: found as users' commands find it, so a fresh machine fetches it once."""
+"""The `temporal` command for tests, found as users' commands find it, so that a fresh machine downloads it once."""
 
 import asyncio
 import sys
@@ -8,9 +8,9 @@ from orga.client.server.locate import locate
 
 
 def temporal_cli() -> Path:
-    """Return the executable; outside of a running event loop."""
-    return asyncio.run(locate(_tell))
+    """Return the executable. Call it outside of a running event loop."""
+    return asyncio.run(locate(_print))
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Temporal's time-skipping test server, where the system lacks what runs it."""
+"""Temporal's time-skipping test server, also on systems that lack its requirements."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ async def time_skipping() -> AsyncGenerator[WorkflowEnvironment]:
 
 
 def prepared_test_server() -> Path:
-    """Return the launcher of the test server; Java, Maven and the server are installed first where they are missing."""
+    """Return the launcher of the test server. Java, Maven and the server are installed first if they are missing."""
     with machine_lock(_LOCK):
         require("java", "default-jre-headless")
         if found := fetched_launcher():

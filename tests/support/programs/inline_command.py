@@ -1,4 +1,4 @@
-"""The command line in the test's own process: a tenth of the time, for tests that type many commands."""
+"""The command line in the test's own process. It is ten times faster, for tests with many commands."""
 
 import io
 import os
@@ -11,7 +11,7 @@ from tests.support.programs.orga_command import Done, Orga, an_orga
 
 
 class InlineOrga(Orga):
-    """Runs commands to their end here; `started` still starts a process."""
+    """Runs commands to their end in this process. `started` still starts a process."""
 
     def __call__(self, *arguments: str, stdin: bytes = b"", **env: str) -> Done:
         """Run a command to its end."""
@@ -29,5 +29,5 @@ class InlineOrga(Orga):
 
 
 def an_inline_orga(folder: Path, home: Path, **env: str) -> InlineOrga:
-    """Return such a command line, without the settings and keys of whoever runs the tests."""
+    """Return such a command line, without the settings and keys of the person who runs the tests."""
     return InlineOrga(folder, an_orga(folder, home, **env).env)

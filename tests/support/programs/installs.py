@@ -1,4 +1,4 @@
-"""Copies of orga that a test may change, and folders that would have modules of our names imported."""
+"""Copies of orga that a test may change, and folders with modules that have our names."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ def an_install(folder: Path) -> Path:
 
 
 def a_hostile_folder(folder: Path) -> Path:
-    """Return a folder with modules of the names that a worker imports; each leaves a mark where it is imported."""
+    """Return a folder with modules of the names that a worker imports. Each leaves a mark when it is imported."""
     mark = f"open({str(folder / 'imported')!r}, 'a').write(__name__ + ' ')\n"
     (folder / "sub").mkdir()
     for place in (folder, folder / "sub"):

@@ -1,4 +1,4 @@
-"""Log lines as they stand on stderr, and logging set back after each test."""
+"""Log lines read from stderr, and logging restored after each test."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ def restored_logs(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Return the lines of stderr, each a JSON object; stdout stays empty."""
+    """Return the lines of stderr, each a JSON object, and assert that stdout is empty."""
     out, err = capsys.readouterr()
     assert out == ""
     return [json.loads(line) for line in err.splitlines()]

@@ -1,4 +1,4 @@
-"""A folder with a note in it, and a home with an embedded server for all tests of a file."""
+"""A folder with a note, and a home with one embedded server for all tests of a file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.programs.orga_command import Orga, an_orga
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home with an embedded server, stopped at the end."""
+    """A home with an embedded server, which is stopped at the end."""
     folder = tmp_path_factory.mktemp("home")
     yield folder
     an_orga(folder, folder)("server", "--stop")
@@ -19,6 +19,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def orga(home: Path, tmp_path: Path) -> Orga:
-    """Commands in a folder with a note in it; the embedded reader is the model."""
+    """Commands in a folder with a note. The embedded offline model answers."""
     (tmp_path / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
     return an_inline_orga(tmp_path, home)

@@ -1,4 +1,4 @@
-"""The command line as a subprocess, in a folder and a home of its own."""
+"""The command line as a subprocess, with its own folder and home."""
 
 import os
 import re
@@ -20,14 +20,14 @@ LINE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended. It said nothing that the suite planted."""
+    """The end of a command. Its output contains no planted secret."""
 
     code: int
     out: str
     err: str
 
     def __post_init__(self) -> None:
-        """Fail where a planted secret was said."""
+        """Fail if the output contains a planted secret."""
         found = around_marks(f"{self.out}\n{self.err}".encode())
         assert not found, found
 
@@ -53,14 +53,14 @@ class Orga:
         return self.discreet(arguments, Done(done.returncode, done.stdout.decode(), done.stderr.decode()))
 
     def discreet(self, arguments: Sequence[str], done: Done) -> Done:
-        """Return how a command ended; once it has stopped the server, no planted secret is in the database."""
+        """Return how a command ended. If it stopped the server, assert that no planted secret is in the database."""
         found = marked_files(Path(self.env["ORGA_HOME"])) if arguments[:2] == ("server", "--stop") else {}
         assert not found, found
         return done
 
     @contextmanager
     def started(self, *arguments: str) -> Generator["Running"]:
-        """Run a command beside the test; what is left of it is killed."""
+        """Run a command during the test, and kill what is left of it at the end."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=subprocess.DEVNULL,
@@ -78,14 +78,14 @@ class Orga:
 
 @dataclass
 class Running:
-    """A command that goes on."""
+    """A running command."""
 
     process: subprocess.Popen[bytes]
     out: list[str] = field(default_factory=list[str])
     err: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
-        """Read both streams as they come."""
+        """Read both streams continuously."""
         self._news = threading.Condition()
         self._open, self._begin = 2, [0, 0]
         """The number of open streams, and the offset in each stream after the last line found."""
@@ -97,9 +97,9 @@ class Running:
             thread.start()
 
     def line(self, pattern: str) -> re.Match[str]:
-        """Wait for a line behind those that were found, and return the match.
+        """Wait for a line after those already found, and return the match.
 
-        There is an order within a stream, and none between the two.
+        Lines are ordered within a stream, but not between the two streams.
         """
         with self._news:
             self._news.wait_for(lambda: self._find(pattern) is not None or not self._open, LINE_TIMEOUT_S)
@@ -128,7 +128,7 @@ class Running:
         return code
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Kill the command if it still runs."""
         self.process.kill()
         Done(self.code(), "\n".join(self.out), "\n".join(self.err))
 
@@ -145,7 +145,7 @@ class Running:
 
 
 def an_orga(folder: Path, home: Path, **env: str) -> Orga:
-    """Return a command line without the settings and keys of whoever runs the tests."""
+    """Return a command line without the settings and keys of the person who runs the tests."""
     foreign = ("ORGA_", "TEMPORAL_", "OPENAI_", "OPENROUTER_", "ANTHROPIC_", "OLLAMA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     own = {"PYTHONPATH": str(ROOT), "ORGA_HOME": str(home), "ORGA_TRUST": "1"}

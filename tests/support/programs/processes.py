@@ -1,4 +1,4 @@
-"""Traces of processes: their ids, and the files that this process has open."""
+"""Checks on processes: their ids, and the files that this process has open."""
 
 import asyncio
 from pathlib import Path
@@ -7,12 +7,12 @@ from tests.support.hold import wait_until
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process is there; one that ended and that nobody waited for is."""
+    """Return whether a process exists. A zombie counts."""
     return Path(f"/proc/{pid}").exists()
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process still executes; the dead child of a dead parent is for init to bury."""
+    """Return whether a process still runs. A zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -20,11 +20,11 @@ def is_running(pid: int) -> bool:
 
 
 LOOKS = 10
-"""As often in a row the number has to be the same."""
+"""How many times in a row the number has to be the same."""
 
 
 async def open_files() -> int:
-    """Return how many file descriptors this process holds, once what was closed is."""
+    """Return the number of open file descriptors, once it is stable."""
     counts = [_open_files()]
     while len(counts) < LOOKS or len({*counts[-LOOKS:]}) > 1:
         await asyncio.sleep(0.02)
@@ -37,7 +37,7 @@ def _open_files() -> int:
 
 
 async def wait_for_pids(path: Path) -> list[int]:
-    """Wait for the file that a tool writes once it is at work; return the process ids in it."""
+    """Wait for the file that a tool writes at its start, and return the process ids in it."""
 
     async def is_there() -> bool:
         return await asyncio.to_thread(path.exists)

@@ -1,4 +1,4 @@
-"""Commands in the sandbox, and the processes that they leave behind."""
+"""Commands in the sandbox, and the processes that they leave running."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 from orga.activities.adapters.sandbox.limited_command import CommandResult, run_sandboxed
 
 AWAY = "setsid sh -c 'setsid sh -c \"echo \\$\\$ >> pids; exec sleep 60\" & echo $$ >> pids; exec sleep 60' &"
-"""Two that leave their session, one of them without a parent."""
+"""Two processes leave their session, one of them without a parent."""
 
 
 async def run_to_end(folder: Path, *argv: str, **more: Any) -> CommandResult:
@@ -28,19 +28,19 @@ async def shell(folder: Path, script: str, **more: Any) -> CommandResult:
 
 
 def living_processes(folder: Path) -> list[int]:
-    """Return which of the processes that wrote their ids are there, be it as zombies."""
+    """Return which of the processes that wrote their ids exist. Zombies count."""
     return [pid for pid in map(int, (folder / "pids").read_text().split()) if Path(f"/proc/{pid}").exists()]
 
 
 async def until_written(path: Path, lines: int) -> None:
-    """Wait until a file has so many lines."""
+    """Wait until a file has this many lines."""
     async with asyncio.timeout(20):
         while not path.exists() or path.read_text().count("\n") < lines:
             await asyncio.sleep(0.02)
 
 
 async def until_gone(folder: Path) -> None:
-    """Wait until none of the processes that wrote their ids is there."""
+    """Wait until none of the processes that wrote their ids exists."""
     async with asyncio.timeout(20):
         while living_processes(folder):
             await asyncio.sleep(0.02)

@@ -9,9 +9,9 @@ LIMIT_S = 1.0
 
 
 async def longest_pause(work: Awaitable[object]) -> float:
-    """Return the most seconds of work that this process did while a ticker on the same loop could not move.
+    """Return the longest time in seconds that this process worked while a ticker on the same loop could not run.
 
-    In processor time: on a machine that is busy with other things a ticker is late, though nothing here holds it.
+    The time is processor time. On a busy machine a ticker is late even if nothing in this process blocks it.
     """
     longest, at, over = 0.0, time.process_time(), False
 
@@ -33,10 +33,10 @@ async def longest_pause(work: Awaitable[object]) -> float:
 
 
 def growth(work: object, text: str, before: str = "") -> float:
-    """Return how much longer `work` takes for eight times as much text, each at its best of five, taken in turn.
+    """Return the factor by which `work` takes longer for eight times as much text. Each is the best of five.
 
-    About 8 where its time is linear, 64 where it is quadratic. Without the garbage collector, whose own work grows with
-    all that a test process holds, not with the input.
+    The factor is about 8 if the time is linear, and 64 if it is quadratic. The garbage collector is off, because its
+    work grows with the test process and not with the input.
     """
     given = [before + text * (size // len(text)) for size in (8_000, 64_000)]
     gc.collect()

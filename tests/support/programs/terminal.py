@@ -1,4 +1,4 @@
-"""A command at a terminal, with somebody who types."""
+"""A command at a terminal, with a person who types."""
 
 import fcntl
 import os
@@ -28,17 +28,17 @@ class Terminal:
     raw: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:
-        """Read as it comes; a terminal answers where its cursor is when it is asked."""
+        """Read continuously. The terminal reports its cursor position on request."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
     def text(self) -> str:
-        """All that was shown, without what moves and colours it."""
+        """All output, without control sequences."""
         return ESCAPE.sub(b"", bytes(self.raw)).decode(errors="replace")
 
     def shows(self, pattern: str, after: int = 0) -> int:
-        """Wait for it, from that place in the text on, and return where it ends."""
+        """Wait for this text from a position on, and return where it ends."""
         deadline = time.monotonic() + SHOWN_WITHIN_S
         while time.monotonic() < deadline:
             if found := re.compile(pattern).search(self.text, after):
@@ -69,7 +69,7 @@ class Terminal:
 
 @contextmanager
 def at_a_terminal(orga: Orga, *arguments: str) -> Generator[Terminal]:
-    """Run a command at a terminal of its own."""
+    """Run a command at its own terminal."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     env = orga.env | {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES)}

@@ -1,4 +1,4 @@
-"""Calls that a person has to approve: an engine that asks, what is held, a yes."""
+"""Calls that a person has to approve: an engine that asks, the held calls, and an approval."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.values.policies import a_verdict
 
 @dataclass
 class Asks:
-    """A policy engine that wants a yes for these tools; its version can change."""
+    """A policy engine that requires approval of these tools, and whose version can change."""
 
     is_embedded = True
 
@@ -25,7 +25,7 @@ class Asks:
     seen: list[GateRequest] = field(default_factory=list[GateRequest])
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Ask for what is listed."""
+        """Require approval of what is listed."""
         self.seen.append(proposal)
         asks = self.answer if proposal.call is None else proposal.call.name in self.tools
         terms = ApprovalTerms(approvers=self.approvers, expires_s=self.expires_s) if asks else None
@@ -33,7 +33,7 @@ class Asks:
 
 
 async def wait_for_held_calls(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
-    """Return the held calls, once there are so many."""
+    """Return the held calls, once there are this many."""
     found: list[dict[str, Any]] = []
 
     async def asks() -> bool:
@@ -45,5 +45,5 @@ async def wait_for_held_calls(handle: WorkflowHandle[Any, Any], count: int = 1) 
 
 
 def approval_argument(question: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
-    """Return what `approve` and `deny` take."""
+    """Return the argument of `approve` and `deny`."""
     return {"approval_id": question["approval_id"], "approver": approver, **more}

@@ -1,4 +1,4 @@
-"""Circuits of a worker, with a clock that a test turns."""
+"""Circuits of a worker, with a clock that a test moves."""
 
 from datetime import datetime
 
@@ -12,14 +12,14 @@ OPTIONS = CircuitOptions()
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that moves only on request."""
 
     def __init__(self) -> None:
-        """Begin at the start."""
+        """Start at zero."""
         self.seconds = 0.0
 
     def __call__(self) -> datetime:
-        """Return its time."""
+        """Return the time."""
         return at(self.seconds)
 
 
@@ -31,5 +31,5 @@ def clock() -> Clock:
 
 @pytest.fixture
 def shared(clock: Clock) -> WorkerBreakers:
-    """The circuits that go by it."""
+    """Return the circuits that use this clock."""
     return WorkerBreakers(clock)

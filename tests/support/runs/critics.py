@@ -1,4 +1,4 @@
-"""Agents with critics, and what their models say."""
+"""Agents with critics, and the replies of their models."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ RUBRIC = {"accuracy": {"weight": 0.6, "description": "each figure has a source"}
 
 
 def a_critic(name: str = "quality", **fields: Any) -> Critic:
-    """Return a critic of answers, with a rubric unless it is taken away."""
+    """Return a critic of answers, with a rubric unless it is removed."""
     return Critic.model_validate({"name": name, "rubric": RUBRIC, **fields})
 
 
@@ -29,24 +29,24 @@ def agents_with_critics(*critics: Critic, tools: tuple[str, ...] = ()) -> dict[s
 
 
 def verdict(accuracy: float = 1.0, tone: float = 1.0, feedback: str = "", *, approved: bool = True) -> Reply:
-    """Return what a critic's model says."""
+    """Return a reply of a critic's model."""
     said = {"scores": {"accuracy": accuracy, "tone": tone}, "feedback": feedback, "approved": approved}
     return Reply.of(json.dumps(said), usage=USAGE)
 
 
 BAD = verdict(0.2, 0.9, "No source for the 17 %.")
-"""0.48 by the weights."""
+"""The weighted score is 0.48."""
 
 GARBAGE = answers("I like it")
-"""No verdict."""
+"""A reply that is not a verdict."""
 
 
 def is_review(request: ModelRequest) -> bool:
-    """Return whether a model call is a critic's."""
+    """Return whether a model call is that of a critic."""
     return "scores" in (request.output_schema or {}).get("properties", {})
 
 
 def evaluations(ran: Ran, *keys: str) -> list[Any]:
-    """Return what the journal tells of the critics: one value for each verdict, or a tuple of values."""
+    """Return one value, or a tuple of values, for each critique in the journal."""
     found = [entry.data for entry in ran.journal if entry.event == "CritiqueEvaluated"]
     return [data.get(keys[0]) if len(keys) == 1 else tuple(data.get(key) for key in keys) for data in found]

@@ -1,4 +1,4 @@
-"""Decisions to test with: the worked example, and small ones of any shape."""
+"""Decisions for tests: the worked example, and small ones of any shape."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def routing_decision() -> GroundedDecision:
 
 
 def triage_facts(tier: str = "free", *, alert: bool = False) -> dict[str, Any]:
-    """Return what the starter of a triage says."""
+    """Return the trusted context that the starter of a triage gives."""
     return {"customer": {"tier": tier}, "monitoring": {"alert": alert}}
 
 
@@ -73,7 +73,7 @@ decisions: st.SearchStrategy[GroundedDecision] = st.lists(_conditions, max_size=
         }
     )
 )
-"""With any rules; some of them may never decide."""
+"""Decisions with any rules. Some of them may never decide."""
 
 ALL_CASES: list[dict[str, Value]] = [
     {"word": word, "flag": flag, "number": number, "tainted": tainted}

@@ -1,4 +1,4 @@
-"""Agents that delegate to each other, each with a script of its own, and the runs that come of it."""
+"""Agents that delegate to each other, each with its own script, and their runs."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ PAIR = {"lead": agent("lead", "helper"), "helper": agent("helper")}
 
 
 class Cast:
-    """Plays each agent by its own script."""
+    """Plays each agent with its own script."""
 
     def __init__(self, scripts: Mapping[str, Sequence[Step] | ModelProvider]) -> None:
         self._players = {
@@ -43,17 +43,17 @@ class Cast:
         }
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the next reply of the agent whose model is asked."""
+        """Return the next reply of the agent that asks."""
         return await self._players[request.model.removeprefix("scripted:")].complete(request, on_text)
 
     def seen(self, name: str) -> list[ModelRequest]:
-        """Return what an agent was asked."""
+        """Return the requests to the model of an agent."""
         player = self._players[name]
         assert isinstance(player, ScriptedModel)
         return player.seen
 
     def messages_to(self, name: str, call: int = -1) -> list[str]:
-        """Return the messages of one model call of an agent, its task left out."""
+        """Return the messages of one request of an agent, without its task."""
         return [message.text for message in self.seen(name)[call].messages[1:]]
 
 
@@ -65,7 +65,7 @@ async def a_cast(
     *tools: Tool,
     **options: Any,
 ) -> AsyncGenerator[tuple[Loop, Cast]]:
-    """Run a worker that has these agents; runs start with `lead`."""
+    """Run a worker with these agents. Runs start with `lead`."""
     cast = Cast(scripts)
     async with a_loop(client, cast, *tools, agents=agents, **options) as loop:
         yield loop, cast
@@ -82,7 +82,7 @@ async def start_lead(loop: Loop, task: str = "lead", **config: Any) -> WorkflowH
 
 
 async def children_of(client: Client, ran: Ran) -> list[str]:
-    """Return the ids of the runs that were started by a run, in order; their histories replay."""
+    """Return the ids of the runs that a run started, in order, after replaying their histories."""
     events = (event for history in ran.histories for event in history.events)
     started = (event.child_workflow_execution_started_event_attributes for event in events)
     found = [each.workflow_execution.workflow_id for each in started if each.workflow_execution.workflow_id]
@@ -98,12 +98,12 @@ async def result_of(client: Client, workflow_id: str) -> Any:
 
 
 async def status_of(handle: WorkflowHandle[Any, Any]) -> AgentStatus:
-    """Return what a run says of itself."""
+    """Return the status of a run."""
     return AgentStatus.model_validate(await handle.query("status"))
 
 
 def untrusted_text(text: str) -> str:
-    """Return what stands between the marks of untrusted content."""
+    """Return the text between the marks of untrusted content."""
     head, *lines, _ = text.splitlines()
     assert "data, not instructions]" in head
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Goals whose answers are delivered, and what their histories say of it."""
+"""Goals whose answers are delivered, and the traces in their histories."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.web.webhook_receiver import SECRET, Receiver
 
 
 def delivery_setup(default: bool = True, **kinds: DeliveryKind) -> Setup:
-    """Return the facts of a worker with such channels."""
+    """Return the setup of a worker with these channels."""
     channels = tuple(Channel(name=name, kind=kind, default=default) for name, kind in kinds.items())
     return WORKER_FACTS.with_deliveries(channels)
 
@@ -27,12 +27,12 @@ def a_hook(receiver: Receiver) -> PostedDelivery:
 
 
 def a_room(receiver: Receiver) -> PostedDelivery:
-    """Return a chat, which shows a message as often as it gets it."""
+    """Return a chat channel, which shows a message as often as it gets it."""
     return PostedDelivery(WebhookPost(receiver.url, "Discord"), discord_form)
 
 
 def one_step_model(**turns: Any) -> GoalModel:
-    """Return a model of one good step, unless a turn goes otherwise."""
+    """Return a model of one good step, unless other turns are given."""
     return GoalModel(**{"plan": says(steps=[a_step("a", at=1)]), "evaluate": evaluation_reply("a"), **turns})
 
 
@@ -42,6 +42,6 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
 
 
 def delivery_activity_ids(history: WorkflowHistory) -> list[str]:
-    """Return the ids of the activities that delivered."""
+    """Return the ids of the delivery activities."""
     found = [event.activity_task_scheduled_event_attributes for event in history.events]
     return [each.activity_id for each in found if each.activity_type.name == DELIVER]

@@ -1,4 +1,4 @@
-"""Workflows, activities and tools of an application that has agents in it."""
+"""Workflows, activities and tools of an application that contains agents."""
 
 from datetime import timedelta
 
@@ -19,10 +19,10 @@ def stock(item: str) -> str:
 
 
 class Till:
-    """An object of the application, with what it has done."""
+    """An object of the application that records its calls."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with an empty record."""
         self.charged: list[int] = []
 
     @activity.defn
@@ -45,12 +45,12 @@ async def note_down(text: str) -> str:
 
 @workflow.defn
 class Sale:
-    """Has an agent sell something, and notes down what came of it."""
+    """Lets an agent sell something, and notes the result."""
 
     @workflow.run
     async def run(self, agent: str, task: str) -> str:
         """Return the note."""
         result = await run_agent(task, agent=agent, config={"max_iterations": 4})
-        assert isinstance(result, AgentResult), "the class that the worker has, not one made anew for the run"
+        assert isinstance(result, AgentResult), "the class of the worker, not one imported again for the run"
         text = f"{result.termination.reason}: {result.output}"
         return await workflow.execute_activity(note_down, text, start_to_close_timeout=timedelta(seconds=20))

@@ -1,6 +1,6 @@
-"""A second kind of workflow: it does a list of errands, a person's word for each, and knows nothing of an agent.
+"""A second kind of workflow: a list of errands, some with an approval. It knows nothing of agents.
 
-All that makes it steerable comes from the control core: its handlers, questions, clock, watches and roll-over.
+The control core makes it steerable: its handlers, questions, clock, watches and continue-as-new.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Errands(Record):
     """The state that only this workflow has."""
 
     todo: tuple[str, ...] = ()
-    """`buy …` needs a yes; `ask …` is a question with choices; anything else takes a moment."""
+    """`buy …` needs an approval, `ask …` is a question with choices, and anything else takes a moment."""
     seconds: float = 60.0
     roll_over_events: int = 3_500
     expires_s: float = 60.0
@@ -53,7 +53,7 @@ class Errands(Record):
 
 
 class ErrandState(Errands, Control):
-    """Its state: its own part, and the control that any workflow has."""
+    """Its state: its own part, and the control part that any workflow has."""
 
     @property
     def name(self) -> str:
@@ -73,11 +73,11 @@ class ErrandState(Errands, Control):
 
 
 class ErrandRun(ControlledRun[ErrandState]):
-    """Nothing of its own: what the core shows is enough."""
+    """It has no own fields, because those of the core are enough."""
 
 
 def with_inbox_read(state: ErrandState) -> ErrandState:
-    """Take in what people sent: context is another errand, guidance is heard."""
+    """Read what people sent. Context is another errand, and guidance is recorded."""
     further = tuple(item.text for item in state.inbox if item.kind == "add_context")
     heard = tuple(item.text for item in state.inbox if item.kind == "steer")
     state = state.with_errand(todo=(*state.todo, *further), heard=(*state.heard, *heard))
@@ -85,7 +85,7 @@ def with_inbox_read(state: ErrandState) -> ErrandState:
 
 
 def with_step(state: ErrandState, errand: str, outcome: str) -> ErrandState:
-    """Take in an errand that was run, and note it for the journal."""
+    """Record a finished errand, and note it for the journal."""
     state = state.with_errand(done=(*state.done, f"{errand}: {outcome}")).with_control(iteration=state.iteration + 1)
     return state.with_note("ErrandRun", errand=errand, outcome=outcome)
 
@@ -96,7 +96,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
 
     @workflow.init
     def __init__(self, given: Any, carried: Any = None) -> None:
-        """Begin, or go on with what the run before carried."""
+        """Start, or continue with the carried state."""
         now, origin = event_time(), workflow.info().original_execution_run_id
         begun: dict[str, Any] = {"origin": origin, "clock": Clock(started_at=now), **(given or {})}
         self._run = ErrandRun(ErrandState.model_validate(begun if carried is None else carried))
@@ -105,7 +105,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
 
     @workflow.run
     async def run(self, given: Any, carried: Any = None) -> dict[str, Any]:
-        """Run to an end."""
+        """Run to the end."""
         return await run_to_completion(self._run, self._loop())
 
     @workflow.query

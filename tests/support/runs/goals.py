@@ -1,4 +1,4 @@
-"""Goals on a real server: started, answered, and what the outside sees of them once they have ended."""
+"""Goals on a real server: started, answered, and observed from outside after their end."""
 
 from typing import Any
 from uuid import uuid4
@@ -12,10 +12,10 @@ from tests.support.runs.loop import Loop, check_journal, check_replay, check_tas
 
 
 class EndedGoal:
-    """A goal that has ended, as the outside sees it."""
+    """A finished goal as seen from outside."""
 
     def __init__(self, raw: Any, journal: list[JournalEntry]) -> None:
-        """Take in its result and its journal."""
+        """Read its result and its journal."""
         self.result = GoalResult.model_validate(raw)
         self.reason = self.result.termination.reason
         self.journal = journal
@@ -36,7 +36,7 @@ async def start(
 
 
 async def wait_for_goal(handle: WorkflowHandle[Any, Any], client: Client) -> EndedGoal:
-    """Wait for the ending, replay the histories, hold them against the law of the gate, read the journal."""
+    """Wait for the end, replay the histories, check them against the law of the gate, and read the journal."""
     raw = await handle.result()
     for history in await histories_of(client, handle.id):
         check_tasks(history)
@@ -47,15 +47,15 @@ async def wait_for_goal(handle: WorkflowHandle[Any, Any], client: Client) -> End
 
 
 async def pursue(loop: Loop, goal: str = "find out", **config: Any) -> EndedGoal:
-    """Pursue a goal to its ending."""
+    """Pursue a goal to its end."""
     return await wait_for_goal(await start(loop, goal, **config), loop.client)
 
 
 async def goal_status(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    """Return what the goal says of itself."""
+    """Return the status of the goal."""
     return await handle.query("status")
 
 
 async def answer_goal(handle: WorkflowHandle[Any, Any], answer: Any) -> Any:
-    """Answer what the goal asks."""
+    """Answer the question of the goal."""
     return await handle.execute_update("answer", answer)  # pyright: ignore[reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""Runs with knowledge: a store in a file of the test's own, what was shown to the model, what the journal tells."""
+"""Runs with knowledge: a store in the test's own file, the blocks shown to the model, the journal entries."""
 
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ def stores(**arguments: Any) -> Reply:
 
 
 class Judging(Deny):
-    """Keeps what it was asked about."""
+    """An engine that keeps its requests."""
 
     def __init__(self, *tools: str) -> None:
         super().__init__(*tools)
@@ -57,7 +57,7 @@ class Judging(Deny):
 
 
 class HeldStore(SqliteStore):
-    """Stands still before it stores what a run or a turn has taught."""
+    """A store that blocks before it stores the learnings of a run or a turn."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, HashingEmbedder())

@@ -7,11 +7,11 @@ from temporalio import workflow
 
 @workflow.defn(name="Logging")
 class LoggingWorkflow:
-    """Logs around a timer, so that its second workflow task replays the first when nothing is cached."""
+    """Logs around a timer, so that its second workflow task replays the first if nothing is cached."""
 
     @workflow.run
     async def run(self) -> None:
-        """Log."""
+        """Log, wait, and log again."""
         workflow.logger.info("before %d", 1)
         await workflow.sleep(timedelta(milliseconds=1))
         workflow.logger.info("after")

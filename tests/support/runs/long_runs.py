@@ -16,7 +16,7 @@ from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 WEEK = 7 * DAY
 LONG = 60 * DAY
-"""Longer than any run here, since the server cuts every other limit down to the execution timeout."""
+"""Longer than any run here, since the server limits every other timeout to the execution timeout."""
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
@@ -32,9 +32,9 @@ async def a_long_loop(
 
 
 async def time_left(handle: WorkflowHandle[Any, Any]) -> float:
-    """Return the seconds that the run has left by now.
+    """Return the seconds that the run has left now.
 
-    A query alone is answered by the clock of the last workflow task, so an unknown signal makes one first.
+    A query alone is answered by the clock of the last workflow task, so an unknown signal causes one first.
     """
     await handle.signal("what_time_is_it")
     return (await handle.query("status"))["budgets"]["time_s"]
@@ -46,6 +46,6 @@ def took(ran: Ran) -> timedelta:
 
 
 def seen_by(loop: Loop) -> int:
-    """Return how often the model was asked."""
+    """Return the number of model calls."""
     assert isinstance(loop.provider, ScriptedModel)
     return len(loop.provider.seen)

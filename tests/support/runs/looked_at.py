@@ -1,4 +1,4 @@
-"""Runs that somebody looks at all the time, as a console, a dashboard or an impatient person does."""
+"""Runs whose status is queried all the time, as by a console, a dashboard or an impatient person."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,14 +10,14 @@ from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 LOOKERS, A_SECOND = 3, 8
-"""Together 24 looks a second; in between each other, so that some always come with a workflow task."""
+"""Three observers send 8 queries a second each. They interleave, so that some arrive with a workflow task."""
 
 PATIENCE = timedelta(seconds=20)
 
 
 @asynccontextmanager
 async def being_looked_at(client: Client, workflow_id: str, lookers: int = LOOKERS) -> AsyncGenerator[None]:
-    """Look at a run, and at the runs that it delegates to, until the block ends."""
+    """Query a run and its delegates until the block ends."""
     looking = [asyncio.create_task(_look(client.get_workflow_handle(workflow_id))) for _ in range(lookers)]
     looking.append(asyncio.create_task(_look_below(client, workflow_id)))
     try:
@@ -36,7 +36,7 @@ async def _look(handle: WorkflowHandle[Any, Any]) -> None:
 
 
 async def _look_below(client: Client, workflow_id: str) -> None:
-    """Look at the delegates that are at work."""
+    """Query the working delegates."""
     while True:
         await asyncio.sleep(1 / A_SECOND)
         described = await client.get_workflow_handle(workflow_id).describe()
@@ -45,10 +45,10 @@ async def _look_below(client: Client, workflow_id: str) -> None:
 
 
 async def status_of(handle: WorkflowHandle[Any, Any]) -> Any:
-    """Ask once; None where there is no answer.
+    """Query once, and return None if there is no answer.
 
-    A worker that is dead, or a run that is just continuing as new, is no fault of the looker's; and while nobody
-    answers the server keeps one query of a run only.
+    A dead worker, or a run that is just continuing as new, is not the fault of the query. While nobody answers, the
+    server keeps only one query of a run.
     """
     try:
         return await handle.query("status", rpc_timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Runs the loop on a real server with scripted ports; each run replays its own history at the end."""
+"""Runs the loop on a real server with scripted ports. Each run replays its own history at the end."""
 
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ WORKER_FACTS = Setup(agent="", model="", search_attributes=False)
 
 
 class Deny:
-    """A policy engine that denies these tools, and final answers that hold one of these words."""
+    """A policy engine that denies these tools, and final answers that contain one of these words."""
 
     is_embedded = True
 
@@ -63,7 +63,7 @@ class Deny:
 
 @dataclass
 class Loop:
-    """A worker with scripted ports on a task queue of its own."""
+    """A worker with scripted ports on its own task queue."""
 
     client: Client
     task_queue: str
@@ -82,11 +82,11 @@ class Loop:
         )
 
     async def run(self, task: str | dict[str, Any] = "do it", **config: Any) -> "Ran":
-        """Start a run and wait for its ending."""
+        """Start a run and wait for its end."""
         return await self.ended(await self.start(task, **config))
 
     async def ended(self, handle: WorkflowHandle[Any, Any]) -> "Ran":
-        """Wait for the ending, replay the histories of the chain, read the journal."""
+        """Wait for the end, replay the histories of all segments, and read the journal."""
         raw = await handle.result()
         histories = await histories_of(self.client, handle.id)
         for history in histories:
@@ -99,24 +99,24 @@ class Loop:
 
 @dataclass(frozen=True)
 class Ran:
-    """The outside view of a run that has ended."""
+    """The outside view of a finished run."""
 
     result: AgentResult
     journal: list[JournalEntry]
     histories: list[WorkflowHistory]
-    """The histories of the continue-as-new chain, oldest first."""
+    """The histories of all segments, oldest first."""
     handle: WorkflowHandle[Any, Any]
     raw: Any
     """The result as plain JSON."""
 
     @property
     def history(self) -> WorkflowHistory:
-        """The history of the last run of the chain."""
+        """The history of the last segment."""
         return self.histories[-1]
 
     @property
     def events(self) -> list[str]:
-        """The journal's events by name."""
+        """The names of the journal's events."""
         return [entry.event for entry in self.journal]
 
 
@@ -151,9 +151,9 @@ def a_worker(
     pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
     **worker_options: Any,
 ) -> Worker:
-    """Return a worker for the loop's task queue; a run may be started before it, or have had another.
+    """Return a worker for the loop's task queue. A run may start before it, or with another worker.
 
-    `agents` stand beside the default one, or in its place.
+    `agents` are added to the default one, or replace it.
     """
     parts = parts_of(
         loop,
@@ -183,7 +183,7 @@ def parts_of(
     listed: Sequence[str] = (),
     knowledge: KnowledgeStore | None = None,
 ) -> Parts:
-    """Return what a worker of the loop is made of; the default agent lists its tools, and what is `listed` besides."""
+    """Return the parts of a worker of the loop. The default agent lists its tools, and also the tools in `listed`."""
     own: list[Tool] = [] if knowledge is None else [RecallKnowledge(knowledge), StoreKnowledge(knowledge)]
     return Parts(
         agents=ConfiguredAgents(
@@ -205,7 +205,7 @@ def parts_of(
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:
-    """Return the histories of a continue-as-new chain, oldest first."""
+    """Return the histories of all segments, oldest first."""
     histories: list[WorkflowHistory] = []
     run_id: str | None = None
     while run_id != "":
@@ -218,8 +218,8 @@ async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory
 def check_tasks(history: WorkflowHistory) -> None:
     """Assert that no workflow task failed.
 
-    Two kinds are no fault of the run: a completion that lost against a new signal, and the task after one that timed
-    out. There the worker is out of step with the server once, since its completion came too late, and starts again.
+    Two kinds are not the run's fault: a completion that lost against a new signal, and the task after one that timed
+    out. After a timeout the worker's completion comes too late once, and the worker starts again.
     """
     faults, is_after_timeout = list[str](), False
     for event in history.events:
@@ -235,9 +235,9 @@ def check_tasks(history: WorkflowHistory) -> None:
 
 
 async def check_replay(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:
-    """Replay a history through today's code; all in it had the gate's yes, and no planted secret is in it.
+    """Replay a history with today's code. The gate allowed all its calls, and it contains no planted secret.
 
-    Without a sandbox, as workers run it, unless `inner` is one.
+    The replay uses no sandbox, like workers, unless `inner` is one.
     """
     marks = [found for event in history.events if (found := around_marks(event.SerializeToString()))]
     assert not marks, marks
@@ -249,7 +249,10 @@ async def check_replay(history: WorkflowHistory, inner: WorkflowRunner | None = 
 
 
 def check_journal(journal: list[JournalEntry]) -> None:
-    """Assert what holds for every journal: first, last, order, chain; a delegated run's has its own first and last."""
+    """Assert what holds for every journal: first entry, last entry, order and chain.
+
+    Nested runs have their own ends.
+    """
     assert journal[0].event == "Started"
     assert [entry.event for entry in journal if "run" not in entry.data].count("Terminated") == 1
     assert journal[-1].event == "Terminated"

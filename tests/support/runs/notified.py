@@ -1,4 +1,4 @@
-"""Runs that tell a receiver what they wait for, and what their histories say of it."""
+"""Runs that notify a receiver of their questions, and the traces in their histories."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ async def a_notifying_loop(
     setup: Setup = NOTIFIES,
     **options: Any,
 ) -> AsyncGenerator[Loop]:
-    """Run a worker that tells the receiver."""
+    """Run a worker that notifies the receiver."""
     webhook = a_webhook(receiver)
     try:
         async with a_loop(client, steps, *tools, setup=setup, notifier=webhook, **options) as loop:
@@ -45,23 +45,23 @@ async def a_notifying_loop(
 
 
 def notify_activity_ids(ran: Ran) -> list[str]:
-    """Return the ids of the activities that told somebody."""
+    """Return the ids of the notification activities."""
     scheduled = [e.activity_task_scheduled_event_attributes for history in ran.histories for e in history.events]
     return [each.activity_id for each in scheduled if each.activity_type.name == NOTIFY]
 
 
 def history_bytes(ran: Ran) -> bytes:
-    """Return all that the histories hold."""
+    """Return all bytes of the histories."""
     return b"".join(event.SerializeToString() for history in ran.histories for event in history.events)
 
 
 def failures(ran: Ran) -> list[dict[str, Any]]:
-    """Return what the journal tells of messages that nobody took."""
+    """Return the journal entries about messages that nobody took."""
     return [entry.data for entry in ran.journal if entry.event == "NotificationFailed"]
 
 
 def is_signed(received: Received) -> bool:
-    """Return whether a request has the signature that its id, its time and its body call for."""
+    """Return whether a request has the right signature for its id, time and body."""
     at = int(received.headers["webhook-timestamp"])
     expected = SigningKey.from_secret(SECRET).headers(received.message_id, at, received.body)
     return expected["webhook-signature"] == received.headers["webhook-signature"]

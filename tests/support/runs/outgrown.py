@@ -1,4 +1,4 @@
-"""Conversations that outgrow their budget: a model that looks at page after page, and what is told of it."""
+"""Conversations that exceed their budget: a model that reads page after page, and the records of compactions."""
 
 import uuid
 from typing import Any
@@ -20,22 +20,22 @@ LOOKS = 20
 
 
 def looking(request: ModelRequest, number: int) -> Reply:
-    """Look at another page each time, then answer."""
+    """Read another page each time, then answer."""
     return calls("look", arguments={"n": number}, reply_text=f"step {number}") if number <= LOOKS else answers("done")
 
 
 def pages(size: int = 1_000, **fields: Any) -> FakeTool:
-    """Return a tool whose results have so many bytes."""
+    """Return a tool whose results have this many bytes."""
     return FakeTool("look", lambda arguments, context: f"page {arguments['n']} " + "x" * size, **fields)
 
 
 def compactions(ran: Ran) -> list[dict[str, Any]]:
-    """Return what the journal tells of each."""
+    """Return the journal entry of each compaction."""
     return [entry.data for entry in ran.journal if entry.event == "ContextCompacted"]
 
 
 class Kept:
-    """Makes conversations that hold so many bytes."""
+    """Makes conversations that hold this many bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         """Make none yet."""
@@ -49,20 +49,20 @@ class Kept:
 
     @property
     def misses(self) -> int:
-        """Times that a conversation was folded from its history."""
+        """How often a conversation was rebuilt from its history."""
         return sum(made.misses for made in self.all)
 
 
 @pytest.fixture(params=[128_000_000, 100], ids=["from the cache", "from the history"])
 def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kept:
-    """Run a test twice: in the second every call is folded from the history, as another worker would."""
+    """Run a test twice. The second time every request is rebuilt from the history, as by another worker."""
     made = Kept(request.param)
     monkeypatch.setattr("orga.client.workers.registered.Conversations", made)
     return made
 
 
 async def run_with_context(client: Client, provider: ScriptedModel, tool: FakeTool, **config: Any) -> Ran:
-    """Run with pinned context from an operator, which is there before the first model call."""
+    """Run with pinned context from an operator, which arrives before the first model call."""
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     handle = await loop.start("the task", **RUN | config)
     await handle.signal("add_context", "keep me")
@@ -71,7 +71,7 @@ async def run_with_context(client: Client, provider: ScriptedModel, tool: FakeTo
 
 
 def check_what_never_goes(provider: CountingProvider) -> None:
-    """The task, the pinned context and the latest result in full; pairs whole; within the budget."""
+    """Assert that the task, the pinned context and the latest result are whole, and that the budget holds."""
     for number, request in enumerate(provider.steps):
         assert [m.text for m in request.messages[:2]] == ["the task", "[Context from the operator]\nkeep me"]
         assert are_paired(request.messages)

@@ -1,4 +1,4 @@
-"""Goals with pipelines on a real server: agents with scripts, and the goal's own model, which nobody should ask."""
+"""Goals with pipelines on a real server: scripted agents, and a goal's own model, which should not be called."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ ESSAY: dict[str, Any] = {
 
 
 class TaskModel:
-    """An agent that answers by what it is told: a function of its task."""
+    """An agent whose answer is a function of its task."""
 
     def __init__(self, say: Callable[[str], str]) -> None:
         self._say = say
@@ -45,7 +45,7 @@ class TaskModel:
 
 
 class WaitingTaskModel(TaskModel):
-    """An agent that answers once it is let go."""
+    """An agent that answers when it is released."""
 
     def __init__(self, say: Callable[[str], str]) -> None:
         super().__init__(say)
@@ -67,7 +67,7 @@ async def a_pipeline(
     model: GoalModel | None = None,
     **options: Any,
 ) -> AsyncGenerator[tuple[Loop, Cast, GoalModel]]:
-    """Run a worker that has the pipeline `line` and its agents, each of which lists all tools."""
+    """Run a worker with the pipeline `line` and its agents, each of which lists all tools."""
     lead = model or GoalModel()
     known = {name: agent(name, tools=[tool.spec.name for tool in tools]) for name in agents}
     pipelines = {"line": Pipeline.model_validate(config, extra="forbid")}
@@ -95,5 +95,5 @@ async def start_pipeline(
 async def run_pipeline(
     loop: Loop, goal: str = "see to it", inputs: Sequence[str] | None = None, **config: Any
 ) -> EndedGoal:
-    """Pursue a goal with the pipeline to its ending."""
+    """Pursue a goal with the pipeline to its end."""
     return await wait_for_goal(await start_pipeline(loop, goal, inputs, **config), loop.client)

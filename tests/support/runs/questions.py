@@ -10,11 +10,11 @@ from tests.support.hold import PATIENCE_S, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
 ANSWER_WITHIN = timedelta(seconds=5)
-"""The time-skipping server forgets a query whose run continues as new meanwhile; it is asked once more."""
+"""The time-skipping server forgets a query whose run continues as new meanwhile, so the query is repeated."""
 
 
 async def wait_for_question(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S) -> dict[str, Any]:
-    """Return the first question that a run asks, once it does."""
+    """Return the first question of a run, once it asks."""
     found: list[dict[str, Any]] = []
 
     async def asks() -> bool:
@@ -26,12 +26,15 @@ async def wait_for_question(handle: WorkflowHandle[Any, Any], within_s: float = 
 
 
 async def is_on_record(handle: WorkflowHandle[Any, Any]) -> bool:
-    """Return whether what a query has just shown is in the history: it may see what the server has not heard."""
+    """Return whether the state shown by a query is in the history.
+
+    A query may show more than the server has recorded.
+    """
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
 async def wait_until_still(handle: WorkflowHandle[Any, Any]) -> None:
-    """Wait until a run that was paused has come to the next phase, which it does not begin."""
+    """Wait until a paused run has reached the next phase without starting it."""
 
     async def is_still() -> bool:
         return (await handle.query("status"))["phase"] == "paused"
@@ -40,7 +43,7 @@ async def wait_until_still(handle: WorkflowHandle[Any, Any]) -> None:
 
 
 async def wait_for_note(handle: WorkflowHandle[Any, Any], event: str) -> None:
-    """Wait until the latest of what a run decided by itself is of this kind."""
+    """Wait until the latest decision noted by a run is of this kind."""
 
     async def is_noted() -> bool:
         return event in str(await (await handle.describe()).memo())
@@ -49,7 +52,7 @@ async def wait_for_note(handle: WorkflowHandle[Any, Any], event: str) -> None:
 
 
 def tool_results_in(loop: Loop, call: int = 1) -> list[str]:
-    """Return the tool results that the model saw in a model call."""
+    """Return the tool results in a request to the model."""
     assert isinstance(loop.provider, ScriptedModel)
     return [message.text for message in loop.provider.seen[call].messages if message.role == "tool"]
 

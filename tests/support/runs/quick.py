@@ -1,4 +1,4 @@
-"""Laws over many random runs: how many there are, and a server and workers that take little time for each."""
+"""Laws over many random runs: their number, and a server and workers that need little time for each."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -12,11 +12,11 @@ from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
 
 NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
-"""The server lets a run of less than a second wait before it continues as new."""
+"""The server delays the continue-as-new of a run of less than a second."""
 
 
 def some(examples: int) -> settings:
-    """Return settings for so many runs, always the same ones: `ORGA_LAW_RUNS=500` draws others, and more."""
+    """Return settings for this many runs, always the same ones. `ORGA_LAW_RUNS=500` draws others, and more."""
     more = int(os.environ.get("ORGA_LAW_RUNS", "0"))
     return settings(
         max_examples=more or examples,

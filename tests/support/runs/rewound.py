@@ -1,4 +1,4 @@
-"""The ending of a run that was reset or forked, checked as every run's is."""
+"""The end of a rewound or forked run, with the same checks as for every run."""
 
 from temporalio.client import Client
 
@@ -8,7 +8,7 @@ from tests.support.runs.loop import Ran, check_journal, check_replay, histories_
 
 
 async def wait_for_rewound(client: Client, run: AgentHandle) -> Ran:
-    """Wait for the ending, replay the histories of the chain, read the journal."""
+    """Wait for the end, replay the histories of all segments, and read the journal."""
     result = await run.result()
     histories = await histories_of(client, run.id)
     for history in histories:

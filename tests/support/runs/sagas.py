@@ -1,4 +1,4 @@
-"""Sagas as a model proposes them, tools that keep a ledger of what they did, and runs with both."""
+"""Sagas as a model proposes them, tools that keep a ledger of their effects, and runs with both."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ def look(what: str = "prices") -> Step:
 
 
 def pay(what: str = "all") -> Step:
-    """Return a step that cannot be taken back."""
+    """Return a step that cannot be compensated."""
     return {"tool": "pay", "arguments": {"what": what}, "kind": "final"}
 
 
@@ -42,7 +42,7 @@ def saga(*steps: Step) -> Reply:
 
 
 def sagas(*each: tuple[Step, ...]) -> Reply:
-    """Return a reply that proposes several."""
+    """Return a reply that proposes several sagas."""
     calls = (ToolCall(call_id=f"g{n}", name="saga", arguments={"steps": list(steps)}) for n, steps in enumerate(each))
     return Reply.of(calls=tuple(calls), finish="tool_calls", usage=USAGE)
 
@@ -70,7 +70,7 @@ class Ledger:
 
     @property
     def tools(self) -> list[FakeTool]:
-        """Those of a travel agent."""
+        """The tools of a travel agent."""
         return [
             self.tool("look", "read_only"),
             self.tool("book"),
@@ -80,7 +80,7 @@ class Ledger:
 
 
 def fails(error: str = "full", *, retryable: bool = False) -> Callable[[], Any]:
-    """Return what a tool does that fails."""
+    """Return the body of a tool that fails."""
 
     def act() -> Any:
         raise ToolError(error, retryable=retryable)
@@ -99,19 +99,19 @@ async def an_agency(client: Client, steps: Sequence[Any], *tools: Tool, **option
 async def run_saga(
     client: Client, ledger: Ledger, *steps: Step, engine: PolicyEngine | None = None, **config: Any
 ) -> tuple[Ran, str]:
-    """Return a run that proposes one saga, and what the model was told of it."""
+    """Return a run that proposes one saga, and the result that the model read."""
     async with an_agency(client, [saga(*steps), answers()], *ledger.tools, engine=engine) as loop:
         ran = await loop.run(**config)
     return ran, tool_results_in(loop)[0]
 
 
 def compensations(ran: Ran) -> list[tuple[str, str]]:
-    """Return the compensations that the journal tells of, each with its outcome."""
+    """Return the compensations in the journal, each with its outcome."""
     found = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
     assert {data["strategy"] for data in found} <= {"compensate", "dead_letter", "fallback"}
     return [(data["tool"], data["outcome"]) for data in found if data["strategy"] == "compensate"]
 
 
 def first_reply_outcomes(ran: Ran) -> list[dict[str, Any]]:
-    """Return what became of the first reply's calls."""
+    """Return the outcomes of the first reply's calls."""
     return next(entry.data["outcomes"] for entry in ran.journal if entry.event == "ObservationsCollected")

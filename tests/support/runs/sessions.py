@@ -1,4 +1,4 @@
-"""Sessions on a real server: begun, closed, and what the outside sees of them once they have ended."""
+"""Sessions on a real server: started, closed, and observed from outside after their end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,15 @@ from tests.support.runs.loop import Loop, check_journal, check_replay, check_tas
 
 
 class EndedSession:
-    """A session that has ended, as the outside sees it."""
+    """A finished session as seen from outside."""
 
     def __init__(self, raw: SessionResult, journal: list[JournalEntry], runs: int) -> None:
-        """Take in its result and its journal."""
+        """Read its result and its journal."""
         self.result = raw
         self.journal = journal
         self.events = [entry.event for entry in journal]
         self.runs = runs
-        """The run ids of the chain."""
+        """The run ids of all segments."""
 
 
 async def begin(loop: Loop, *, idle_timeout_s: float | None = None, **config: Any) -> SessionHandle:
@@ -34,7 +34,7 @@ async def begin(loop: Loop, *, idle_timeout_s: float | None = None, **config: An
 
 
 async def wait_for_session(session: SessionHandle) -> EndedSession:
-    """Wait for the ending, replay the histories, read the journal."""
+    """Wait for the end, replay the histories, and read the journal."""
     raw = await session.result()
     assert isinstance(raw, SessionResult)
     histories = await histories_of(session.client, session.id)
@@ -47,26 +47,26 @@ async def wait_for_session(session: SessionHandle) -> EndedSession:
 
 
 async def close_session(session: SessionHandle) -> EndedSession:
-    """Close it, and look at it from the outside."""
+    """Close the session, and observe it from outside."""
     await session.close()
     return await wait_for_session(session)
 
 
 def turn_and_store_events(last: EndedSession) -> list[str]:
-    """Return what the journal tells of turns, and of what was stored."""
+    """Return the turns and the stored knowledge in the journal."""
     told = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
     return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in told]
 
 
 async def session_status(session: SessionHandle) -> SessionStatus:
-    """Return what the session says of itself."""
+    """Return the status of the session."""
     status = await session.status()
     assert isinstance(status, SessionStatus)
     return status
 
 
 async def wait_for_status(session: SessionHandle, holds: Callable[[SessionStatus], bool]) -> None:
-    """Wait until its status is so."""
+    """Wait until the status has this property."""
 
     async def is_so() -> bool:
         return holds(await session_status(session))
@@ -75,5 +75,5 @@ async def wait_for_status(session: SessionHandle, holds: Callable[[SessionStatus
 
 
 def turn_summary(turn: TurnResult) -> tuple[int, str, str]:
-    """Return what matters of a turn: its number, its answer, why it ended."""
+    """Return the number, the answer and the ending of a turn."""
     return turn.turn, turn.output, turn.termination.reason

@@ -1,4 +1,4 @@
-"""A worker whose configuration people change at run time, on a task queue of its own."""
+"""A worker whose configuration people change at run time, on its own task queue."""
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -34,16 +34,16 @@ class Desk:
         return self.loop.task_queue
 
     async def read(self) -> RecordedSettings:
-        """Return the current set."""
+        """Return the current settings."""
         return await read_settings(self.loop.client, self.queue)
 
     async def save(self, values: Mapping[str, Any], *, by: str = "ann", version: int | None = None) -> int:
-        """Save a set that was made from this version, by default from the current one."""
+        """Save settings that are based on this version, by default on the current one."""
         made_from = (await self.read()).version if version is None else version
         return await save_settings(self.loop.client, values, version=made_from, by=by, task_queue=self.queue)
 
     async def check_history(self) -> int:
-        """Replay all segments of the settings, and return their number."""
+        """Replay all segments of the settings workflow, and return their number."""
         histories = await histories_of(self.loop.client, settings_id(self.queue))
         for history in histories:
             check_tasks(history)

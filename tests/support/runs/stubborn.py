@@ -1,4 +1,4 @@
-"""Calls of tools that do not heed their cancellation, and a session whose first turn is cut in one."""
+"""Tool calls that ignore their cancellation, and a session whose first turn is interrupted during one."""
 
 import asyncio
 import threading
@@ -19,21 +19,21 @@ from tests.support.hold import PATIENCE_S, wait_for_event
 from tests.support.runs.sessions import turn_summary
 
 MORE_S = 1.5
-"""For which a call goes on that was cut: the worker hears of that within half a second."""
+"""Seconds that an interrupted call continues. The worker learns of the interruption within half a second."""
 
 MOST_S = 10 * PATIENCE_S
-"""For which it waits to be told that it was cut."""
+"""Seconds that the call waits for its interruption."""
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run and its worker give up soon on what ignores its cancellation."""
+    """Make a run and its worker give up soon on a call that ignores its cancellation."""
     monkeypatch.setattr(run, "CANCEL_GRACE_S", 0.2)
     monkeypatch.setattr(tools, "ENDING_S", 0.1)
 
 
 class Stubborn:
-    """A call that goes on though it was cut, and has its effect then."""
+    """A call that continues after its interruption, and then has its effect."""
 
     def __init__(self, comes_to: str | Exception = "booked") -> None:
         self.comes_to = comes_to
@@ -41,7 +41,7 @@ class Stubborn:
         self.has_ended = False
 
     async def reached(self) -> None:
-        """Wait until the call is under way."""
+        """Wait until the call is in flight."""
         assert await asyncio.to_thread(self.entered.wait, PATIENCE_S), "the call has not begun"
 
     def in_a_thread(self) -> Tool:
@@ -81,7 +81,7 @@ class Stubborn:
 
 @contextmanager
 def let_go(stubborn: Stubborn) -> Generator[None]:
-    """Let it end behind the block, whatever came of that."""
+    """Let the call end after the block, in any case."""
     try:
         yield
     finally:
@@ -89,7 +89,7 @@ def let_go(stubborn: Stubborn) -> Generator[None]:
 
 
 async def cut_and_on(session: SessionHandle, stubborn: Stubborn) -> None:
-    """Cut a session's first turn in that call by a message that begins the second, and see both turns end."""
+    """Interrupt a session's first turn with a message during the call, and wait for this and the second turn."""
     first = asyncio.create_task(session.send("book it"))
     await stubborn.reached()
     turn = await session.post("something else", when_busy="interrupt")
@@ -103,7 +103,7 @@ LIMIT_S = 4.0
 
 
 class Hanging:
-    """A call that never ends of itself, cut or not."""
+    """A call that never ends by itself, even when it is interrupted."""
 
     def __init__(self) -> None:
         self.entered, self.let_go = asyncio.Event(), asyncio.Event()
@@ -121,7 +121,7 @@ class Hanging:
         return FakeTool("hang", hang, effect="irreversible")
 
     async def cut_and_on(self, session: SessionHandle) -> None:
-        """Cut a session's first turn in that call, which ends by its limit alone; then the second turn is done."""
+        """Interrupt a session's first turn during the call, and wait for its time limit and the second turn."""
         first = asyncio.create_task(session.send("hang"))
         await wait_for_event(self.entered)
         assert turn_summary(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")

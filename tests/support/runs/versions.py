@@ -1,4 +1,4 @@
-"""Workers of several deployment versions on one task queue, and which of them did what."""
+"""Workers of several deployment versions on one task queue, and which of them completed which tasks."""
 
 import asyncio
 import uuid
@@ -16,7 +16,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment of its own."""
+    """A separate deployment."""
 
     client: Client
     name: str
@@ -26,7 +26,7 @@ class Deployment:
         return WorkerDeploymentVersion(self.name, build_id)
 
     async def make_current(self, build_id: str) -> None:
-        """Let new runs go to a version, once its worker has been seen."""
+        """Send new runs to a version, once its worker has been seen."""
         request = SetWorkerDeploymentCurrentVersionRequest(
             namespace=self.client.namespace, deployment_name=self.name, build_id=build_id
         )
@@ -50,7 +50,7 @@ def a_deployment(client: Client) -> Deployment:
 
 
 def builds_of(history: WorkflowHistory) -> set[str]:
-    """Return the builds that completed the run's workflow tasks: of versions, "" of workers without one."""
+    """Return the builds that completed the run's workflow tasks, "" for workers without a version."""
     completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     tasks = [e.workflow_task_completed_event_attributes for e in history.events if e.event_type == completed]
     return {task.deployment_version.build_id for task in tasks}

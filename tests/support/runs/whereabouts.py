@@ -1,4 +1,4 @@
-"""Waits until a run is where a test wants it: there at all, in a phase, paused."""
+"""Waits until a run exists, is in a phase, or is paused."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.support.hold import wait_until
 
 
 async def wait_until_known(handle: WorkflowHandle[Any, Any]) -> None:
-    """Wait until the server knows the run: a delegate is started by its parent, some time."""
+    """Wait until the server knows the run, because its parent starts a delegate at some time."""
 
     async def exists() -> bool:
         try:
@@ -22,7 +22,7 @@ async def wait_until_known(handle: WorkflowHandle[Any, Any]) -> None:
 
 
 async def wait_for_phase(handle: WorkflowHandle[Any, Any], phase: str) -> None:
-    """Wait until the run stands in a phase; `paused` is one only once it stands still."""
+    """Wait until the run is in a phase. `paused` counts only when the run has stopped."""
 
     async def is_there() -> bool:
         return (await handle.query("status"))["phase"] == phase
@@ -31,5 +31,5 @@ async def wait_for_phase(handle: WorkflowHandle[Any, Any], phase: str) -> None:
 
 
 async def wait_until_paused(handle: WorkflowHandle[Any, Any]) -> None:
-    """Wait until the run stands still because it is paused."""
+    """Wait until the run has stopped because it is paused."""
     await wait_for_phase(handle, "paused")

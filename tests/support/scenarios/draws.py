@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what befalls a run's decisions: limits, replies with calls and their fates, usage."""
+"""Hypothesis strategies for a run's decisions: limits, replies with calls and their outcomes, usage."""
 
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ stubborn = st.lists(
     min_size=2,
     max_size=4,
 )
-"""The same again and again: steps get nowhere, circuits open, conversations outgrow their budget."""
+"""Few values, so that they repeat: steps make no progress, circuits open, conversations exceed their budget."""
 usages = st.builds(Usage, input_tokens=st.sampled_from([0, 100, 500]), output_tokens=st.sampled_from([0, 100]))
-"""Round, so that a limit is reached exactly."""
+"""Round numbers, so that a limit is reached exactly."""
 costs = st.sampled_from([None, 0.0, 0.1])

@@ -4,8 +4,8 @@ from tests.support.scenarios import laws
 from tests.support.scenarios.goal_stage import PlayedGoal
 
 
-def rounds_and_model_calls_keep_to_their_limits(played: PlayedGoal) -> None:
-    """The last model call is kept for the answer; people may raise the rounds."""
+def rounds_and_model_calls_respect_their_limits(played: PlayedGoal) -> None:
+    """The last model call is reserved for the answer, and people may raise the rounds."""
     raised = [
         entry.data["text"].get("max_iterations", 0)
         for entry in played.of("InterventionReceived")
@@ -17,7 +17,7 @@ def rounds_and_model_calls_keep_to_their_limits(played: PlayedGoal) -> None:
     assert played.most_in_flight <= config["max_parallel_steps"]
 
 
-def a_step_is_executed_once_and_behind_all_that_it_depends_on(played: PlayedGoal) -> None:
+def a_step_is_executed_once_and_after_all_its_dependencies(played: PlayedGoal) -> None:
     executed = [entry.data["step"] for entry in played.of("StepExecuted")]
     assert len(executed) == len(set(executed))
     done = {step.id: step for step in played.result.steps}
@@ -29,8 +29,8 @@ def a_step_is_executed_once_and_behind_all_that_it_depends_on(played: PlayedGoal
             assert step.status == "open" or done[need].status == "done"
 
 
-def the_steps_are_what_the_tools_have_seen(played: PlayedGoal) -> None:
-    """A call that was cut short is no executed step."""
+def the_steps_match_the_calls_of_the_tools(played: PlayedGoal) -> None:
+    """An interrupted call is not an executed step."""
     ok = sum(entry.data["status"] == "ok" for entry in played.of("StepExecuted"))
     calls = {context.idempotency_key for tool in played.tools.values() for context in tool.contexts}
     assert ok <= len(calls)
@@ -38,13 +38,13 @@ def the_steps_are_what_the_tools_have_seen(played: PlayedGoal) -> None:
     assert played.result.tool_calls.run >= ok
 
 
-def each_question_is_told_with_its_answer(played: PlayedGoal) -> None:
+def each_question_is_recorded_with_its_answer(played: PlayedGoal) -> None:
     asked, answered = played.of("QuestionAsked"), played.of("QuestionAnswered")
     assert 0 <= len(asked) - len(answered) <= (played.result.termination.reason != "completed")
 
 
-def a_step_by_a_persons_word_is_taken_or_refused_once(played: PlayedGoal) -> None:
-    """A step that was accepted is in the plan to the end, with the text of the last override."""
+def a_step_override_is_applied_or_refused_once(played: PlayedGoal) -> None:
+    """An accepted step is in the plan to the end, with the text of the last override."""
     refused = [each for each in played.of("InterventionRefused") if each.data["kind"] == "override_step"]
     received = [each for each in played.of("InterventionReceived") if each.data["kind"] == "override_step"]
     taken = [entry.data["step"] for entry in played.of("StepOverridden")]
@@ -58,12 +58,12 @@ def scores_make_the_confidence(played: PlayedGoal) -> None:
     assert is_worth_something or not played.result.confidence
 
 
-def what_was_found_is_brought(played: PlayedGoal) -> None:
-    """However it ended."""
+def the_findings_are_returned(played: PlayedGoal) -> None:
+    """This holds for every ending."""
     assert played.result.output or all(step.status != "done" for step in played.result.steps)
 
 
-def an_abort_and_nothing_else_aborts(played: PlayedGoal) -> None:
+def only_an_abort_ends_a_goal_as_aborted(played: PlayedGoal) -> None:
     received = {entry.data["kind"] for entry in played.of("InterventionReceived")}
     declined = {entry.data.get("choice") for entry in played.of("ApprovalResolved")}
     reason = played.result.termination.reason
@@ -72,20 +72,20 @@ def an_abort_and_nothing_else_aborts(played: PlayedGoal) -> None:
 
 
 LAWS = (
-    laws.every_call_is_answered_once_right_behind_it,
+    laws.every_call_is_answered_once_right_after_it,
     laws.only_offered_tools_are_shown_and_only_allowed_ones_run,
     laws.an_effect_that_cannot_be_undone_happens_once,
     laws.a_key_belongs_to_one_call,
     laws.the_result_counts_what_the_history_holds,
-    laws.guidance_is_seen_in_the_order_in_which_it_came,
+    laws.guidance_is_seen_in_the_order_of_its_arrival,
     laws.every_question_is_asked_once_and_closed_once,
     laws.the_last_status_is_that_of_the_result,
-    rounds_and_model_calls_keep_to_their_limits,
-    a_step_is_executed_once_and_behind_all_that_it_depends_on,
-    the_steps_are_what_the_tools_have_seen,
-    each_question_is_told_with_its_answer,
-    a_step_by_a_persons_word_is_taken_or_refused_once,
+    rounds_and_model_calls_respect_their_limits,
+    a_step_is_executed_once_and_after_all_its_dependencies,
+    the_steps_match_the_calls_of_the_tools,
+    each_question_is_recorded_with_its_answer,
+    a_step_override_is_applied_or_refused_once,
     scores_make_the_confidence,
-    what_was_found_is_brought,
-    an_abort_and_nothing_else_aborts,
+    the_findings_are_returned,
+    only_an_abort_ends_a_goal_as_aborted,
 )

@@ -1,4 +1,4 @@
-"""Plays a goal on a real server, with people who answer what it asks, and keeps all that was seen."""
+"""Plays a goal on a real server, with people who answer its questions, and keeps all observations."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,10 +28,10 @@ from tests.support.scenarios.stage import PATIENCE_S, Judge, Stage, each_event
 
 
 class Askers(People):
-    """Those around a goal, who answer its questions too."""
+    """The people around a goal, who also answer its questions."""
 
     async def decide(self, wait: ShownQuestion, choice: str) -> None:
-        """Answer what the model asks; what the loop asks is decided as planned."""
+        """Answer a question of the model, and decide a question of the loop as planned."""
         if not wait.wait_id.startswith("question-"):
             return await super().decide(wait, choice)
         await self.updated("answer", {"question_id": wait.wait_id, "text": "this one"})
@@ -45,7 +45,7 @@ class GoalStage(Stage):
     author: Author = field(kw_only=True)
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what the author writes next."""
+        """Return the next reply of the author."""
         info = activity.info()
         await self.people.moment()
         self.seen.append(Seen(info.workflow_run_id or "", int(info.activity_id.partition(".")[0]), request))
@@ -68,14 +68,14 @@ class GoalStage(Stage):
 
 @dataclass(frozen=True)
 class PlayedGoal(Played):
-    """A goal that has ended, and all that was seen of it."""
+    """A finished goal, and everything that was observed of it."""
 
     result: GoalResult
     status: GoalStatus
 
 
 async def play_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
-    """Play a goal; replay its histories, hold them against the law of the gate, read its journal."""
+    """Play a goal, replay its histories, check them against the law of the gate, and read its journal."""
     stage = GoalStage(client, scenario, author=Author(scenario))
     plans = [*scenario.tools, ToolPlan(DENIED)]
     tools = {plan.name: stage.tool(plan) for plan in plans} | {HIDDEN: FakeTool(HIDDEN)}

@@ -1,4 +1,4 @@
-"""Whole goals as values: what the model plans, scores and decides, where it babbles, what befalls its steps."""
+"""Whole goals as values: plans, scores, decisions and invalid replies of the model, and outcomes of the steps."""
 
 import re
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ from tests.support.values.goals import all_of
 from tests.support.values.hostile_turns import HOSTILE_TURNS
 
 Planned = tuple[tuple[str, bool, tuple[int, ...]], ...]
-"""Steps: by which tool, whether its arguments are planned, and the numbers of earlier ones that it depends on."""
+"""Steps: the tool, whether its arguments are planned, and the numbers of the earlier steps it depends on."""
 
 
 @dataclass(frozen=True)
 class GoalScenario(Scenario):
-    """All that a goal meets."""
+    """Everything that happens to a goal."""
 
     plans: tuple[Planned, ...] = ()
-    """The first, and those that a decision changes it to, one after the other and from the start again."""
+    """The first plan, and those that decisions change it to, in order and then from the start again."""
     scores: tuple[int, ...] = (4,)
     decisions: tuple[str, ...] = ("done",)
-    """One after the other; then "done"."""
+    """Decisions in order, then "done"."""
     babble: tuple[tuple[int, str], ...] = ()
-    """Model calls by number, and what is said in them in place of what is asked."""
+    """Numbers of model calls, and the invalid replies returned in them."""
 
 
 class Author:
-    """Writes what the model of a scenario says."""
+    """Writes the replies of a scenario's model."""
 
     def __init__(self, scenario: GoalScenario) -> None:
         self._babble = dict(scenario.babble)
@@ -47,7 +47,7 @@ class Author:
         self._calls = self._written = 0
 
     def reply(self, request: ModelRequest) -> Reply:
-        """Return what comes next."""
+        """Return the next reply."""
         self._calls += 1
         if self._calls in self._babble:
             return answers(HOSTILE_TURNS[self._babble[self._calls]])
@@ -111,7 +111,7 @@ def _tools(name: str) -> st.SearchStrategy[ToolPlan]:
 
 @st.composite
 def goals(draw: st.DrawFn) -> GoalScenario:
-    """Draw a whole goal: plans, scores, decisions and babble of its model, fates of its steps, acts of people."""
+    """Draw a whole goal: plans, scores, decisions and invalid replies, outcomes of steps, acts of people."""
     actions = ("continue", "adjust", "ask_user", "ask_user", "done", "stuck")
     moments = st.tuples(st.integers(1, 12), st.sampled_from(sorted(HOSTILE_TURNS)))
     kinds = st.sampled_from((*ANY_KIND, "override_step", "override_step"))

@@ -13,16 +13,16 @@ from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import DENIED, HIDDEN, TERMINATE
 
 WITHHELD = frozenset({"refusal", "content_filter"})
-"""Finish reasons of replies whose calls are not taken in."""
+"""Finish reasons of replies whose calls are ignored."""
 
 FAILED = frozenset({"failed", "cancelled"})
 
 SPARE_S = 10.0
-"""Seconds beyond a run's clock, for ending what is in flight on a loaded machine."""
+"""Seconds after the time limit of a run, for ending what is in flight on a loaded machine."""
 
 
-def every_call_is_answered_once_right_behind_it(played: Played) -> None:
-    """A provider refuses anything else."""
+def every_call_is_answered_once_right_after_it(played: Played) -> None:
+    """Providers refuse anything else."""
     for seen in played.seen:
         messages = seen.request.messages
         assert (messages[0].role, messages[0].pinned) == ("user", True)
@@ -37,8 +37,8 @@ def every_call_is_answered_once_right_behind_it(played: Played) -> None:
         assert len(ids) == len(set(ids))
 
 
-def each_reply_stands_before_the_next_step(played: Played) -> None:
-    """The model sees what it called, with the results, in the request that follows: no compaction takes that."""
+def each_reply_is_in_the_next_request(played: Played) -> None:
+    """The next request contains the calls with their results. No compaction drops them."""
     proposed = {
         entry.iteration: [action["call_id"] for action in entry.data["actions"] if "call_id" in action]
         for entry in played.of("ReasoningComplete")
@@ -50,8 +50,8 @@ def each_reply_stands_before_the_next_step(played: Played) -> None:
         assert shown[len(shown) - len(calls) :] == calls
 
 
-def what_the_model_saw_is_what_the_history_says(played: Played) -> None:
-    """Another worker rebuilds it from there."""
+def the_model_saw_what_the_history_contains(played: Played) -> None:
+    """Another worker rebuilds the requests from the history."""
     fold, told = ContextFold(), dict[int, list[tuple[Message, ...]]]()
     for happening in played.happened:
         if happening.kind == "started":
@@ -71,7 +71,7 @@ def only_offered_tools_are_shown_and_only_allowed_ones_run(played: Played) -> No
 
 
 def an_effect_that_cannot_be_undone_happens_once(played: Played) -> None:
-    """Unless a person wants it again."""
+    """Only a person may have it repeated."""
     wanted = Counter(wish for entry in played.of("ApprovalResolved") if (wish := entry.data["choice"]) == "retry")
     again = wanted["retry"] + sum(e.data["strategy"] == "requeue" for e in played.of("RecoveryTriggered"))
     for tool in played.tools.values():
@@ -89,11 +89,11 @@ def a_key_belongs_to_one_call(played: Played) -> None:
 
 
 def no_more_tools_run_at_a_time_than_are_allowed(played: Played) -> None:
-    if not any("slow" in plan.fates for plan in played.scenario.tools):  # one that is cut off may outlast its slot
+    if not any("slow" in plan.fates for plan in played.scenario.tools):  # an interrupted call may outlast its slot
         assert played.most_in_flight <= played.scenario.config["max_concurrent_tools"]
 
 
-def the_result_counts_what_the_journal_tells(played: Played) -> None:
+def the_result_counts_what_the_journal_records(played: Played) -> None:
     replies = played.of("ReasoningComplete")
     summaries = [entry.data for entry in played.of("ContextCompacted") if "usage" in entry.data]
     used = UsageTotals()
@@ -116,8 +116,11 @@ def the_result_counts_what_the_history_holds(played: Played) -> None:
     assert [fault for happening in played.happened for fault in recount.feed(happening)] == []
 
 
-def no_budget_is_overspent(played: Played) -> None:
-    """Tokens and money by one reply at most, since nobody knows what a reply will cost; all else not at all."""
+def no_budget_is_exceeded(played: Played) -> None:
+    """Tokens and money may be exceeded by one reply, since nobody knows its cost in advance.
+
+    Nothing else is exceeded.
+    """
     result, limits = played.result, _limits(played)
     assert result.iterations <= limits.get("max_iterations", 25)
     assert result.usage.model_calls <= limits.get("max_model_calls", 10**9)
@@ -129,7 +132,7 @@ def no_budget_is_overspent(played: Played) -> None:
     assert not spent or cost < limits.get("max_cost_usd", 10**9)
 
 
-def guidance_is_seen_in_the_order_in_which_it_came(played: Played) -> None:
+def guidance_is_seen_in_the_order_of_its_arrival(played: Played) -> None:
     sent = [e.data["text"] for e in played.of("InterventionReceived") if e.data["kind"] in {"steer", "add_context"}]
     seen: list[str] = []
     for request in played.seen:
@@ -176,17 +179,17 @@ def a_run_ends_within_its_time(played: Played) -> None:
 
 
 LAWS = (
-    every_call_is_answered_once_right_behind_it,
-    each_reply_stands_before_the_next_step,
-    what_the_model_saw_is_what_the_history_says,
+    every_call_is_answered_once_right_after_it,
+    each_reply_is_in_the_next_request,
+    the_model_saw_what_the_history_contains,
     only_offered_tools_are_shown_and_only_allowed_ones_run,
     an_effect_that_cannot_be_undone_happens_once,
     a_key_belongs_to_one_call,
     no_more_tools_run_at_a_time_than_are_allowed,
-    the_result_counts_what_the_journal_tells,
+    the_result_counts_what_the_journal_records,
     the_result_counts_what_the_history_holds,
-    no_budget_is_overspent,
-    guidance_is_seen_in_the_order_in_which_it_came,
+    no_budget_is_exceeded,
+    guidance_is_seen_in_the_order_of_its_arrival,
     every_question_is_asked_once_and_closed_once,
     an_ending_has_its_cause,
     the_last_status_is_that_of_the_result,
@@ -199,7 +202,7 @@ def _without_cost(usage: UsageTotals) -> dict[str, int]:
 
 
 def _limits(played: Played) -> dict[str, int | float]:
-    """Return the limits that held last: those of the config, raised."""
+    """Return the final limits: those of the config with their extensions."""
     config = played.scenario.config
     limits: dict[str, float] = {name: value for name, value in config.items() if isinstance(value, (int, float))}
     for entry in played.of("InterventionReceived"):
@@ -210,7 +213,7 @@ def _limits(played: Played) -> dict[str, int | float]:
 
 
 def _ended_by_itself(played: Played) -> int:
-    """Return how often the model ended its run: an action of the loop, which takes none of the tools' budget."""
+    """Return how often the model ended its run. That is an action of the loop and uses no tool call."""
     return sum(_is_ending(entry.data) for entry in played.of("ReasoningComplete"))
 
 
@@ -219,14 +222,14 @@ def _is_ending(reply: dict[str, Any]) -> bool:
 
 
 def _looked_up(played: Played) -> int:
-    """Return the lookups before the first step; the journal tells them by reference, not by call."""
+    """Return the lookups before the first step. The journal records them by reference, not by call."""
     return sum(entry.data["resolved"] + entry.data["failed"] for entry in played.of("PreHydrationComplete"))
 
 
 def _counts(played: Played) -> tuple[int, int, int]:
-    """Return the calls that were proposed, run and failed, as the journal tells it.
+    """Return the numbers of proposed, run and failed calls in the journal.
 
-    No activity stands for `terminate`: the journal shows it as not run.
+    No activity runs for `terminate`, and the journal shows it as not run.
     """
     proposed, run, failed = 0, 0, 0
     recovered = {

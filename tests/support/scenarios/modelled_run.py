@@ -1,4 +1,4 @@
-"""A run's decisions taken as the loop takes them, and beside its state a plain model of what must be true."""
+"""A run's decisions as the loop makes them, next to a plain model of the expected facts."""
 
 from datetime import datetime
 
@@ -23,7 +23,7 @@ class ModelledRun:
     """Every attribute except `state` belongs to the model."""
 
     def __init__(self) -> None:
-        """Begin before the first iteration."""
+        """Start before the first iteration."""
         super().__init__()
         self.state = a_state()
         self.seconds: float = 0.0
@@ -54,7 +54,7 @@ class ModelledRun:
         return is_ready and stop_reason(state, state.config, self.now) is None
 
     def reasoned(self, reply: Reply) -> None:
-        """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
+        """Read the inbox, compact and continue as new. Another process with only the references must find the same."""
         self.state = with_frame_size(observe.with_inbox_drained(self.state))
         messages = self.state.conversation.messages
         taken = len(self.inbox) - len(self.state.inbox)
@@ -81,7 +81,7 @@ class ModelledRun:
         return news.shown(news.message or self.told[news.result or news.reply or 0])
 
     def carried_out(self, index: int, call: ToolCall, verdict: Verdict, fate: OutcomeStatus, size: int) -> Outcome:
-        """Return what became of a call that was judged, its circuit told of it."""
+        """Return the outcome of a judged call, after informing its circuit."""
         if verdict.decision != "allow":
             return calls.refused_outcome(call, verdict)
         assert self.state.setup is not None

@@ -1,4 +1,4 @@
-"""The people around a run: they send what a scenario says when it says so, and decide what the run asks."""
+"""The people around a run: they send what a scenario plans at the planned moments, and decide what the run asks."""
 
 import asyncio
 from collections.abc import Generator
@@ -18,30 +18,30 @@ LIMITS = ("max_iterations", "max_total_tokens", "max_cost_usd", "max_model_calls
 
 
 class People:
-    """Those of one run; what comes after its end is no fault of theirs."""
+    """The people of one run. Messages after its end are ignored."""
 
     def __init__(self, scenario: Scenario, handle: WorkflowHandle[Any, Any]) -> None:
-        """Begin at moment 0, before the run has a worker."""
+        """Start at moment 0, before the run has a worker."""
         self._scenario = scenario
         self._handle = handle
         self._moment = -1
         self._updates: list[asyncio.Task[Any]] = []
 
     async def look(self) -> None:
-        """Look where the run stands while its model thinks: that is answered always."""
+        """Query the status while the model is called, which always works."""
         with _late():
             AgentStatus.model_validate(await self._handle.query("status"))
 
     async def moment(self) -> None:
-        """Do what is done at the next moment."""
+        """Do everything planned for the next moment."""
         self._moment += 1
-        now = self._moment  # tools run in parallel: the next one comes while this is sent
+        now = self._moment  # tools run in parallel, so the next moment may come during the sending
         for number, act in enumerate(self._scenario.acts):
             if act.moment == now:
                 await self._send(number, act)
 
     async def attend(self, ended: asyncio.Task[Any]) -> None:
-        """Whenever the run stands still, until it has ended: look why, and give it what it waits for."""
+        """Until the run ends: whenever it waits, find out why and give it what it needs."""
         choices = chain(self._scenario.choices, repeat("skip"))
         requeues = self._scenario.requeues
         while not ended.done():
@@ -60,7 +60,7 @@ class People:
         await asyncio.gather(*self._updates)
 
     async def _status(self) -> AgentStatus | None:
-        """Return where the run stands; a question that the server gave up is asked again later."""
+        """Return the status. A query that the server gave up is repeated later."""
         try:
             return AgentStatus.model_validate(await self._handle.query("status"))
         except RPCError as error:
@@ -74,7 +74,7 @@ class People:
                 self._update("extend_budget", self._raised(act.by))
             case "pause":
                 await self._signal("pause")
-            case "override_step":  # of a goal
+            case "override_step":  # goals only
                 skill = ("look", "pay", DENIED, HIDDEN)[number % 4]
                 await self._signal("override_step", {"skill": skill, "input": {"n": 1_000 + number}})
             case _:
@@ -89,11 +89,11 @@ class People:
             await self._handle.signal(name, args=list(arguments))
 
     def _update(self, name: str, argument: Any) -> None:
-        """Send an update behind the scenes: whoever sends it from a tool must not wait for the run."""
+        """Send an update in the background, because a tool that sends it must not wait for the run."""
         self._updates.append(asyncio.create_task(self.updated(name, argument)))
 
     async def updated(self, name: str, argument: Any) -> bool:
-        """Return whether it was taken."""
+        """Return whether the update was accepted."""
         while True:
             try:
                 await self._handle.execute_update(name, argument)  # pyright: ignore[reportUnknownMemberType]
@@ -108,7 +108,7 @@ class People:
             return True
 
     async def decide(self, wait: ShownQuestion, choice: str) -> None:
-        """Decide as planned; a choice that this question does not have is refused, and the run is let go on."""
+        """Decide as planned. If the question does not have this choice, let the run continue."""
         if wait.kind == "budget" and choice == "extend":
             await self.updated("extend_budget", self._raised(5_000))
             return
@@ -118,10 +118,10 @@ class People:
 
 
 async def _stands_still(handle: WorkflowHandle[Any, Any]) -> bool:
-    """Return whether nothing is under way.
+    """Return whether nothing is in flight.
 
-    A query that comes with a workflow task is answered before what a local activity brought in that task is taken in
-    (temporalio 1.35). If more happens at that moment a replay sees it in another order: a person does not ask then.
+    A query that arrives with a workflow task is answered before the result of a local activity in that task is handled
+    (temporalio 1.35). If more happens at that moment, a replay sees another order, so people do not query then.
     """
     found = (await handle.describe()).raw_description
     return not found.pending_activities and not found.HasField("pending_workflow_task")
@@ -129,7 +129,7 @@ async def _stands_still(handle: WorkflowHandle[Any, Any]) -> bool:
 
 @contextmanager
 def _late() -> Generator[None]:
-    """Ignore what arrives after the run's end."""
+    """Ignore an error for a message after the run's end."""
     try:
         yield
     except RPCError as error:

@@ -19,21 +19,21 @@ class Seen:
 
 @dataclass(frozen=True)
 class Played:
-    """A run that has ended, and all that was seen of it."""
+    """A finished run, and everything that was observed of it."""
 
     scenario: Scenario
     result: AgentResult
     status: AgentStatus
-    """The last one."""
+    """The last status."""
     journal: list[JournalEntry]
     happened: list[Happening]
-    """The events of all runs of the chain, oldest first."""
+    """The events of all segments, oldest first."""
     seen: list[Seen]
     """Reasoning steps, one for each attempt."""
     tools: dict[str, FakeTool]
     most_in_flight: int
-    """Tool attempts at the same time."""
+    """Number of parallel tool attempts."""
 
     def of(self, event: str) -> list[JournalEntry]:
-        """Return the journal's entries of one kind."""
+        """Return the journal entries of one event."""
         return [entry for entry in self.journal if entry.event == event]

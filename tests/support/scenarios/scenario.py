@@ -1,4 +1,4 @@
-"""Whole runs as values: what the model says, what becomes of each call, what people send, and when; drawn at random."""
+"""Whole runs as values, drawn at random: replies, outcomes of calls, and what people send and when."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -15,19 +15,19 @@ from orga.workflows.types.usage import Usage
 OFFERED = ("look", "save", "pay")
 DENIED, HIDDEN, UNKNOWN, FETCH, TERMINATE = "denied", "hidden", "unknown", "fetch_url", "terminate"
 PROVEN_WORD = "forbidden"
-"""An answer that holds it is denied."""
+"""An answer that contains it is denied."""
 
 NO_OPTIONS = ToolOptions()
 
 Fate = Literal["ok", "big", "final", "retryable", "crash", "slow"]
-"""The fate of one attempt of a call."""
+"""The outcome of one attempt of a call."""
 
 Kind = Literal["steer", "add_context", "pause", "abort", "extend_budget", "override_step"]
 
 
 @dataclass(frozen=True)
 class ToolPlan:
-    """A tool, and what becomes of its attempts, one after the other and from the start again."""
+    """A tool, and the outcomes of its attempts, in order and then from the start again."""
 
     name: str
     effect: Effect = "read_only"
@@ -42,12 +42,12 @@ class Act:
     moment: int
     kind: Kind
     by: int = 1
-    """For `extend_budget`: how much more."""
+    """The extension of a budget."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """All that a run meets. After its script the model answers."""
+    """Everything that happens to a run. After its script the model answers."""
 
     script: tuple[Reply | ModelError, ...] = ()
     tools: tuple[ToolPlan, ...] = ()
@@ -58,7 +58,7 @@ class Scenario:
     choices: tuple[str, ...] = ()
     """A person's decisions, one for each question. Later questions get "skip"."""
     requeues: int = 0
-    """Dead letters that a person sends again."""
+    """Dead letters that a person requeues."""
 
 
 _arguments = st.sampled_from([*({"n": number} for number in range(6)), {}, {"n": "no number"}])
@@ -118,7 +118,7 @@ _useful = st.lists(_calls.filter(lambda call: call.name in OFFERED and not call.
 useful_steps: st.SearchStrategy[Reply | ModelError] = st.builds(
     Reply, text=_texts, calls=_useful.map(tuple), finish=st.just("tool_calls"), usage=_usages, cost_usd=_costs
 )
-"""Calls of tools that the model is offered."""
+"""Calls of offered tools."""
 any_steps: st.SearchStrategy[Reply | ModelError] = st.one_of(
     useful_steps, _small, _small, _small, _large, _answers, _failures, _endings_beside
 )
@@ -215,7 +215,7 @@ def scenarios(
     kinds: tuple[Kind, ...] = ANY_KIND,
     choices: tuple[str, ...] = ("retry", "result", "skip", "extend", "abort"),
 ) -> Scenario:
-    """Draw a whole run: of these steps and fates, with as many limits and acts of people at most."""
+    """Draw a whole run from these steps and outcomes, with at most this many limits and acts of people."""
     return Scenario(
         script=tuple(draw(st.lists(steps, min_size=3, max_size=8))),
         tools=tuple(draw(_tool_plans(name, fates)) for name in (*OFFERED, FETCH)),

@@ -1,4 +1,4 @@
-"""Plays a scenario on a real server, with people who answer what the run asks, and keeps all that was seen."""
+"""Plays a scenario on a real server, with people who answer its questions, and keeps all observations."""
 
 import asyncio
 import uuid
@@ -39,12 +39,12 @@ SUMMARY = Reply.of("what was before", usage=Usage(input_tokens=60, output_tokens
 
 
 class Judge:
-    """Denies one tool and one word; it breaks down over a third of what it denies."""
+    """Denies one tool and one word, and fails on a third of what it denies."""
 
     is_embedded = True
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Return the decision."""
+        """Return the verdict."""
         if proposal.call is None:
             return a_verdict(PROVEN_WORD not in (proposal.answer or ""), "such words are forbidden")
         if proposal.call.name == DENIED and proposal.call.arguments.get("n") == 1:
@@ -59,19 +59,19 @@ class Stage:
     client: Client
     scenario: Scenario
     is_looked_at: bool = False
-    """True if somebody asks for its status all the time."""
+    """True if its status is queried all the time."""
     seen: list[Seen] = field(default_factory=list[Seen])
     most_in_flight: int = 0
     _people: People | None = None
     _in_flight: int = 0
 
     def __post_init__(self) -> None:
-        """Begin the script."""
+        """Start the script."""
         self._loop = Loop(self.client, f"law-{uuid.uuid4()}", self)
         self._script = chain(self.scenario.script, repeat(THE_END))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what the script says next; a summary is always the same."""
+        """Return the next reply of the script. A summary is always the same."""
         info = activity.info()
         await self.people.look()
         await self.people.moment()
@@ -84,7 +84,7 @@ class Stage:
         return step
 
     def tool(self, plan: ToolPlan) -> FakeTool:
-        """Return the tool that goes by this plan."""
+        """Return the tool with this plan."""
         fates = cycle(plan.fates)
         return FakeTool(
             plan.name,
@@ -105,7 +105,7 @@ class Stage:
 
     @property
     def people(self) -> People:
-        """Who is there once the run is started."""
+        """The people, once the run is started."""
         assert self._people is not None
         return self._people
 
@@ -147,13 +147,13 @@ async def _attempt_result(fate: Fate) -> str:
 
 
 async def each_event(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
-    """Yield them."""
+    """Yield the events."""
     for event in events:
         yield event
 
 
 async def play_scenario(client: Client, scenario: Scenario, *, is_looked_at: bool = False) -> Played:
-    """Play a scenario; replay its histories, read its journal."""
+    """Play a scenario, replay its histories, and read its journal."""
     stage = Stage(client, scenario, is_looked_at)
     plans = [*scenario.tools, ToolPlan(DENIED), ToolPlan(HIDDEN)]
     tools = {plan.name: stage.tool(plan) for plan in plans}

@@ -1,4 +1,4 @@
-"""The project of the guide to approvals, with a model that a test scripts."""
+"""The project of the approvals guide, with a model that a test scripts."""
 
 import json
 import re
@@ -23,7 +23,7 @@ class Till:
 
     @property
     def paid(self) -> Path:
-        """The file of the refunds that were paid."""
+        """The file of the paid refunds."""
         return self.orga.folder / "refunds"
 
 
@@ -31,7 +31,7 @@ class Till:
 def a_till(folders: pytest.TempPathFactory) -> Generator[Till]:
     """Make the project, and run a worker for it. Ada, who may decide refunds, is logged in."""
     guide = (ROOT / "docs" / "approvals.md").read_text()
-    block = dict(re.findall(r"^```(\w+)\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)[::-1])  # the first of each wins
+    block = dict(re.findall(r"^```(\w+)\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)[::-1])  # the first one counts
     folder, home = folders.mktemp("project"), folders.mktemp("home")
     tools = '\n[agents.default]\ntools = ["ask_user", "read_file", "refund"]\n'
     (folder / "orga.toml").write_text(block["toml"] + tools)

@@ -16,7 +16,7 @@ RUN = RunKey("agent-1", "run-1")
 
 
 class NoHistory:
-    """A history that holds nothing."""
+    """A history without any content."""
 
     async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
         """Say so."""
@@ -24,10 +24,10 @@ class NoHistory:
 
 
 class Beats:
-    """An environment whose heartbeats are kept; `left_s` is the time until the server gives up on the activity."""
+    """An environment that keeps heartbeats. `left_s` is the time until the server gives up on the activity."""
 
     def __init__(self, left_s: float | None = 60.0, **info: Any) -> None:
-        """Begin with the time that is left and more fields of the activity's info."""
+        """Start with this remaining time and more fields of the activity's info."""
         self.environment = ActivityEnvironment()
         self.beats: list[Any] = []
         self.environment.on_heartbeat = self._beat
@@ -38,9 +38,9 @@ class Beats:
         self.environment.info = replace(self.environment.info, **{**known, "schedule_to_close_timeout": limit, **info})
 
     async def run(self, activity: Callable[[Any], Awaitable[T]], request: Any) -> T:
-        """Run the activity; its errors come through as they are."""
+        """Run the activity, and let its errors pass."""
         return await self.environment.run(activity, request)
 
     def _beat(self, *details: Any) -> None:
-        to_json(details)  # what can't be written would cancel the activity
+        to_json(details)  # an unserialisable heartbeat would cancel the activity
         self.beats.append(details[0])

@@ -1,4 +1,4 @@
-"""Functions of the system that take long, as they do on a slow disk."""
+"""System functions that take long, as on a slow disk."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ PATIENCE_S = 60
 
 
 class Held:
-    """A function of the system whose first call waits until it may go on."""
+    """A system function whose first call waits until it is released."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Tools from manifests that a test writes down."""
+"""Tools from manifests written by a test."""
 
 import tomllib
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ HEAD = 'name = "it"\ndescription = "It."\n'
 
 
 def problems(text: str) -> list[str]:
-    """Return what is wrong with a manifest, which is written into the working folder; each with its place."""
+    """Return the faults of a manifest that is written into the working folder, each with its place."""
     Path("it.toml").write_text(text)
     return [str(problem) for problem in read_manifests([Path("it.toml")])[1]]
 
@@ -33,11 +33,11 @@ def a_manifest(text: str) -> Manifest:
 def a_manifest_tool(
     root: Path, text: str, env: Mapping[str, str] | None = None, allow_hosts: Collection[str] = ()
 ) -> Tool:
-    """Return its tool."""
+    """Return the tool of such a manifest."""
     return manifest_tool(a_manifest(text), root, env or {}, allow_hosts)
 
 
 def read(root: Path, declared: str, value: object) -> Values:
-    """Return what comes of a value of an argument `x`, declared as an inline table says."""
+    """Return the result for an argument `x`, declared by an inline table."""
     argument = Argument.model_validate(tomllib.loads(f"x = {{ {declared} }}")["x"], extra="forbid")
     return checked_values({"x": value}, {"x": argument}, PathContext(FileRoot(root)))

@@ -1,4 +1,4 @@
-"""Configurations of a folder, and what is said of a mistake in one."""
+"""Configurations of a folder, and the error of a mistake in one."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from orga.client.errors import ConfigError
 
 
 def config_error_at(folder: Path, toml: str, line: int) -> str:
-    """Return what is said of a configuration that cannot be used; it names the file and that line."""
+    """Return the error of an unusable configuration, and assert that it names the file and the line."""
     (folder / "orga.toml").write_text(toml)
     with pytest.raises(ConfigError) as raised:
         load_config(folder=folder, env={})

@@ -1,4 +1,4 @@
-"""Values of the core, which keep a test to the facts it is about."""
+"""Values of the core with defaults, so that a test states only what it is about."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ ORIGIN = "first-run"
 
 
 def at(seconds: float) -> datetime:
-    """Return the time that many seconds after the start."""
+    """Return the time this many seconds after the start."""
     return T0 + timedelta(seconds=seconds)
 
 
@@ -40,13 +40,13 @@ def a_spec(name: str = "read", **fields: Any) -> ToolSpec:
 
 
 def a_setup(*tools: ToolSpec, **fields: Any) -> Setup:
-    """Return what a run works with."""
+    """Return the setup of a run."""
     known: dict[str, Any] = {"agent": "default", "model": "scripted:model", "tools": tools or (a_spec(),)}
     return Setup(**known | fields)
 
 
 def a_request(messages: tuple[Message, ...], setup: Setup, iteration: int = 1) -> ReasonRequest:
-    """Return the model call that is about these messages, all of them news in full."""
+    """Return the model call with these messages, all of them as full news."""
     conversation = conversation_of(*messages)
     context, _ = reference_and_sent(conversation)
     return request_for(context, setup, iteration)
@@ -68,10 +68,10 @@ def conversation_of(*messages: Message, sent: int = 0) -> Conversation:
 
 
 def user(text: str, *, pinned: bool = False) -> Message:
-    """Return what a user says."""
+    """Return a user message."""
     return Message.of("user", text, pinned=pinned)
 
 
 def usage_totals(tokens: int = 0, cost_usd: float | None = None) -> UsageTotals:
-    """Return totals of so many tokens."""
+    """Return totals of this many tokens."""
     return UsageTotals(total_tokens=tokens, cost_usd=cost_usd)

@@ -1,4 +1,4 @@
-"""The corpora of attacks: cases with their sources, as parameters of tests."""
+"""The corpora of attacks: cases with their sources, as test parameters."""
 
 import tomllib
 from pathlib import Path
@@ -22,7 +22,7 @@ def cases(name: str, part: str = "cases") -> list[Any]:
 
 
 def filled(value: str, **names: str) -> str:
-    """Return a value of a case with its `{names}` filled in; braces of its own stay."""
+    """Return a value of a case with its `{names}` filled in. Other braces stay."""
     for name, text in {"half": "\ud800", "long": "x" * 300, **names}.items():
         value = value.replace(f"{{{name}}}", text)
     return value

@@ -1,4 +1,4 @@
-"""Entries of a journal, as those that show a run read them."""
+"""Journal entries for tests of the commands that show a run."""
 
 from datetime import timedelta
 from typing import Any

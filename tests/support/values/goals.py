@@ -1,4 +1,4 @@
-"""Goals under way as values: a state with a plan, a step of it, what a model says in a turn, what a call brought."""
+"""Running goals as values: a state with a plan, one of its steps, the reply of a turn, the result of a call."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,7 +22,7 @@ def all_of(score: object) -> dict[str, object]:
 
 
 def a_plan_step(step_id: str, state: StepState = "open", mean: float | None = None, *needs: str) -> PlanStep:
-    """Return a step by the tool `read`."""
+    """Return a step that uses the tool `read`."""
     scores = None if mean is None else Scores.model_validate(all_of(mean))
     return PlanStep(
         id=step_id, goal="g", skill="read", arguments={"at": step_id}, state=state, scores=scores, depends_on=needs
@@ -38,17 +38,17 @@ def a_goal(*steps: PlanStep, config: dict[str, Any] | None = None, **pursuit: An
 
 
 def a_turn(text: str | None = None, **said: Any) -> GoalReply:
-    """Return what a model says in a turn: this text, or one JSON object."""
+    """Return the reply of a turn: this text, or one JSON object."""
     return GoalReply.of(to_json(said).decode() if text is None else text)
 
 
 def planned_steps(*ids: str) -> list[dict[str, Any]]:
-    """Return steps as a plan has them."""
+    """Return the steps of a plan."""
     return [{"id": each, "goal": "g", "skill": "read", "arguments": {"at": each}} for each in ids]
 
 
 def step_outcomes(state: GoalState, statuses: Iterable[Any]) -> list[Outcome]:
-    """Return an outcome for each of the steps that are due."""
+    """Return an outcome for each due step."""
     pairs = zip(state.pursuit.due_steps, statuses, strict=True)
     return [
         Outcome(call=a_call("read", step.id, **(step.arguments or {})), status=status, text="what it says")
@@ -57,5 +57,5 @@ def step_outcomes(state: GoalState, statuses: Iterable[Any]) -> list[Outcome]:
 
 
 def showing_all(name: PromptName) -> str:
-    """Return a template that fills in all that there is."""
+    """Return a template that fills in every variable."""
     return "\n".join(f"{each}=<{{{{ {each} }}}}>" for each in PLACEHOLDERS[name])

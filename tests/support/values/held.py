@@ -1,4 +1,4 @@
-"""Calls and other things that wait for a person."""
+"""Calls and questions that wait for a person."""
 
 from datetime import timedelta
 from typing import Any

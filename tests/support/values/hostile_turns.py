@@ -1,4 +1,4 @@
-"""Replies of a model in a goal's turn, by mistake or to do harm. Each must be handled or reported."""
+"""Replies of a model in a goal's turn, faulty or malicious. Each must be handled or reported."""
 
 from pydantic_core import to_json
 

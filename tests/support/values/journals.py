@@ -1,4 +1,4 @@
-"""Journals made by hand, their chain as it should be."""
+"""Handmade journals with a correct chain."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def three() -> list[JournalEntry]:
 
 
 def rechained(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Return the entries numbered and chained anew, as a forger would."""
+    """Return the entries numbered and chained again, as a forger would."""
     found: list[JournalEntry] = []
     previous = ""
     for sequence, entry in enumerate(entries):
@@ -44,5 +44,5 @@ def rechained(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
 
 
 def without_entry(entries: Sequence[JournalEntry], index: int) -> list[JournalEntry]:
-    """Return the entries but one."""
+    """Return the entries without one."""
     return [*entries[:index], *entries[index + 1 :]]

@@ -1,4 +1,4 @@
-"""States whose parts are as large as the rules let them become, built by those rules where they have one."""
+"""States whose parts are as large as the rules allow, built by those rules if possible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,36 +33,36 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, at
 
 LETTERS = ["x", '"', "\n", "é", "😀", "\x01"]
-"""One byte, two in JSON, two in UTF-8, four, six in JSON."""
+"""Characters of one byte, two in JSON, two in UTF-8, four in UTF-8, and six in JSON."""
 
 PAY = ("pay_" * 16)[:64]
-"""A tool with as long a name as any has."""
+"""A tool with a name of the greatest length."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the parts are, of their largest: 0 to 1."""
+    """Sizes of the parts, relative to their largest: 0 to 1."""
 
     letter: str = "x"
     tools: int = 128
     begin: float = 1.0
     """Task, instructions, facts, definitions."""
     held: str = "calls"
-    """The open work: `calls` that need approval, an `answer`, `steps` that are stuck, or `nothing`."""
+    """The open work: `calls` that need approval, an `answer`, stuck `steps`, or `nothing`."""
     reply: float = 1.0
     said: float = 1.0
     """Earlier messages, and the model's last message with its results."""
     grown: float = 1.0
-    """Growing state: letters, steps, streaks, drafts, guidance, circuits."""
+    """State that grows: letters, steps, streaks, drafts, guidance, circuits."""
 
 
 def filled(letter: str, size: float) -> str:
-    """Return a text that takes at most so many bytes of JSON."""
+    """Return a text that takes at most this many bytes of JSON."""
     return letter * max(int(size) // (len(to_json(letter)) - 2), 0)
 
 
 def deep(levels: int, size: int) -> dict[str, Any]:
-    """Return a schema with objects inside each other, and a description that takes the rest of its size."""
+    """Return a schema with nested objects, and a description that takes the rest of its size."""
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(levels // 2):
         schema = {"type": "object", "properties": {"p": schema}}
@@ -70,7 +70,7 @@ def deep(levels: int, size: int) -> dict[str, Any]:
 
 
 def tools_of(count: int, size: int) -> tuple[ToolSpec, ...]:
-    """Return so many definitions that take so many bytes together, as `offered_tools` counts them."""
+    """Return this many definitions of this many bytes in total, as `offered_tools` counts them."""
     names = [PAY, *(f"tool_{number:04}_".ljust(64, "n") for number in range(1, count))]
     each = size // count - 700
     return tuple(
@@ -80,7 +80,7 @@ def tools_of(count: int, size: int) -> tuple[ToolSpec, ...]:
 
 
 def begun_with(sizes: Sizes) -> AgentState:
-    """Return the state of a run that is prepared: as much as it may begin with."""
+    """Return the state of a prepared run with as much as it may start with."""
     share, letter = sizes.begin, sizes.letter
     schema = deep(40, int(share * (MAX_SCHEMA_BYTES - 100)))
     setup = a_setup(
@@ -107,7 +107,7 @@ def begun_with(sizes: Sizes) -> AgentState:
 
 
 def largest(sizes: Sizes) -> AgentState:
-    """Return a state of these sizes, as it is when the run continues as new: what is held up stands in `pending`."""
+    """Return a state of these sizes as it is carried over. The held work is in `pending`."""
     state = _grown(_talked(begun_with(sizes), sizes), sizes)
     match sizes.held:
         case "calls":
@@ -124,7 +124,7 @@ def largest(sizes: Sizes) -> AgentState:
 
 
 def proposing(sizes: Sizes, tool: str) -> Reply:
-    """Return as large a reply as is recorded, all of its calls of that tool."""
+    """Return the largest reply that is recorded, with all calls of this tool."""
     letter, share = sizes.letter, sizes.reply
     arguments = {"text": filled(letter, share * 200_000 / MAX_CALLS)}
     call_id = filled(letter, 200) or "c"
@@ -156,7 +156,7 @@ def _elsewhere(letter: str) -> ForkedFrom:
 
 
 def _talked(state: AgentState, sizes: Sizes) -> AgentState:
-    """Return the state with messages of all kinds, the last ones a reply with its results."""
+    """Return the state with messages of all kinds, ending with a reply and its results."""
     letter, share = sizes.letter, sizes.said
     each = 90_000 // len(letter.encode())
     conversation = state.conversation
@@ -181,7 +181,7 @@ def _talked(state: AgentState, sizes: Sizes) -> AgentState:
 
 
 def _grown(state: AgentState, sizes: Sizes) -> AgentState:
-    """Return the state with all else that a run may come to know."""
+    """Return the state with everything else that a run may collect."""
     letter, share, setup = sizes.letter, sizes.grown, state.setup
     if not share or setup is None:
         return state
@@ -231,7 +231,7 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
 
 
 def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
-    """Return the state in which an operator gave a step's result; what the model is told of it is left out."""
+    """Return the state after an operator gave the result of a step, without the text for the model."""
     asked = Question(
         question_id="w", kind="escalation", since=T0, text="?", data={"step_id": repeated_calls.repeated_call_key(call)}
     )
@@ -243,7 +243,7 @@ def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
 
 
 def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentState:
-    """Return the state in which these calls wait for people, half of whom have said something."""
+    """Return the state in which these calls wait for people. Half of them have been decided."""
     letter = sizes.letter
     verdict = held_verdict(letter)
     items = [
@@ -258,13 +258,13 @@ def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentSt
 
 
 def held_verdict(letter: str) -> Verdict:
-    """Return why calls are held: as much as a policy may say of each of a reply's calls."""
+    """Return a verdict that holds calls, with the longest text that a policy may give for each call of a reply."""
     terms = ApprovalTerms(approvers=tuple(f"{n}" + letter * 200 for n in range(10)))
     return Verdict(decision="approval", reason=letter * 2_000, approval=terms, version="v" * 500)
 
 
 def _stuck(state: AgentState, sizes: Sizes) -> AgentState:
-    """Return the state in which all calls of a reply are stuck steps, and people gave the results of most."""
+    """Return the state in which all calls of a reply are stuck steps. People gave the results of most."""
     letter = sizes.letter
     config = LoopConfig.model_validate({"step_iteration": {"max_reattempts": 1, "on_limit_reached": "escalate"}})
     assert state.setup is not None

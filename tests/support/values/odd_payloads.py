@@ -1,4 +1,4 @@
-"""Payloads that no honest sender means: bytes, too large, too deep, too strange for any run."""
+"""Payloads that no honest sender uses: bytes, or values that are too large, too deep or too odd for any run."""
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
@@ -7,22 +7,22 @@ MB = 1_000_000
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
-    """Return an argument as it goes over the wire."""
+    """Return an argument as raw payload."""
     return RawValue(Payload(metadata={"encoding": encoding}, data=data))
 
 
 def repeated(item: bytes, size: int, before: bytes = b"[", after: bytes = b"0]") -> bytes:
-    """Return a list of so many bytes."""
+    """Return a list of this many bytes."""
     return before + item * (size // len(item)) + after
 
 
 def quoted(text: str, size: int, end: str = "") -> bytes:
-    """Return a text of so many bytes as JSON."""
+    """Return a text of this many bytes as JSON."""
     return b'"' + (text * (size // len(text.encode())) + end).encode() + b'"'
 
 
 def odd(size: int) -> dict[str, bytes]:
-    """Return JSON of about so many bytes each, by what is odd about it."""
+    """Return JSON values of about this many bytes, each by its oddity."""
     return {
         "text": quoted("x", size),
         "text with one wide character": quoted("x", size, "😀"),
@@ -53,4 +53,4 @@ SMALL = {
     "a text": b'"text"',
     "no JSON": b"{",
 }
-"""JSON, or nearly."""
+"""Texts that are JSON, or nearly."""

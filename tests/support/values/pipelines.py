@@ -1,4 +1,4 @@
-"""Goals with pipelines as values: under way, and what their steps bring."""
+"""Running goals with pipelines as values, and the results of their steps."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ ESSAY: dict[str, Any] = {
 
 
 def pipeline_state(config: Mapping[str, Any], /, goal: str = "see to it", **given: Any) -> GoalState:
-    """Return the state of a goal with this pipeline, planned; `given` is the rest of its input."""
+    """Return the state of a goal with this pipeline, planned. `given` is the rest of its input."""
     checked = parse_goal({"goal": goal, "pipeline": "line", **given})
     state = initial_goal_state(checked, ORIGIN, T0)
     setup = a_setup(config=state.input.config).with_pipeline(Pipeline.model_validate(config, extra="forbid"))
@@ -36,7 +36,7 @@ def pipeline_state(config: Mapping[str, Any], /, goal: str = "see to it", **give
 
 
 def after_round(state: GoalState, *said: str | Outcome) -> GoalState:
-    """Return the state behind one more round: an answer for each of its steps, or what else became of one."""
+    """Return the state after one more round: each step has an answer, or another outcome."""
     state = with_pipeline_round(state)
     due = state.pursuit.due_steps
     assert len(due) == len(said), [step.id for step in due]
@@ -54,11 +54,11 @@ def after_round(state: GoalState, *said: str | Outcome) -> GoalState:
 
 
 def fails(status: Any = "failed", text: str = "[Error] it fell down", *, may_have_acted: bool = False) -> Outcome:
-    """Return what became of a step that brought nothing."""
+    """Return the outcome of a step without a result."""
     outcome = Outcome(call=a_call("delegate"), status=status, text=text)
     return outcome.with_possible_effect(may_have_acted) if may_have_acted else outcome
 
 
 def noted_data(state: GoalState, event: str) -> list[dict[str, Any]]:
-    """Return what was noted for the journal under this name."""
+    """Return the data noted for the journal under this name."""
     return [note.data for note in state.notes if note.event == event]

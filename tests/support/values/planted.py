@@ -1,4 +1,4 @@
-"""Secrets planted where adapters look for them, all with one mark that a scan finds wherever it turns up."""
+"""Secrets planted where adapters look for them, all with one mark that a scan can find."""
 
 import json
 from collections.abc import Iterable
@@ -22,21 +22,21 @@ CREDENTIALS = (
 """All variables that an adapter, the deployment or the SDK reads as a secret."""
 
 SILENT = ("GITHUB_TOKEN", "OPA_TOKEN", "OLLAMA_API_KEY", "OPENAI_COMPATIBLE_API_KEY")
-"""Those that choose nothing by being set: the whole suite runs with them."""
+"""Variables that change nothing by being set. The whole suite runs with them."""
 
 
 def a_secret(name: str) -> str:
-    """Return what is planted under a name."""
+    """Return the secret planted under a name."""
     return f"{MARK}-{name.lower().replace('_', '-')}"
 
 
 def planted(names: Iterable[str] = SILENT) -> dict[str, str]:
-    """Return variables of an environment."""
+    """Return these environment variables with their secrets."""
     return {name: f"x-api-key={a_secret(name)}" if name.endswith("HEADERS") else a_secret(name) for name in names}
 
 
 def around_marks(place: bytes) -> list[str]:
-    """Return each mark with the bytes around it, for a failing test to show."""
+    """Return each mark with the bytes around it, for the message of a failing test."""
     mark, found, start = MARK.encode(), list[str](), 0
     while (at := place.find(mark, start)) >= 0:
         found.append(place[max(at - 60, 0) : at + 60].decode(errors="replace"))
@@ -45,7 +45,7 @@ def around_marks(place: bytes) -> list[str]:
 
 
 def marked_files(*folders: Path) -> dict[str, list[str]]:
-    """Return the files below the folders in which a mark stands."""
+    """Return the files below the folders that contain a mark."""
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     return {str(path): found for path in files if (found := around_marks(path.read_bytes()))}
 

@@ -1,4 +1,4 @@
-"""Builders of policy folders and of the proposals that are put to them."""
+"""Builders of policy folders, and of proposals for policies."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def a_tool_proposal(
 
 
 def a_plan_proposal(*specs: ToolSpec, agent: str = "default", **skills: dict[str, Any] | None) -> GateRequest:
-    """Return the proposal of a plan, a step for each skill with its arguments; these are the tools among them."""
+    """Return the proposal of a plan with a step for each skill. The tools among the skills are given here."""
     steps = tuple(
         ProposedStep(id=f"s{n}", skill=skill, goal=f"use {skill}", arguments=arguments)
         for n, (skill, arguments) in enumerate(skills.items(), start=1)
@@ -55,6 +55,6 @@ def an_answer(text: str = "done", agent: str = "default") -> GateRequest:
 
 
 def a_verdict(allowed: bool, reason: str = "", **fields: Any) -> Verdict:
-    """Return the verdict of an engine. A call that is allowed with terms of an approval waits for a person."""
+    """Return the verdict of an engine. An allowed call with approval terms waits for a person."""
     decision = "deny" if not allowed else "approval" if fields.get("approval") else "allow"
     return Verdict(decision=decision, reason=reason, **fields)

@@ -1,4 +1,7 @@
-"""A store of knowledge in memory, for tests of what stands above it: every item of the reader that shares a word."""
+"""A knowledge store in memory, for tests of its users.
+
+It finds every visible item that shares a word with the query.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -12,7 +15,7 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Shelf:
-    """Keeps items in order; the score is the share of an item's words that are looked for."""
+    """Keeps items in order. The score of an item is the share of its words that the query contains."""
 
     def __init__(self, *items: KnowledgeItem) -> None:
         self.held: dict[str, StoredItem] = {}
@@ -24,17 +27,17 @@ class Shelf:
 
     @property
     def as_store(self) -> KnowledgeStore:
-        """It, as what it stands for."""
+        """This shelf, typed as the port."""
         return cast(KnowledgeStore, self)
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        """Keep them."""
+        """Keep the items."""
         self._fail_if_down()
         self.stored += items
         return [self._put(item) for item in items]
 
     async def recall(self, query: Recall) -> list[Recalled]:
-        """Return what the reader may see and what shares a word."""
+        """Return the visible items that share a word."""
         self._fail_if_down()
         self.queries.append(query)
         asked = set(query.text.casefold().split())
@@ -47,7 +50,7 @@ class Shelf:
         return sorted(found, key=lambda each: -each.score)[: query.limit]
 
     async def items(self) -> AsyncIterator[StoredItem]:
-        """Return all of them."""
+        """Return all items."""
         for item in self.held.values():
             yield item
 
@@ -76,5 +79,5 @@ def _may_see(item: StoredItem, reader: Reader) -> bool:
 
 
 def a_fact(text: str, **fields: object) -> KnowledgeItem:
-    """Return a fact of the tenant that is none."""
+    """Return a fact of the empty tenant."""
     return KnowledgeItem.model_validate({"kind": "fact", "text": text, **fields})

@@ -12,7 +12,7 @@ def chained(keyword: str, levels: int, leaf: dict[str, Any]) -> dict[str, Any]:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Return a value that is as deep."""
+    """Return a value of the same depth."""
     value: dict[str, Any] = {}
     for _ in range(levels):
         value = {"x": value}

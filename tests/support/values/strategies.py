@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages, calls and replies; any text, any JSON."""
+"""Hypothesis strategies for messages, calls and replies, with any text and any JSON."""
 
 from typing import Any, get_args
 
@@ -12,7 +12,7 @@ LAW = settings(max_examples=100)
 """The machine is shared, so no example has a deadline."""
 
 any_text = st.text(st.characters(), max_size=40)
-"""Halves of characters, NUL and control characters too."""
+"""Characters that include lone surrogates, NUL and control characters."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 """Any text that a payload can contain."""

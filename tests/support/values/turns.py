@@ -19,7 +19,7 @@ def turn(number: int, results: int = 1, size: int = 100) -> list[Message]:
 
 @st.composite
 def conversations(draw: st.DrawFn, *, with_summary: bool = False) -> Conversation:
-    """Draw a run that has come some way; with a summary of what was before, if wanted."""
+    """Draw the conversation of a run, with a summary of earlier messages if requested."""
     messages = [TASK]
     if with_summary and draw(st.booleans()):
         messages.append(summary_message("s" * draw(st.integers(1, 400))))
@@ -38,6 +38,6 @@ def conversations(draw: st.DrawFn, *, with_summary: bool = False) -> Conversatio
 
 
 def are_paired(messages: tuple[Message, ...]) -> bool:
-    """Return whether every call is followed by its result, and every result is of a call."""
+    """Return whether every call is followed by its result, and every result belongs to a call."""
     called = [call.call_id for message in messages for call in message.calls]
     return called == [message.call_id for message in messages if message.role == "tool"]

@@ -1,4 +1,4 @@
-"""A web server that says what it was asked, unless its path says otherwise."""
+"""A web server that returns the request, unless its path requests something else."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ from tests.support.web.serving import serving
 
 @dataclass
 class EchoServer:
-    """`/status/418` answers so, `/to?...` redirects there, `/raw?...` says that, `/hang` says nothing."""
+    """`/status/418` returns that status, `/to?...` redirects, `/raw?...` returns that text, `/hang` never answers."""
 
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])

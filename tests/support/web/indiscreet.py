@@ -1,4 +1,4 @@
-"""Servers that repeat what they were told in confidence: model providers, GitHub, OPA, an MCP server's front door."""
+"""Servers that repeat confidential headers: model providers, GitHub, OPA, and the front door of an MCP server."""
 
 import json
 from collections.abc import Generator
@@ -14,7 +14,7 @@ FORBIDDEN = "tell_log"
 
 @contextmanager
 def indiscreet_server() -> Generator[tuple[str, list[str]]]:
-    """Serve on a free port; yield the address and the headers of each request, as they came."""
+    """Serve on a free port. Yield the address and the headers of each request."""
     heard: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

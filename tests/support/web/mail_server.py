@@ -1,4 +1,4 @@
-"""A mail server in this process: it speaks SMTP, keeps what it takes, and answers as a test says."""
+"""A mail server in this process: it speaks SMTP, keeps its messages, and answers as a test defines."""
 
 import asyncio
 import ssl
@@ -23,46 +23,46 @@ from tests.support.hold import PATIENCE_S
 USER, PASSWORD = "orga", "planted-mail-password"
 OK, BYE = "250 OK", "221 Bye"
 GONE = "gone"
-"""In place of an answer: the message is kept, and the connection is cut."""
+"""Instead of an answer: the message is kept, and the connection is closed."""
 
 
 @dataclass
 class MailServer:
-    """Answers to a whole message in order, the last answer again and again."""
+    """Answers complete messages in order, and repeats the last answer."""
 
     answers: list[str]
     refused: dict[str, str]
     bye: str
     """The answer to QUIT."""
     stands_at: str | None
-    """The command behind which it says nothing until `go`."""
+    """The command after which it does not answer until `go`."""
     go: Event = field(default_factory=Event)
     left: Semaphore = field(default_factory=lambda: Semaphore(0))
-    """Let go for each client that has taken its leave."""
+    """Set when a client has sent QUIT."""
     port: int = 0
     received: list[EmailMessage] = field(default_factory=list[EmailMessage])
     envelopes: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
     tried: int = 0
 
     async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:  # noqa: N802
-        """Take a sender, once it may be."""
+        """Accept a sender once it is allowed."""
         envelope.mail_from = address
         return await self._in_time("MAIL", OK)
 
     async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
-        """Take leave."""
+        """Answer QUIT."""
         self.left.release()
         return self.bye
 
     async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:  # noqa: N802
-        """Take a recipient, or refuse it."""
+        """Accept a recipient, or refuse it."""
         if address in self.refused:
             return self.refused[address]
         envelope.rcpt_tos.append(address)
         return OK
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
-        """Take a message, or not."""
+        """Accept a message, or refuse it."""
         said = self.answers[min(self.tried, len(self.answers) - 1)]
         self.tried += 1
         if said in {OK, GONE}:
@@ -82,7 +82,7 @@ class MailServer:
 
 class _OnAFreePort(Controller):
     def _trigger_server(self) -> None:
-        """Knock where it serves: the port is known only now."""
+        """Connect to the address it serves on, because the port is known only now."""
         server: Any = self.server
         self.port = server.sockets[0].getsockname()[1]
         super()._trigger_server()
@@ -117,7 +117,7 @@ def mail_server(
 
 
 def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return what a server at 127.0.0.1 shows of itself, and what a client has to trust for that."""
+    """Return the TLS context of a server at 127.0.0.1, and that of a client that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""A collector in this process: an OTLP/HTTP server that keeps what it is sent, parsed."""
+"""A collector in this process: an OTLP/HTTP server that keeps and parses its requests."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from tests.support.web.serving import serving
 
 @dataclass(frozen=True)
 class ReceivedSpan:
-    """A span as it came over the wire."""
+    """A span as it was received."""
 
     name: str
     kind: int

@@ -1,4 +1,4 @@
-"""A web server that answers each path with bytes as they were written down, then hangs up."""
+"""A web server that answers each path with prepared bytes, then closes the connection."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -13,7 +13,7 @@ def answer(status: str, body: bytes = b"", *headers: str) -> bytes:
 
 @asynccontextmanager
 async def raw_http(answers: Mapping[str, bytes]) -> AsyncGenerator[tuple[str, list[str]]]:
-    """Serve `/<key>` on a free port of the loopback; yield its URL, and the paths that were asked for."""
+    """Serve `/<key>` on a free port of the loopback. Yield its URL, and the requested paths."""
     asked: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 POLL_S = 0.02
-"""How soon a server notices that it shall end; half a second, unless it is told."""
+"""Seconds after which a server notices its shutdown. The default is half a second."""
 
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Generator[int]:
-    """Serve, and yield the port; a request that is held does not hold up the end."""
+    """Serve, and yield the port. A request that is held does not delay the end."""
     quiet = type("Quiet", (handler,), {"log_message": _say_nothing})
     with ThreadingHTTPServer(("127.0.0.1", 0), quiet) as server:
         server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Telemetry that is started within a test: OpenTelemetry's globals, which a process sets once, are set back."""
+"""Telemetry started within a test. OpenTelemetry's globals, which a process sets only once, are restored."""
 
 import logging
 import threading
@@ -18,12 +18,12 @@ from orga.client.telemetry.start import Telemetry, telemetry
 from tests.support.web.otlp_receiver import Receiver, otlp_receiver
 
 BOUND_EARLY = (instruments,)
-"""Its instruments follow each provider that is set, if they were made before the first."""
+"""Its instruments follow each new provider if they were made before the first one."""
 
 
 @pytest.fixture
 def fresh_globals(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Make OpenTelemetry as a new process has it; at the end, wait for exporters that were given up."""
+    """Reset OpenTelemetry as in a new process. At the end, wait for exporters that were given up."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     monkeypatch.setattr(metrics_internal, "_METER_PROVIDER", None)
@@ -44,13 +44,13 @@ def start_telemetry(endpoint: str, **fields: object) -> Telemetry:
 
 @pytest.fixture
 def collector() -> Generator[Receiver]:
-    """A collector that keeps what it is sent."""
+    """A collector that keeps its requests."""
     with otlp_receiver() as receiver:
         yield receiver
 
 
 async def connect_with_plugins(client: Client, on: Telemetry) -> Client:
-    """Return a client of the same server that has the plugins."""
+    """Return a client of the same server with the plugins."""
     return await Client.connect(
         client.service_client.config.target_host, data_converter=data_converter, plugins=on.plugins
     )

@@ -1,4 +1,4 @@
-"""A way to a server that can be cut, and opened again: what a network, a proxy or a server that restarts does."""
+"""A connection to a server that can be cut and restored, as by a network, a proxy or a restarting server."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,7 +8,7 @@ from tests.support.parts.free_port import free_port
 
 
 class Way:
-    """Passes connections on to an address."""
+    """Forwards connections to an address."""
 
     def __init__(self, target: str) -> None:
         host, port = target.rsplit(":", 1)
@@ -26,7 +26,7 @@ class Way:
         self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", self._port)
 
     def cut(self) -> None:
-        """End all connections, and take no others."""
+        """End all connections, and accept no others."""
         self._server.close()
         for each in self._open:
             each.transport.abort()
@@ -46,7 +46,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def a_way(target: str) -> AsyncGenerator[Way]:
-    """Open a way, and cut it in the end."""
+    """Yield an open way, and cut it at the end."""
     way = Way(target)
     await way.open()
     try:

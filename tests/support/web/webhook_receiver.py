@@ -1,4 +1,4 @@
-"""A receiver of webhooks in this process: it keeps what it is sent and answers as a test says."""
+"""A webhook receiver in this process: it keeps its requests and answers as a test defines."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ SECRET = "planted-notify-secret-of-32-chars"
 
 @dataclass(frozen=True)
 class Says:
-    """One answer; a held one comes when the test ends."""
+    """One answer. A hanging one comes when the test ends."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -45,7 +45,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Answers in order, the last answer again and again."""
+    """Answers in order, and repeats the last answer."""
 
     answers: Sequence[Says]
     url: str = ""
@@ -54,12 +54,12 @@ class Receiver:
     came: threading.Condition = field(default_factory=threading.Condition)
 
     def wait_for(self, count: int) -> None:
-        """Wait, without an event loop, until it was sent so many requests."""
+        """Wait, without an event loop, until it has got this many requests."""
         with self.came:
             assert self.came.wait_for(lambda: len(self.received) >= count, PATIENCE_S)
 
     async def has(self, count: int) -> None:
-        """Wait until it was sent so many requests."""
+        """Wait until it has got this many requests."""
 
         async def there() -> bool:
             return len(self.received) >= count
@@ -82,7 +82,7 @@ def webhook_receiver(*answers: Says) -> Generator[Receiver]:
             says = receiver.answers[min(len(receiver.received), len(receiver.answers)) - 1]
             if says.hangs:
                 receiver.release.wait(60)
-            with suppress(OSError):  # the sender has hung up
+            with suppress(OSError):  # the sender has disconnected
                 self._say(says)
 
         def _say(self, says: Says) -> None:

@@ -1,4 +1,4 @@
-"""A webhook whose network is a test's, and a question that it tells."""
+"""A webhook with a test's network, and a question that it sends."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ASKS = Notification(
 
 
 def a_webhook(network: Any, url: str = URL, form: WebhookFormat = "json") -> WebhookNotifier:
-    """Return a webhook that signs and sends into this network."""
+    """Return a webhook that signs its messages and sends them into this network."""
     return WebhookNotifier(
         WebhookSettings(url, SigningKey.from_secret(SECRET), form), transport=http.MockTransport(network)
     )
