@@ -1,4 +1,4 @@
-"""Runs that use what surrounds the loop, whose histories are recorded."""
+"""Runs whose histories are recorded: they use the features around the loop."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ from tests.support.values.shelf import Shelf, a_fact
 
 
 def failing(name: str, times: int = 1, **options: Any) -> FakeTool:
-    """Return a tool that fails so many times before it works."""
+    """Return a tool that fails this many times before it works."""
 
     def body(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(tool.contexts) <= times:
@@ -45,7 +45,7 @@ def recovering(name: str, times: int = 1, **recovery: Any) -> FakeTool:
 
 
 async def recovered(client: Client) -> Ran:
-    """A fallback, a cached result, a dead letter that is sent again."""
+    """Use a fallback, a cached result, and a dead letter that is requeued."""
 
     def works_once(arguments: dict[str, Any], context: ToolContext) -> str:
         if len(ask.contexts) > 1:
@@ -88,12 +88,12 @@ async def step_limit(client: Client) -> Ran:
 
 
 async def step_limit_counted(client: Client) -> Ran:
-    """A model that proposes a stopped step again and again is told three times, then its run ends."""
+    """A model that keeps proposing a stopped step reads the reason three times, then its run ends."""
     return await _stopped_again_and_again(client)
 
 
 async def step_limit_before(client: Client) -> Ran:
-    """As a run goes on that was started before `STOPPED_STEPS_COUNTED`: it may be told as often as it likes."""
+    """Continue like a run started before `STOPPED_STEPS_COUNTED`, which never ends a run for stopped steps."""
     return await _stopped_again_and_again(client, patch_activation_callback=in_none)
 
 
@@ -112,13 +112,13 @@ async def circuit_shown(client: Client) -> Ran:
 
 
 async def circuit_shown_before(client: Client) -> Ran:
-    """As a run goes on that was started before `CLOSED_CIRCUIT_SHOWN`: a closed circuit stays listed."""
+    """Continue like a run started before `CLOSED_CIRCUIT_SHOWN`: a closed circuit stays listed."""
     facts = await _known(client)
     return await _with_a_circuit(client, facts, patch_activation_callback=in_none)
 
 
 async def first_calls_shown(client: Client) -> Ran:
-    """How far a run is stands in its search attributes from its first calls on, written once."""
+    """The progress of the run is written to its search attributes once, with its first calls."""
     facts = (await _known(client)).model_copy(update={"loop_version": LOOP_VERSION})
     steps = [calls("look"), calls("look"), answers("done")]
     async with a_stage(client, steps, look(), setup=facts) as loop:
@@ -126,7 +126,7 @@ async def first_calls_shown(client: Client) -> Ran:
 
 
 def in_none(change: PatchActivationInput) -> bool:
-    """Take part in no change of the loop's rules, as runs from before them."""
+    """Take part in no change of the loop's rules, like a run from before them."""
     return False
 
 
@@ -137,7 +137,7 @@ async def _known(client: Client) -> Setup:
 
 async def _with_a_circuit(client: Client, facts: Setup, **options: Any) -> Ran:
     async def later(request: ModelRequest) -> Reply:
-        await asyncio.sleep(0.6)  # the circuit's time is the server's
+        await asyncio.sleep(0.6)  # the circuit's time is that of the server
         return calls("read", arguments={"n": 3})
 
     read = failing("read", 1, breaker=BreakerOptions(failure_threshold=1, recovery_s=0.5))
@@ -196,7 +196,7 @@ async def delegated(client: Client) -> Ran:
 
 
 async def notified(client: Client) -> Ran:
-    """The first question reaches nobody; the end is told."""
+    """The message about the first question fails, and that about the end is delivered."""
     asked = asyncio.Event()
 
     class Once:
@@ -216,7 +216,7 @@ async def notified(client: Client) -> Ran:
 
 
 async def knowing(client: Client) -> Ran:
-    """Blocks that are injected, kept, replaced and gone; a fact that the model stores, what is learnt at the end."""
+    """Inject, keep, replace and drop knowledge blocks. The model stores a fact, and the end stores learnings."""
     talk = ["invoice format", "invoice format once more", "warehouse harbour", "nothing else"]
     look = FakeTool("look", lambda arguments, context: str(talk[int(arguments["n"])]))
     fact = {"subject": "invoices", "predicate": "are", "object": "EDIFACT"}

@@ -1,4 +1,4 @@
-"""Goals whose histories are recorded: plans, scores, a question, an answer; prompts by templates; drafts, critiques."""
+"""Goals whose histories are recorded: plans, scores, a question, an answer, prompt templates, drafts and critiques."""
 
 from typing import Any
 from uuid import uuid4
@@ -60,7 +60,7 @@ async def pursued(client: Client) -> Ran:
 
 
 async def piped(client: Client) -> Ran:
-    """A draft, a critique that is none and one that is, guidance, and a better draft."""
+    """Make a draft, an invalid and a valid critique, send guidance, and make a better draft."""
     verdicts = iter(["fine!", '{"good": 0.4, "feedback": "more"}', '{"good": 0.9}'])
     config = {
         "kind": "director_critic",
@@ -80,7 +80,7 @@ async def piped(client: Client) -> Ran:
 
 
 async def asked_by_templates(client: Client) -> Ran:
-    """Pursue a goal that looks like a template, every prompt of it made by one."""
+    """Pursue a goal whose text looks like a template, with a template for every prompt."""
     own: dict[PromptName, str] = {
         name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULT_PROMPTS.items()
     }
@@ -99,7 +99,7 @@ async def asked_by_templates(client: Client) -> Ran:
 
 
 async def overridden(client: Client) -> Ran:
-    """A step is put in by a person while an agent is at work on another, who is not told."""
+    """A person overrides a step while an agent works on another one, which must not learn of it."""
     hold = Hold()
     model = GoalModel(
         plan=says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=1)]),
@@ -113,9 +113,9 @@ async def overridden(client: Client) -> Ran:
         await hold.reached()
         await handle.signal("override_step", {"skill": "look", "input": {"at": 7}})
 
-        async def is_told() -> bool:
+        async def has_unread_override() -> bool:
             return bool((await handle.query("status"))["unread_interventions"])
 
-        await wait_until(is_told)
+        await wait_until(has_unread_override)
         hold.go.set()
         return await loop.ended(handle)

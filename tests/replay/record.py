@@ -1,6 +1,6 @@
 """Records the histories that `test_histories.py` replays: `python -m tests.replay.record [NAME ...]`.
 
-A released version's histories are never recorded anew: what it wrote has to replay for ever.
+Histories of a released version are never recorded again, because they have to replay for ever.
 """
 
 import asyncio
@@ -98,11 +98,11 @@ def _write(name: str, histories: Sequence[WorkflowHistory], folder: Path = FOLDE
 
 
 def _anywhere(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a failure without the paths of the machine that it was recorded on."""
+    """Return a failure without the paths of the machine on which it was recorded."""
     return {key: item for key, item in value.items() if key != "stackTrace"}
 
 
 if __name__ == "__main__":
     asyncio.run(_record(str(temporal_cli()), sys.argv[1:] or [*SCENARIOS, "saved-settings"]))
     sys.stdout.flush()
-    os._exit(0)  # a clean exit of the interpreter can abort in the SDK's threads (sdk-python issue 300)
+    os._exit(0)  # a normal exit of the interpreter can abort in the SDK's threads (sdk-python issue 300)

@@ -1,4 +1,4 @@
-"""Settings that are saved, refused, and continued as new. Their histories are recorded apart: they are no runs."""
+"""Settings that are saved, refused, and continued as new. Their histories are kept apart, because they are not runs."""
 
 import asyncio
 import tempfile
@@ -25,7 +25,7 @@ QUEUE = "saved-settings"
 
 
 async def saved(client: Client) -> list[WorkflowHistory]:
-    """Return the histories of both segments. Two people save at the same time, before any worker is there."""
+    """Return the histories of both segments. Two people save at the same time, before any worker runs."""
     full = SettingsState(full_events=40, full_bytes=1_000_000)
     handle = await client.start_workflow(SETTINGS_WORKFLOW, full, id=settings_id(QUEUE), task_queue=QUEUE)
     sets = ({"version": 0, "values": {LIMIT: number}, "by": "ann"} for number in (7, 8))

@@ -1,4 +1,4 @@
-"""Sessions whose histories are recorded: a turn that is cut, guidance, messages that wait, references, learnings."""
+"""Sessions whose histories are recorded: an interrupted turn, guidance, queued messages, references, learnings."""
 
 import asyncio
 from contextlib import suppress
@@ -66,11 +66,11 @@ async def taught(client: Client) -> Ran:
 
 
 GOES_ON_S = 7.0
-"""Longer than a run's grace."""
+"""Seconds. Longer than a run's grace."""
 
 
 async def delegate_awaited(client: Client) -> Ran:
-    """A turn is cut while the call of its delegate goes on, which is waited for."""
+    """A turn is interrupted while the call of its delegate continues, and the session waits for the call."""
     entered = asyncio.Event()
 
     async def go_on(_: dict[str, Any], __: ToolContext) -> str:

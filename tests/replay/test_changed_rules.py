@@ -1,4 +1,4 @@
-"""A change of the loop's rules: runs from before it go on as they began, runs from after it go by the new ones."""
+"""Changes of the loop's rules: runs from before a change keep the old rules, and later runs follow the new ones."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def path_of(name: str) -> Path:
 
 
 def listed(name: str) -> Iterator[list[str] | None]:
-    """Yield what the attribute of open circuits is set to, each time."""
+    """Yield each value of the attribute that lists open circuits."""
     for event in events(name):
         fields = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
         if "OrgaOpenCircuits" in fields:
@@ -37,13 +37,13 @@ def listed(name: str) -> Iterator[list[str] | None]:
 
 
 def patches(name: str) -> list[str]:
-    """Return the changes that a history says it takes part in."""
+    """Return the changes in which a history takes part."""
     marks = [event.marker_recorded_event_attributes for event in events(name)]
     patch = [mark.details["patch-data"].payloads[0] for mark in marks if mark.marker_name == "core_patch"]
     return [json.loads(payload.data)["id"] for payload in patch]
 
 
-def test_a_circuit_that_closed_is_listed_no_more() -> None:
+def test_a_closed_circuit_is_no_longer_listed() -> None:
     assert list(listed(AFTER)) == [["read"], None]
     assert patches(AFTER) == [CLOSED_CIRCUIT_SHOWN]
 
@@ -58,47 +58,49 @@ def test_every_change_has_a_recorded_history() -> None:
     assert {change for path in HISTORIES for change in patches(path.stem)} == set(PATCHES)
 
 
-def test_a_run_from_before_the_change_lists_it_as_it_did() -> None:
+def test_a_run_from_before_the_change_still_lists_it() -> None:
     assert list(listed(BEFORE)) == [["read"]]
     assert patches(BEFORE) == []
 
 
-def far(name: str) -> list[tuple[str, int]]:
-    """Return phase and iteration, each time that they are written."""
+def progress_of(name: str) -> list[tuple[str, int]]:
+    """Return phase and iteration each time they are written."""
     written = [event.upsert_workflow_search_attributes_event_attributes.search_attributes for event in events(name)]
     fields = [each.indexed_fields for each in written if "OrgaIteration" in each.indexed_fields]
     return [(json.loads(each["OrgaPhase"].data), json.loads(each["OrgaIteration"].data)) for each in fields]
 
 
-def test_how_far_a_run_is_stands_there_from_its_first_calls_on() -> None:
-    """At the cost of one event, and of no mark: the version that the run began with guards it."""
-    assert far("first-calls-shown") == [("preparing", 0), ("acting", 1), ("done", 3)]
+def test_the_progress_of_a_run_is_shown_from_its_first_calls_on() -> None:
+    """It costs one event and no patch marker, because the loop version with which the run started guards it."""
+    assert progress_of("first-calls-shown") == [("preparing", 0), ("acting", 1), ("done", 3)]
     assert patches("first-calls-shown") == []
-    assert far(AFTER) == [("done", 4)]
+    assert progress_of(AFTER) == [("done", 4)]
 
 
 @pytest.mark.parametrize(("name", "since"), [(AFTER, 0), ("first-calls-shown", LOOP_VERSION + 1)])
-async def test_neither_replays_without_the_version(monkeypatch: pytest.MonkeyPatch, name: str, since: int) -> None:
+async def test_a_history_does_not_replay_under_another_loop_version(
+    monkeypatch: pytest.MonkeyPatch, name: str, since: int
+) -> None:
     monkeypatch.setattr(names, "FIRST_CALLS_SHOWN", since)
     monkeypatch.setattr(phases_run, "FIRST_CALLS_SHOWN", since)
     with pytest.raises(workflow.NondeterminismError):
         await check_replay(history_in(path_of(name)))
 
 
-async def test_the_server_knows_it(client: Client) -> None:
-    """`orga list` goes by the attribute."""
+async def test_the_server_drops_the_attribute_of_a_closed_circuit(client: Client) -> None:
+    """`orga list` reads the attribute."""
     ran = await circuit_shown(client)
     assert "CircuitClosed" in ran.events
     assert (await ran.handle.describe()).typed_search_attributes.get(OPEN_CIRCUITS) is None
 
 
 def ending(name: str) -> str:
-    """Return the reason of the result that a history ends with."""
+    """Return the reason of the result with which a history ends."""
     [payload] = events(name)[-1].workflow_execution_completed_event_attributes.result.payloads
     return json.loads(payload.data)["termination"]["reason"]
 
 
-def test_a_model_that_proposes_nothing_but_stopped_steps_is_stopped_itself() -> None:
+def test_a_model_that_proposes_only_stopped_steps_is_stopped() -> None:
     assert (ending("step-limit-before"), patches("step-limit-before")) == ("completed", [])
     assert (ending("step-limit-counted"), patches("step-limit-counted")) == ("error", [STOPPED_STEPS_COUNTED])
 
@@ -109,10 +111,10 @@ def test_a_model_that_proposes_nothing_but_stopped_steps_is_stopped_itself() -> 
         *((BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)),
     ],
 )
-async def test_neither_replays_without_the_guard(
+async def test_a_history_does_not_replay_without_the_guard(
     monkeypatch: pytest.MonkeyPatch, name: str, is_taken_part_in: bool
 ) -> None:
-    """A change that nobody guards would hold every run that passed the place before."""
+    """An unguarded change would block every run that had passed the place before."""
 
     def unguarded(change: str) -> bool:
         return is_taken_part_in

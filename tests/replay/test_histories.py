@@ -1,4 +1,4 @@
-"""Recorded histories replay through today's code, and today's folds read them."""
+"""Recorded histories replay with today's code, and today's folds can read them."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -63,7 +63,9 @@ def test_every_scenario_is_recorded(name: str) -> None:
 def history_in(path: Path) -> WorkflowHistory:
     history = WorkflowHistory.from_json(path.stem, path.read_text())
     started = history.events[0].workflow_execution_started_event_attributes
-    return WorkflowHistory(started.workflow_id, history.events)  # delegates' ids are made of their parent's
+    return WorkflowHistory(
+        started.workflow_id, history.events
+    )  # the ids of delegates are derived from that of their parent
 
 
 SHARED_MODULES = ("orga.workflows.types", "orga.activities", "pydantic_core", "opentelemetry", "rapidfuzz", "minijinja")
@@ -77,7 +79,7 @@ async def test_a_recorded_history_replays_in_the_sandbox(path: Path) -> None:
     await check_replay(history_in(path), SandboxedWorkflowRunner(restrictions=restrictions))
 
 
-async def test_no_run_leaves_anything_in_a_module_of_workflow_code() -> None:
+async def test_no_run_leaves_state_in_a_module_of_workflow_code() -> None:
     """Runs share these modules, because workers run them outside a sandbox."""
     before = module_state()
     assert len(before) > 100
@@ -89,7 +91,7 @@ async def test_no_run_leaves_anything_in_a_module_of_workflow_code() -> None:
 
 
 def module_state() -> dict[str, str]:
-    """Return all values of workflow modules and of their classes that code could change, by name."""
+    """Return all mutable values of workflow modules and of their classes, by name."""
     state: dict[str, str] = {}
     modules = [(name, module) for name, module in sys.modules.items() if name.startswith("orga.workflows")]
     for name, module in modules:
@@ -110,7 +112,7 @@ def is_own_state(name: str, value: object) -> bool:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_recorded_history_folds(client: Client, path: Path) -> None:
-    """Every model call's context has its digest, and the journal ends as the run did."""
+    """Every model call's context has its recorded digest, and the journal ends as the run did."""
     contexts, entries = await _folded(client, path)
 
     assert contexts.iteration > 0
@@ -121,7 +123,7 @@ async def test_a_recorded_history_folds(client: Client, path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SHOWS)
-async def test_a_recording_is_of_what_its_name_says(client: Client, name: str) -> None:
+async def test_a_recording_shows_what_its_name_promises(client: Client, name: str) -> None:
     _, entries = await _folded(client, next(path for path in HISTORIES if path.stem == name))
     told = str([(entry.event, entry.data) for entry in entries])
     assert [word for word in SHOWS[name] if word not in told] == []

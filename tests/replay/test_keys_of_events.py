@@ -1,4 +1,4 @@
-"""The reference names the data keys of each event: those that recorded journals hold and that the code notes."""
+"""The reference names the data keys of each event: those in recorded journals and those written by the code."""
 
 import ast
 from collections import defaultdict
@@ -30,7 +30,7 @@ async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:
 
 @pytest.fixture(scope="module")
 async def entries() -> list[JournalEntry]:
-    """The entries of all recorded journals."""
+    """Return the entries of all recorded journals."""
     found: list[JournalEntry] = []
     for path in HISTORIES:
         journal = JournalFold()
@@ -42,7 +42,7 @@ async def entries() -> list[JournalEntry]:
 
 @pytest.fixture(scope="module")
 def recorded(entries: list[JournalEntry]) -> dict[str, set[str]]:
-    """The keys of each event in all recorded journals."""
+    """Return the keys of each event in all recorded journals."""
     found = defaultdict[str, set[str]](set)
     for entry in entries:
         found[entry.event] |= entry.data.keys()
@@ -50,7 +50,7 @@ def recorded(entries: list[JournalEntry]) -> dict[str, set[str]]:
 
 
 def _noted() -> Iterator[tuple[str, str]]:
-    """Yield event and key of each note that the code makes by name: `with_note(…)`, or handed to `change(…)`."""
+    """Yield event and key of each note written with literal names: in `with_note(…)`, or passed to `change(…)`."""
     for path in CODE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and any(
@@ -65,7 +65,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _words(path: Path) -> Iterator[str]:
-    """Yield what a module writes down: its texts, the names of its arguments and fields."""
+    """Yield the texts of a module and the names of its arguments and fields."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -75,17 +75,17 @@ def _words(path: Path) -> Iterator[str]:
             yield node.target.id
 
 
-def test_no_recorded_key_lacks_in_the_reference(recorded: dict[str, set[str]]) -> None:
+def test_the_reference_has_every_recorded_key(recorded: dict[str, set[str]]) -> None:
     assert {event: keys - NAMED[event] for event, keys in recorded.items() if keys - NAMED[event]} == {}
 
 
-def test_no_key_that_the_code_notes_lacks_in_the_reference() -> None:
+def test_the_reference_has_every_key_written_by_the_code() -> None:
     noted = [*_noted()]
     assert ("ContextCompacted", "strategy") in noted
     assert [(event, key) for event, key in noted if key not in NAMED[event]] == []
 
 
-def test_no_key_of_the_reference_is_one_that_nothing_writes(recorded: dict[str, set[str]]) -> None:
+def test_every_key_of_the_reference_is_written_somewhere(recorded: dict[str, set[str]]) -> None:
     """A key without a recording is in the code that decides, or in the values that it writes."""
     written = {word for path in CODE.rglob("*.py") for word in _words(path)}
     lacking = {event: keys - recorded.get(event, set()) - written for event, keys in NAMED.items()}
@@ -93,7 +93,7 @@ def test_no_key_of_the_reference_is_one_that_nothing_writes(recorded: dict[str, 
     assert "no_such_key" not in written
 
 
-def test_a_typed_event_loses_no_recorded_key_or_value(entries: list[JournalEntry]) -> None:
+def test_a_typed_event_keeps_every_recorded_key_and_value(entries: list[JournalEntry]) -> None:
     lost = [
         (entry.event, entry.data)
         for entry in entries
@@ -104,7 +104,7 @@ def test_a_typed_event_loses_no_recorded_key_or_value(entries: list[JournalEntry
 
 
 @pytest.mark.parametrize("wrong", [None, "x", 1.5, True, [None], [["x"]], {"x": {"y": 1}}, [{"tool": [], "score": {}}]])
-def test_a_value_of_any_type_is_read(wrong: Any) -> None:
+def test_a_value_of_any_type_can_be_read(wrong: Any) -> None:
     for name, kind in EVENTS.items():
         data = dict.fromkeys([*kind.data_keys(), "run", "later"], wrong)
         event = read_event(an_entry(name).with_place(0, data))

@@ -1,4 +1,4 @@
-"""A fork replays another run in the worker that starts it: that holds nobody up."""
+"""A fork replays another run in the worker that starts it, and that must not delay other runs."""
 
 from typing import NoReturn
 
@@ -17,7 +17,7 @@ def _reads_all_modules() -> NoReturn:
     raise AssertionError("it reads every module of the process from disk, which takes seconds")
 
 
-async def test_a_replay_names_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replay_does_not_read_all_modules_to_name_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_replayer, "load_default_build_id", _reads_all_modules)
     path = next(path for path in HISTORIES if path.stem.startswith("answer"))
     history = WorkflowHistory.from_json(path.stem, path.read_text())

@@ -1,4 +1,4 @@
-"""Recorded histories of settings replay through today's code."""
+"""Recorded histories of settings replay with today's code."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ async def test_a_recorded_history_of_settings_replays(path: Path) -> None:
     await check_replay(history, SandboxedWorkflowRunner(restrictions=restrictions))
 
 
-def test_the_recordings_hold_what_settings_do() -> None:
+def test_the_recordings_contain_all_that_settings_do() -> None:
     text = "".join(path.read_text() for path in HISTORIES)
 
     assert len(HISTORIES) == 2

@@ -1,4 +1,4 @@
-"""Runs in which people and critics decide, whose histories are recorded."""
+"""Runs whose histories are recorded: people and critics decide in them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ PAY = FakeTool("pay", effect="irreversible", options=ToolOptions(approval=True))
 
 
 async def criticised_run(client: Client) -> Ran:
-    """A call and an answer, each turned down once."""
+    """A call and an answer are each rejected once."""
     critics = a_critic("caution", tools=("look",)), a_critic()
     bad, good = verdict(0.1, 0.1, "Not yet."), verdict()
     steps = [calls("look"), bad, calls("look"), good, answers("early"), bad, answers("done"), good]
@@ -29,7 +29,7 @@ async def criticised_run(client: Client) -> Ran:
 
 
 async def held(client: Client) -> Ran:
-    """Two calls that wait for a yes: one has it, one is turned down."""
+    """Two calls wait for approval: one is approved, one is denied."""
     async with a_stage(client, [calls("pay", "pay"), answers("done")], PAY, engine=ListedTools()) as loop:
         handle = await loop.start()
         first, second = await _held(handle, 2)
@@ -47,7 +47,7 @@ async def compensated(client: Client) -> Ran:
 
 
 async def held_below(client: Client) -> Ran:
-    """A delegate waits for a person, and its parent with it."""
+    """A delegate waits for a person, and its parent waits with it."""
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
     cast = Cast({"lead": [delegates("helper"), answers("done")], "helper": [calls("pay"), answers("paid")]})
     async with a_stage(client, cast, PAY, agents=agents, engine=ListedTools()) as loop:
