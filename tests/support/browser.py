@@ -17,6 +17,10 @@ MARK = "globalThis.hostileTextRan = true"
 """What hostile texts of the tests do if they are executed."""
 
 
+NOTE_BREACHES = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI}`))"""
+
+
 @dataclass
 class Visit:
     """A person's browser, logged in to a console."""
@@ -36,6 +40,7 @@ class Visit:
         page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         page.on("console", self._note_message)
         page.on("request", self._note_request)
+        await page.add_init_script(NOTE_BREACHES)
         await page.goto(f"{self.base}{path}")
         await page.wait_for_selector("main:not([aria-busy])")
         return page
