@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.console.problems import Problem
-from orga.client.console.routes import ApiRoute, Call, derived_id, invalid, json_response
+from orga.client.console.routes import Call, Routes, derived_id, invalid, json_response
 from orga.client.console.runs import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues
@@ -39,6 +39,8 @@ from orga.workflows.types.questions import Choice
 from orga.workflows.types.record import CheckedInput, Record
 from orga.workflows.types.sessions.input import WhenBusy
 from orga.workflows.types.text import clean_text
+
+ROUTES = Routes()
 
 TAKEN_S = 5.0
 """Seconds to wait until the run has taken an intervention."""
@@ -441,7 +443,9 @@ async def _noted(event: HistoryEvent, values: RunValues, to: Target) -> Outcome 
     return None
 
 
+@ROUTES.post("/runs/{id}/actions", ActionAnswer, role="operator", more_statuses=(202, 409), by_kind=ACTIONS)
 async def _act(call: Call[Action]) -> Any:
+    """Act on a run: decide, steer, pause, abort, rewind, fork, send a message."""
     action, described = call.given, call.described
     call.console.doors.require(call.visitor, ACTION_ROLES[cast("ActionKind", action.kind)], is_write=True)
     to = Target(
@@ -474,18 +478,3 @@ async def _is_too_late(to: Target, action: Action) -> bool:
     wanted = getattr(action, action.wait_key)
     held = {item.approval_id for item in status.pending_approvals}
     return bool(wanted) and wanted not in held | {asked.wait_id for asked in status.waiting}
-
-
-ROUTES = (
-    ApiRoute(
-        "POST",
-        "/runs/{id}/actions",
-        "operator",
-        _act,
-        Action,
-        "Act on a run: decide, steer, pause, abort, rewind, fork, send a message.",
-        ActionAnswer,
-        more_statuses=(202, 409),
-        by_kind=ACTIONS,
-    ),
-)

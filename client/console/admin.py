@@ -20,7 +20,7 @@ from orga.client.config.listed import agent_json, mcp_rows, model_rows, tool_row
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.problems import Problem
-from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.routes import Call, NoParameters, Routes
 from orga.client.console.setting_items import setting_items
 from orga.client.console.settings import sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
@@ -32,6 +32,20 @@ from orga.workflows.types.knowledge import DEFAULT_THRESHOLD, Reader, Recall
 from orga.workflows.types.record import CheckedInput
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.tools import Effect
+
+ROUTES = Routes()
+
+_LIST: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["items", "next"],
+    "properties": {"items": {"type": "array", "items": {"type": "object"}}, "next": {"type": "null"}},
+}
+
+_OUTCOME: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["outcome"],
+    "properties": {"outcome": {"type": "string"}},
+}
 
 
 class KnowledgeSearch(CheckedInput):
@@ -90,23 +104,31 @@ async def _trusted_configuration(call: Call[Any]) -> OrgaConfig:
         raise Problem(503, detail) from None
 
 
+@ROUTES.get("/agents", _LIST)
 async def _agents(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the agents in full."""
     _, config = await _configuration(call)
     return _listed([agent_json(name, agent, config, os.environ) for name, agent in config.agents.items()])
 
 
+@ROUTES.get("/models", _LIST)
 async def _models(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the models, and what they lack."""
     _, config = await _configuration(call)
     rows = [{**asdict(row), "problem": row.problem or None} for row in model_rows(config, os.environ)]
     return _listed(rows, tiers=config.models.tiers.model_dump(mode="json"))
 
 
+@ROUTES.get("/tools", _LIST)
 async def _tools(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the tools and the MCP servers."""
     _, config = await _configuration(call)
     return _listed(await asyncio.to_thread(lambda: list(tool_rows(config))), servers=mcp_rows(config))
 
 
+@ROUTES.get("/policies", _LIST)
 async def _policies(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the policies with their text."""
     _, config = await _configuration(call)
     return _listed(**await asyncio.to_thread(_policy_view, config))
 
@@ -140,7 +162,9 @@ def _policy_view(config: OrgaConfig) -> dict[str, Any]:
     return shown | {"items": items, "version": files_version(files)}
 
 
+@ROUTES.post("/policies/test", _OUTCOME, more_statuses=(503,), is_write=False)
 async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
+    """Judge a proposed call by the policies, without running it."""
     from orga.activities.adapters.policy.ladder import policy_engine
     from orga.client.config.policy_settings import policy_settings
     from orga.client.policies.cases import BadCases, CaseFile, CaseTool, PolicyCase, case_results
@@ -177,7 +201,9 @@ async def _judge(call: Call[ProposedCall]) -> dict[str, Any]:
     return cast("dict[str, Any]", without_secrets(answer))
 
 
+@ROUTES.post("/schedules/{id}/actions", _OUTCOME, role="admin", more_statuses=(404,))
 async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
+    """Pause, resume, trigger or delete a schedule."""
     schedule, given = ScheduleHandle(call.client, call.path("id")), call.given
     if call.visitor.tenants is not None:  # as in the list
         raise ScheduleNotFound(schedule.id)
@@ -194,7 +220,9 @@ async def _act_on_schedule(call: Call[ScheduleAct]) -> dict[str, Any]:
     return {"outcome": f"{given.kind}d", "run_id": ""}
 
 
+@ROUTES.get("/prompts", _LIST)
 async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the templates of goal prompts."""
     sources, config = await _configuration(call)
     rules = RunTimeRules.for_display(config, os.environ)
     found = await read_settings(call.client, call.console.connection.task_queue)
@@ -203,7 +231,9 @@ async def _prompts(call: Call[NoParameters]) -> dict[str, Any]:
     return _listed([each.model_dump(mode="json") for each in items if each.template_variables is not None])
 
 
+@ROUTES.get("/schedules", _LIST)
 async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the schedules and next runs."""
     if call.visitor.tenants is not None:  # a schedule does not say whose it is
         return _listed([])
     found = await all_schedules(call.client)
@@ -211,7 +241,9 @@ async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
     return _listed([schedule_json(one, states) for one in found])
 
 
+@ROUTES.get("/workers", _LIST)
 async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the workers of this task queue."""
     here = call.console.connection
     own, items = own_digest(here.workplace), list[dict[str, Any]]()
     for queue in dict.fromkeys((here.task_queue, here.folder_queue)):
@@ -233,7 +265,9 @@ async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
     return _listed(items, namespace=here.endpoint.namespace, task_queue=here.task_queue)
 
 
+@ROUTES.get("/knowledge", _LIST, role="admin")
 async def _knowledge(call: Call[KnowledgeSearch]) -> dict[str, Any]:
+    """Search the knowledge of a reader."""
     given, tenants = call.given, call.visitor.tenants
     if tenants is not None and given.tenant not in tenants:
         return _listed([])
@@ -255,48 +289,3 @@ async def _knowledge(call: Call[KnowledgeSearch]) -> dict[str, Any]:
     finally:
         await store.close()
     return _listed([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
-
-
-_LIST: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["items", "next"],
-    "properties": {"items": {"type": "array", "items": {"type": "object"}}, "next": {"type": "null"}},
-}
-
-_OUTCOME: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["outcome"],
-    "properties": {"outcome": {"type": "string"}},
-}
-
-ROUTES: tuple[ApiRoute[Any], ...] = (
-    ApiRoute("GET", "/agents", "viewer", _agents, NoParameters, "Return the agents in full.", _LIST),
-    ApiRoute("GET", "/models", "viewer", _models, NoParameters, "Return the models, and what they lack.", _LIST),
-    ApiRoute("GET", "/tools", "viewer", _tools, NoParameters, "Return the tools and the MCP servers.", _LIST),
-    ApiRoute("GET", "/policies", "viewer", _policies, NoParameters, "Return the policies with their text.", _LIST),
-    ApiRoute("GET", "/prompts", "viewer", _prompts, NoParameters, "Return the templates of goal prompts.", _LIST),
-    ApiRoute("GET", "/schedules", "viewer", _schedules, NoParameters, "Return the schedules and next runs.", _LIST),
-    ApiRoute(
-        "POST",
-        "/schedules/{id}/actions",
-        "admin",
-        _act_on_schedule,
-        ScheduleAct,
-        "Pause, resume, trigger or delete a schedule.",
-        _OUTCOME,
-        more_statuses=(404,),
-    ),
-    ApiRoute(
-        "POST",
-        "/policies/test",
-        "viewer",
-        _judge,
-        ProposedCall,
-        "Judge a proposed call by the policies, without running it.",
-        _OUTCOME,
-        more_statuses=(503,),
-        is_write=False,
-    ),
-    ApiRoute("GET", "/workers", "viewer", _workers, NoParameters, "Return the workers of this task queue.", _LIST),
-    ApiRoute("GET", "/knowledge", "admin", _knowledge, KnowledgeSearch, "Search the knowledge of a reader.", _LIST),
-)

@@ -34,7 +34,7 @@ from orga.client.console.doors import DoorKeeper
 from orga.client.console.openapi import openapi_document
 from orga.client.console.pages import page_routes
 from orga.client.console.problems import Problem, handle_problem
-from orga.client.console.routes import API, ApiRoute, Call, Console, NoParameters, endpoints
+from orga.client.console.routes import API, Call, Console, NoParameters, Routes, endpoints
 from orga.client.errors import OrgaError
 from orga.workflows.types.record import InvalidInput
 
@@ -69,7 +69,13 @@ class QuotedPaths:
         await self._app(scope, receive, send)
 
 
+ROUTES = Routes()
+"""All routes of the interface. Those of each module are added below."""
+
+
+@ROUTES.get("/me", {})
 async def _me(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return who you are and what you may do here."""
     return {
         "name": call.visitor.name,
         "roles": list(call.visitor.roles),
@@ -82,7 +88,9 @@ async def _me(call: Call[NoParameters]) -> dict[str, Any]:
     }
 
 
+@ROUTES.get("/openapi.json", {"type": "object"})
 async def _openapi(_call: Call[NoParameters]) -> dict[str, Any]:
+    """Describe the interface."""
     return await to_thread(_document)  # it takes a moment the first time
 
 
@@ -91,19 +99,5 @@ def _document() -> dict[str, Any]:
     return openapi_document(ROUTES, version("orga"))
 
 
-ROUTES: tuple[ApiRoute[Any], ...] = (
-    ApiRoute("GET", "/me", "viewer", _me, NoParameters, "Return who you are and what you may do here.", {}),
-    *rows.ROUTES,
-    *runs.ROUTES,
-    *waits.ROUTES,
-    *history.ROUTES,
-    *model_view.ROUTES,
-    *markdown.ROUTES,
-    *actions.ROUTES,
-    *start.ROUTES,
-    *events.ROUTES,
-    *settings.ROUTES,
-    *admin.ROUTES,
-    ApiRoute("GET", "/openapi.json", "viewer", _openapi, NoParameters, "Describe the interface.", {"type": "object"}),
-)
-"""All routes of the interface. A module that adds some has a tuple of its own, which is added here."""
+for module in (rows, runs, waits, history, model_view, markdown, actions, start, events, settings, admin):
+    ROUTES.extend(module.ROUTES)

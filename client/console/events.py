@@ -11,10 +11,12 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from orga.client.console.routes import ApiRoute, Call, Console, invalid
+from orga.client.console.routes import Call, Console, Routes, invalid
 from orga.client.console.stream.hub import RUN, Hub, Stream
 from orga.client.console.stream.sources import Sources
 from orga.workflows.types.record import CheckedInput
+
+ROUTES = Routes()
 
 MAX_TOPICS = 100
 PING_S = 15
@@ -35,7 +37,14 @@ class EventsQuery(CheckedInput):
     """The id of the last event, if the header `Last-Event-ID` cannot have it, or `run:ID=CURSOR` of a snapshot."""
 
 
+@ROUTES.get(
+    "/events",
+    media_type="text/event-stream",
+    more_statuses=(429,),
+    headers={"Last-Event-ID": "The id of the last event, so that nothing is missed."},
+)
 async def _open(call: Call[EventsQuery]) -> Response:
+    """Stream what changes in runs, in the list of runs and in the inbox, as server-sent events."""
     topics = _topics(call.given.topics)
     if len(topics) > MAX_TOPICS:
         raise invalid([f"topics: there are {len(topics)}. At most {MAX_TOPICS} are possible"])
@@ -90,18 +99,3 @@ async def _encoded_frames(stream: Stream) -> AsyncGenerator[bytes]:
     async with aclosing(stream.frames()) as frames:
         async for frame in frames:
             yield b"id: %b\nevent: %b\ndata: %b\n\n" % (stream.id.encode(), frame.event.encode(), frame.data)
-
-
-ROUTES = (
-    ApiRoute(
-        "GET",
-        "/events",
-        "viewer",
-        _open,
-        EventsQuery,
-        "Stream what changes in runs, in the list of runs and in the inbox, as server-sent events.",
-        media_type="text/event-stream",
-        more_statuses=(429,),
-        headers={"Last-Event-ID": "The id of the last event, so that nothing is missed."},
-    ),
-)

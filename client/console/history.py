@@ -16,9 +16,9 @@ from orga.client.console.routes import (
     Console,
     Flag,
     NoParameters,
+    Routes,
     invalid,
     invalid_input,
-    read_route,
     visible_run,
 )
 from orga.client.console.rows import Row, read_row, task_of
@@ -32,6 +32,8 @@ from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.types.json_text import as_object, as_text
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record
 from orga.workflows.types.status import AgentResult, JournalEntry
+
+ROUTES = Routes()
 
 MAX_ITERATION = 10**9
 
@@ -71,7 +73,9 @@ class CompareQuery(CheckedInput):
     limit: int = Field(default=50, ge=1, le=MAX_COMPARED)
 
 
+@ROUTES.get("/runs/{id}/timeline")
 async def _timeline(call: Call[Window]) -> TimelinePage:
+    """Return successive iterations of a run."""
     given = call.given
     try:
         return await timelines_of(call.client).page(
@@ -81,7 +85,9 @@ async def _timeline(call: Call[Window]) -> TimelinePage:
         raise invalid_input(error) from None
 
 
+@ROUTES.get("/runs/{id}/iterations/{number}", more_statuses=(404, 422))
 async def _iteration(call: Call[NoParameters]) -> IterationRecord:
+    """Return one iteration with its texts, each up to 64 kB."""
     number = call.path("number")
     if not re.fullmatch(r"[0-9]{1,9}", number):
         raise invalid([f"number: {number[:50]!r} is not the number of an iteration. Give one from 0"])
@@ -91,7 +97,9 @@ async def _iteration(call: Call[NoParameters]) -> IterationRecord:
         raise Problem(404, str(error)) from None
 
 
+@ROUTES.get("/runs/{id}/texts/{reference}", media_type="text/plain", more_statuses=(404,))
 async def _text(call: Call[TextQuery]) -> Response:
+    """Return one whole text of the timeline."""
     reference = call.path("reference")
     try:
         text = await timelines_of(call.client).text(call.run_id, reference)
@@ -103,14 +111,18 @@ async def _text(call: Call[TextQuery]) -> Response:
     return Response(text.encode("utf-8", "replace"), media_type="text/plain; charset=utf-8", headers=headers)
 
 
+@ROUTES.get("/runs/{id}/search")
 async def _search(call: Call[SearchQuery]) -> FoundTexts:
+    """Find a text in all texts of a run, newest first."""
     try:
         return await timelines_of(call.client).search(call.run_id, call.given.text, next=call.given.next)
     except InvalidInput as error:
         raise invalid_input(error) from None
 
 
+@ROUTES.get("/runs/{id}/result", {"type": "object"}, more_statuses=(404,))
 async def _result(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the result of an ended run."""
     ended = await read_result(call.console, call.described)
     if ended is None:
         is_live = call.described.status == WorkflowExecutionStatus.RUNNING
@@ -128,7 +140,9 @@ async def read_result(console: Console, described: WorkflowExecutionDescription)
     return kind_of(ended).result.model_validate(ended)
 
 
+@ROUTES.get("/runs/{id}/journal", media_type="application/x-ndjson", more_statuses=(409,))
 async def _journal(call: Call[JournalQuery]) -> Response:
+    """Return the journal so far, one JSON object on each line."""
     media_type = "application/x-ndjson"
     if call.given.signed:
         entries = [entry async for entry in read_journal(call.client, call.run_id)]
@@ -185,7 +199,9 @@ class Comparison(Record):
     next: str | None
 
 
+@ROUTES.get("/compare", more_statuses=(404,))
 async def _compare(call: Call[CompareQuery]) -> Comparison:
+    """Compare two runs after their common beginning."""
     given = call.given
     described = [await visible_run(call.client, call.visitor, run_id) for run_id in (given.a, given.b)]
     a, b = [await _compared_run(call.console, run) for run in described]
@@ -273,51 +289,3 @@ _PARTS: dict[str, Callable[[IterationRecord], object]] = {
     "time": _seconds,
 }
 """What two iterations are compared in."""
-
-
-ROUTES = (
-    read_route("/runs/{id}/timeline", _timeline, Window, "Return successive iterations of a run.", TimelinePage),
-    read_route(
-        "/runs/{id}/iterations/{number}",
-        _iteration,
-        NoParameters,
-        "Return one iteration with its texts, each up to 64 kB.",
-        IterationRecord,
-        more_statuses=(404, 422),
-    ),
-    read_route(
-        "/runs/{id}/texts/{reference}",
-        _text,
-        TextQuery,
-        "Return one whole text of the timeline.",
-        media_type="text/plain",
-        more_statuses=(404,),
-    ),
-    read_route(
-        "/runs/{id}/search", _search, SearchQuery, "Find a text in all texts of a run, newest first.", FoundTexts
-    ),
-    read_route(
-        "/runs/{id}/result",
-        _result,
-        NoParameters,
-        "Return the result of an ended run.",
-        {"type": "object"},
-        more_statuses=(404,),
-    ),
-    read_route(
-        "/runs/{id}/journal",
-        _journal,
-        JournalQuery,
-        "Return the journal so far, one JSON object on each line.",
-        media_type="application/x-ndjson",
-        more_statuses=(409,),
-    ),
-    read_route(
-        "/compare",
-        _compare,
-        CompareQuery,
-        "Compare two runs after their common beginning.",
-        Comparison,
-        more_statuses=(404,),
-    ),
-)

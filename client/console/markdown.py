@@ -6,8 +6,10 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from pydantic import Field
 
-from orga.client.console.routes import ApiRoute, Call
+from orga.client.console.routes import Call, Routes
 from orga.workflows.types.record import CheckedInput
+
+ROUTES = Routes()
 
 MAX_TEXT = 65_536
 """Characters. The rest of a longer text becomes one plain paragraph."""
@@ -53,22 +55,10 @@ class Texts(CheckedInput):
     texts: Annotated[list[str], Field(max_length=100)]
 
 
+@ROUTES.post("/markdown", {"type": "object", "properties": {"trees": {"type": "array"}}}, is_write=False)
 async def _markdown(call: Call[Texts]) -> dict[str, Any]:
+    """Return the elements of texts in Markdown, in their order. It changes nothing."""
     return {"trees": [markdown_tree(text) for text in call.given.texts]}
-
-
-ROUTES: tuple[ApiRoute[Any], ...] = (
-    ApiRoute(
-        "POST",
-        "/markdown",
-        "viewer",
-        _markdown,
-        Texts,
-        "Return the elements of texts in Markdown, in their order. It changes nothing.",
-        {"type": "object", "properties": {"trees": {"type": "array"}}},
-        is_write=False,
-    ),
-)
 
 
 def _nodes(tokens: list[Token]) -> list[Node]:

@@ -9,8 +9,8 @@ from pydantic import Field, ValidationError
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.console.routes import Call, NoParameters, read_route
-from orga.client.console.rows import list_schema
+from orga.client.console.routes import Call, NoParameters, Routes
+from orga.client.console.schemas import list_schema
 from orga.client.errors import OrgaError
 from orga.client.history.chain import history_error, run_chain
 from orga.client.history.events import happenings
@@ -26,6 +26,8 @@ from orga.workflows.types.names import GOAL_WORKFLOW, PROMPT_ACTIVITIES
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, Record
 from orga.workflows.types.status import Happening, JournalEntry
+
+ROUTES = Routes()
 
 MAX_PAGE_BYTES = 2_000_000
 """UTF-8 of the texts of one page of the conversation, unless one text is longer."""
@@ -140,7 +142,9 @@ def _indexes(ranges: Ranges) -> Iterator[int]:
         yield from range(start, stop)
 
 
+@ROUTES.get("/runs/{id}/conversation", Conversation)
 async def _conversation(call: Call[ConversationQuery]) -> dict[str, Any]:
+    """Return the messages as the model sees them, and what was left out."""
     fold, given = await _read_conversation(call.client, call.run_id), call.given
     left_out = [
         _left_out(event, fold.ranges.get(record.number))
@@ -213,7 +217,9 @@ class PlanVersion(Record):
     reason: str
 
 
+@ROUTES.get("/runs/{id}/plans", list_schema(PlanVersion))
 async def _plans(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return each version of a goal's plan."""
     versions, plan, reason = list[PlanVersion](), Plan(), ""
     async for record in _goal_records(call):
         for event in record.events:
@@ -290,7 +296,9 @@ _KEEPING_EVENTS = {
 """The prompts whose reply can hold a memory, and the event that shows that the goal took the reply."""
 
 
+@ROUTES.get("/runs/{id}/memory", list_schema(MemoryVersion))
 async def _memory(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return each version of a goal's memory."""
     timelines, versions, memory = timelines_of(call.client), list[MemoryVersion](), ""
     async for record in _goal_records(call):
         after = await _memory_after(timelines, call.run_id, record, memory)
@@ -320,24 +328,3 @@ async def _memory_after(timelines: Timelines, run_id: str, record: IterationReco
 
 def _sentences(text: str) -> Sequence[str]:
     return [each.strip() for each in re.split(r"(?<=[.;!?])\s+|\n+", text) if each.strip()]
-
-
-ROUTES = (
-    read_route(
-        "/runs/{id}/conversation",
-        _conversation,
-        ConversationQuery,
-        "Return the messages as the model sees them, and what was left out.",
-        Conversation,
-    ),
-    read_route(
-        "/runs/{id}/plans", _plans, NoParameters, "Return each version of a goal's plan.", list_schema(PlanVersion)
-    ),
-    read_route(
-        "/runs/{id}/memory",
-        _memory,
-        NoParameters,
-        "Return each version of a goal's memory.",
-        list_schema(MemoryVersion),
-    ),
-)

@@ -4,13 +4,13 @@ A route takes its parameters as one checked model: the query of a GET, the JSON 
 `/runs/{id}/…` is looked up first, so that a run of another tenant does not exist for any route.
 """
 
+import inspect
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast, get_args, get_type_hints
 from urllib.parse import unquote
 from uuid import NAMESPACE_URL, uuid5
 
@@ -128,22 +128,25 @@ Answer = Response | BaseModel | Mapping[str, Any]
 """A response, or what becomes the JSON of a response with status 200."""
 
 
+AnswerSchema = type[BaseModel] | Mapping[str, Any] | None
+
+
 @dataclass(frozen=True)
 class ApiRoute(Generic[M]):
     """One route of the interface."""
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Literal["GET", "POST", "PUT"]
     path: str
     """Below `/api/v1`, such as `/runs/{id}/timeline`."""
-    role: Role
-    """The role that it needs. An action's own kind may need a higher one."""
     answer: Callable[[Call[M]], Awaitable[Answer]]
     takes: type[M]
     """The parameters: the query of a GET, the body of a POST."""
     summary: str
     """One line for the OpenAPI document."""
-    answers: type[BaseModel] | Mapping[str, Any] | None = None
+    answers: AnswerSchema = None
     """The model or JSON Schema of its answer. None if the answer is no JSON object."""
+    role: Role = "viewer"
+    """The role that it needs. An action's own kind may need a higher one."""
     media_type: str = "application/json"
     status: int = 200
     more_statuses: Sequence[int] = ()
@@ -186,18 +189,39 @@ class ApiRoute(Generic[M]):
         return checked(self.takes if self.by_kind is None else _kind_in(given, self.by_kind), given)
 
 
-def read_route(
-    path: str,
-    answer: Callable[[Call[M]], Awaitable[Answer]],
-    takes: type[M],
-    summary: str,
-    answers: type[BaseModel] | Mapping[str, Any] | None = None,
-    *,
-    media_type: str = "application/json",
-    more_statuses: Sequence[int] = (),
-) -> ApiRoute[M]:
-    """Return the route of a GET that every viewer may use."""
-    return ApiRoute("GET", path, "viewer", answer, takes, summary, answers, media_type, more_statuses=more_statuses)
+Handler = Callable[[Call[M]], Awaitable[Answer]]
+
+
+class Routes(list[ApiRoute[Any]]):
+    """The routes of a module. Its methods decorate their handlers.
+
+    A handler names the model of its parameters in its annotations, and that of its answer if it has one. Its docstring
+    is the summary.
+    """
+
+    def get(self, path: str, answers: AnswerSchema = None, **more: Any) -> Callable[[Handler[M]], Handler[M]]:
+        return self._add("GET", path, answers, more)
+
+    def post(self, path: str, answers: AnswerSchema = None, **more: Any) -> Callable[[Handler[M]], Handler[M]]:
+        return self._add("POST", path, answers, more)
+
+    def put(self, path: str, answers: AnswerSchema = None, **more: Any) -> Callable[[Handler[M]], Handler[M]]:
+        return self._add("PUT", path, answers, more)
+
+    def _add(
+        self, method: Literal["GET", "POST", "PUT"], path: str, answers: AnswerSchema, more: Mapping[str, Any]
+    ) -> Callable[[Handler[M]], Handler[M]]:
+        def add(handler: Handler[M]) -> Handler[M]:
+            hints = get_type_hints(handler)
+            answered = hints.pop("return")
+            [call] = hints.values()
+            [takes] = get_args(call)
+            model = answered if isinstance(answered, type) and issubclass(answered, BaseModel) else None
+            summary = inspect.getdoc(handler) or ""
+            self.append(ApiRoute(method, path, handler, takes, summary, model if answers is None else answers, **more))
+            return handler
+
+        return add
 
 
 def endpoints(routes: Sequence[ApiRoute[Any]]) -> list[Route]:
@@ -222,19 +246,7 @@ def json_response(answer: BaseModel | Mapping[str, Any], status: int = 200, **he
 
 def plain(value: Any) -> Any:
     """Return a value as plain JSON. NaN and infinity, which JSON lacks, become null."""
-    if isinstance(value, datetime):
-        return utc_text(value)
-    if isinstance(value, BaseModel):
-        return to_jsonable_python(value, inf_nan_mode="null", fallback=str)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in cast("Sequence[Any]", value)]
     return to_jsonable_python(value, inf_nan_mode="null", fallback=str)
-
-
-def utc_text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def query_of(request: Request) -> dict[str, str]:

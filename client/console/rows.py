@@ -14,8 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.console.problems import Problem
-from orga.client.console.routes import ApiRoute, Call, Console
-from orga.client.console.schemas import json_schema
+from orga.client.console.routes import Call, Console, Routes
+from orga.client.console.schemas import list_schema
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.runs.listing import AT_ONCE, MAX_QUERIED_RUNS, WAIT_S, RunToQuery, StatusQueries, read_task
@@ -26,6 +26,8 @@ from orga.workflows.types.control import StopReason
 from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.status import AgentStatus
+
+ROUTES = Routes()
 
 Kind = Literal["agent", "goal", "session"]
 WORKFLOWS: Mapping[str, str] = {
@@ -375,28 +377,7 @@ def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
     return run.status.name.lower() if run.status else "unknown"
 
 
+@ROUTES.get("/runs", list_schema(Row, counts={"type": "object", "additionalProperties": {"type": "integer"}}))
 async def _list(call: Call[RunList]) -> dict[str, Any]:
+    """List runs, newest first, with the number of runs in each state."""
     return await read_list(call.console, call.given, call.visitor.tenants)
-
-
-def list_schema(item: type[Record], **more: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a list with `items` and `next`."""
-    properties = {
-        "items": {"type": "array", "items": json_schema(item, "serialization")},
-        "next": {"type": ["string", "null"]},
-        **more,
-    }
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-ROUTES = (
-    ApiRoute(
-        "GET",
-        "/runs",
-        "viewer",
-        _list,
-        RunList,
-        "List runs, newest first, with the number of runs in each state.",
-        list_schema(Row, counts={"type": "object", "additionalProperties": {"type": "integer"}}),
-    ),
-)

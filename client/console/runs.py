@@ -14,15 +14,15 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from temporalio.service import RPCError
 
 from orga.client.console.doors import Role, Visitor
-from orga.client.console.routes import ApiRoute, Call, Console, NoParameters
+from orga.client.console.routes import Call, Console, NoParameters, Routes
 from orga.client.console.rows import Row, read_row, task_of
-from orga.client.console.waits import Wait, status_waits, with_contexts
+from orga.client.console.waits import Wait, status_waits, viewed_waits, with_contexts
 from orga.client.errors import NoAnswer, OrgaError
 from orga.client.journal import event_types as on
 from orga.client.journal.event_types import read_event
 from orga.client.journal.events import activities_in_flight
 from orga.client.journal.reading import read_journal
-from orga.client.journal.run_view import RunView, ViewedEntry
+from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.ids import kind_of
@@ -33,6 +33,8 @@ from orga.workflows.types.limits import LIMITS, Budgets
 from orga.workflows.types.record import Record
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.usage import UsageTotals
+
+ROUTES = Routes()
 
 ActionKind = Literal[
     "pause",
@@ -204,7 +206,10 @@ async def read_snapshot(
         "budgets": _budgets(status.budgets) if status else (),
         "usage": ended.usage if ended else status.usage if status else None,
         "waits": await with_contexts(
-            console, status_waits(row.id, task, live_status) if live_status else _viewed_waits(view, row)
+            console,
+            status_waits(row.id, task, live_status)
+            if live_status
+            else viewed_waits(row.id, task, row.agent, view.questions if view and row.ended is None else {}),
         ),
         "plan": plan,
         "trend": as_object(_plan_data(status, view, ended)).get("trend") or None,
@@ -365,37 +370,6 @@ def _circuits(status: AgentStatus) -> list[Circuit]:
     ]
 
 
-def _viewed_waits(view: RunView | None, row: Row) -> list[Wait]:
-    """Return the open questions in the journal of a live run that no worker answers for."""
-    if view is None or row.ended is not None:
-        return []
-    return [_viewed_wait(asked_id, asked, row) for asked_id, asked in view.questions.items()]
-
-
-def _viewed_wait(asked_id: str, asked: ViewedEntry, row: Row) -> Wait:
-    data, event = asked.entry.data, asked.event
-    is_call = isinstance(event, on.ApprovalRequested) and event.kind == "call"
-    kind = "approval" if is_call else event.kind if isinstance(event, on.ApprovalRequested) else "answer"
-    expires = data.get("expires_at")
-    return Wait(
-        id=asked_id,
-        kind=kind,
-        run=row.id,
-        run_task=row.task,
-        agent=row.agent,
-        question=str(data.get("question") or (f"approve {data.get('tool')}?" if is_call else "")),
-        options=tuple(map(str, data.get("options") or ())),
-        tool=str(data.get("tool") or "") or None,
-        arguments=data.get("arguments"),
-        reason=str(data.get("reason") or ""),
-        approvers=tuple(map(str, data.get("approvers") or ())),
-        queue=str(data.get("queue") or "default"),
-        expires=datetime.fromisoformat(str(expires)) if expires else None,
-        asked=asked.entry.timestamp,
-        place=str(data.get("place") or ""),
-    )
-
-
 @dataclass(frozen=True)
 class _Situation:
     """What decides which actions make sense."""
@@ -480,19 +454,8 @@ def with_controls_for(visitor: Visitor, snapshot: dict[str, Any], *, read_only: 
     return {**snapshot, "controls": [limited(control) for control in snapshot["controls"]]}
 
 
+@ROUTES.get("/runs/{id}", Snapshot)
 async def _show(call: Call[NoParameters]) -> dict[str, Any]:
+    """Show the state of a run, and what can be done to it now."""
     snapshot = await read_snapshot(call.console, call.described)
     return with_controls_for(call.visitor, snapshot, read_only=call.console.doors.read_only)
-
-
-ROUTES = (
-    ApiRoute(
-        "GET",
-        "/runs/{id}",
-        "viewer",
-        _show,
-        NoParameters,
-        "Show the state of a run, and what can be done to it now.",
-        Snapshot,
-    ),
-)

@@ -62,3 +62,13 @@ def json_schema(
         if mode == "validation" and each.get("type") == "object" and "properties" in each:
             each.setdefault("additionalProperties", False)
     return schema
+
+
+def list_schema(item: type[BaseModel], **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a list with `items` and `next`."""
+    properties = {
+        "items": {"type": "array", "items": json_schema(item, "serialization")},
+        "next": {"type": ["string", "null"]},
+        **more,
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)}

@@ -12,13 +12,15 @@ from orga.activities.text.secrets import KnownSecrets
 from orga.client.config.file import ConfigSources, config_sources
 from orga.client.config.run_time import RunTimeRules
 from orga.client.console.problems import Problem
-from orga.client.console.routes import ApiRoute, Call, NoParameters
+from orga.client.console.routes import Call, NoParameters, Routes
 from orga.client.console.setting_items import SettingItem, setting_items
 from orga.client.errors import InvalidSettings, OrgaError
 from orga.client.runs.settings import SettingsCondition, read_settings, save_settings, settings_versions
 from orga.workflows.decisions.settings import problems_text
 from orga.workflows.types.record import CheckedInput, Record
 from orga.workflows.types.settings import SettingsVersion
+
+ROUTES = Routes()
 
 
 class SettingsView(Record):
@@ -86,11 +88,15 @@ def _item_without_secrets(item: SettingItem, known: KnownSecrets) -> SettingItem
     return SettingItem.model_validate(_redacted(item.model_dump(), known))
 
 
+@ROUTES.get("/settings")
 async def _show(call: Call[NoParameters]) -> SettingsView:
+    """Return each key that can be set at run time, with its value, source and range, and all versions."""
     return await _settings(call)
 
 
+@ROUTES.put("/settings", role="admin", more_statuses=(409, 422, 503))
 async def _save(call: Call[SettingsToSave]) -> SettingsView:
+    """Save a whole set for runs that start later."""
     queue, by = call.console.connection.task_queue, call.visitor.name
     try:
         await save_settings(call.client, call.given.values, version=call.given.version, by=by, task_queue=queue)
@@ -98,26 +104,3 @@ async def _save(call: Call[SettingsToSave]) -> SettingsView:
         errors: list[Mapping[str, str]] = [each.model_dump() for each in error.problems]
         raise Problem(422, str(error), errors=errors) from None
     return await _settings(call)
-
-
-ROUTES: tuple[ApiRoute[Any], ...] = (
-    ApiRoute(
-        "GET",
-        "/settings",
-        "viewer",
-        _show,
-        NoParameters,
-        "Return each key that can be set at run time, with its value, source and range, and all versions.",
-        SettingsView,
-    ),
-    ApiRoute(
-        "PUT",
-        "/settings",
-        "admin",
-        _save,
-        SettingsToSave,
-        "Save a whole set for runs that start later.",
-        SettingsView,
-        more_statuses=(409, 422, 503),
-    ),
-)

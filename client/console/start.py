@@ -13,10 +13,10 @@ from orga.client.console.doors import Visitor
 from orga.client.console.problems import Problem
 from orga.client.console.routes import (
     API,
-    ApiRoute,
     Call,
     Console,
     NoParameters,
+    Routes,
     derived_id,
     invalid,
     invalid_input,
@@ -34,6 +34,8 @@ from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW, TENANT
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record
 from orga.workflows.types.sessions.input import SessionInput, parse_session
+
+ROUTES = Routes()
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 MAX_KEY_CHARS = 200
@@ -79,7 +81,17 @@ class Started(Record):
     kind: Kind
 
 
+@ROUTES.post(
+    "/runs",
+    Started,
+    role="operator",
+    status=201,
+    more_statuses=(409,),
+    is_start=True,
+    headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run."},
+)
 async def _start(call: Call[Start]) -> Any:
+    """Start an agent run, a goal or a session."""
     given, visitor, client = call.given, call.visitor, call.client
     kind, key = START_KINDS[given.kind], _idempotency_key(call)
     checked = checked_input(call.console, visitor, kind, given.input)
@@ -182,49 +194,17 @@ class StartedInput(Record):
     input: dict[str, Any]
 
 
+@ROUTES.get("/runs/{id}/input")
 async def _input(call: Call[NoParameters]) -> StartedInput:
+    """Return the input that a run was started with, to start another one with it."""
     kind = cast("Kind", KINDS[call.described.workflow_type])
     return StartedInput(kind=kind, input=await _read_input(call.client, call.described))
 
 
+@ROUTES.get("/schema/{kind}", {"type": "object"}, more_statuses=(404,))
 async def _schema(call: Call[NoParameters]) -> dict[str, Any]:
+    """Return the JSON Schema of the input of a kind of run."""
     kind = START_KINDS.get(call.path("kind"))
     if kind is None:
         raise Problem(404, f"there is no such kind of run. There are {', '.join(START_KINDS)}")
     return json_schema(kind.model)
-
-
-ROUTES = (
-    ApiRoute(
-        "POST",
-        "/runs",
-        "operator",
-        _start,
-        Start,
-        "Start an agent run, a goal or a session.",
-        Started,
-        status=201,
-        more_statuses=(409,),
-        is_start=True,
-        headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run."},
-    ),
-    ApiRoute(
-        "GET",
-        "/runs/{id}/input",
-        "viewer",
-        _input,
-        NoParameters,
-        "Return the input that a run was started with, to start another one with it.",
-        StartedInput,
-    ),
-    ApiRoute(
-        "GET",
-        "/schema/{kind}",
-        "viewer",
-        _schema,
-        NoParameters,
-        "Return the JSON Schema of the input of a kind of run.",
-        {"type": "object"},
-        more_statuses=(404,),
-    ),
-)

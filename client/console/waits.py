@@ -1,7 +1,7 @@
 """What waits for a person, one `Wait` for each decision: in a run, and over all runs."""
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal, Self
@@ -9,9 +9,11 @@ from typing import Any, Literal, Self
 from pydantic_core import from_json
 from temporalio.service import RPCError
 
-from orga.client.console.routes import ApiRoute, Call, Console
-from orga.client.console.rows import list_schema, read_tasks
+from orga.client.console.routes import Call, Console, Routes
+from orga.client.console.rows import read_tasks
+from orga.client.console.schemas import list_schema
 from orga.client.errors import OrgaError
+from orga.client.journal.run_view import ViewedEntry
 from orga.client.journal.timeline import IterationRecord
 from orga.client.journal.timelines import timelines_of
 from orga.client.runs.inbox import InboxEntry, inbox
@@ -20,6 +22,8 @@ from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record, replace_fields
 from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.text import clip
+
+ROUTES = Routes()
 
 CONTEXT_S = 1.0
 """Seconds to read what held calls and what runs did before."""
@@ -106,6 +110,25 @@ def question_waits(
     ]
 
 
+def viewed_waits(run_id: str, task: str, agent: str | None, questions: Mapping[str, ViewedEntry]) -> list[Wait]:
+    """Return the open questions in the journal of a run that no worker answers for."""
+    found: list[Wait] = []
+    for wait_id, asked in questions.items():
+        data, kind = asked.entry.data, asked.entry.data.get("kind", "answer")
+        if kind == "approval":  # each of its calls has an entry of its own
+            continue
+        shown = ShownQuestion(
+            wait_id=wait_id,
+            kind="approval" if kind == "call" else kind,
+            since=asked.entry.timestamp,
+            question=str(data.get("question") or f"approve {data.get('tool')}?"),
+            queue=str(data.get("queue") or "default"),
+            data={"calls": [data]} if kind == "call" else data,
+        )
+        found += question_waits(run_id, task, agent, shown)
+    return found
+
+
 async def with_contexts(console: Console, waits: Sequence[Wait]) -> list[Wait]:
     """Return the waits with the policies that hold them, and with what the run did just before.
 
@@ -153,7 +176,7 @@ def _call_wait(common: dict[str, Any], call: dict[str, Any], held: dict[str, Ite
         reason=str(call.get("reason") or ""),
         approvers=tuple(map(str, call.get("approvers") or ())),
         expires=_time(call.get("expires_at")),
-        place=item.place if item else "",
+        place=item.place if item else str(call.get("place") or ""),
     )
 
 
@@ -220,19 +243,8 @@ def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
     return [Wait(**common, id="", question="a question that only a worker can show", reason=reason)]
 
 
+@ROUTES.get("/inbox", list_schema(Wait))
 async def _inbox(call: Call[InboxQuery]) -> dict[str, Any]:
+    """List what waits for a person over all runs, oldest run first."""
     waits = await read_inbox(call.console, call.visitor.tenants, kind=call.given.kind, queue=call.given.queue)
     return {"items": waits, "next": None}
-
-
-ROUTES = (
-    ApiRoute(
-        "GET",
-        "/inbox",
-        "viewer",
-        _inbox,
-        InboxQuery,
-        "List what waits for a person over all runs, oldest run first.",
-        list_schema(Wait),
-    ),
-)
