@@ -1,4 +1,4 @@
-"""Whatever people do about held calls, in any order: each has at most one answer, the first valid one."""
+"""Held calls and decisions in any order: each call has at most one answer, the first valid one."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ terms = st.tuples(st.integers(1, 30), st.sampled_from([(), ("ada",), ("ada", "bo
 
 
 class HeldCalls(RuleBasedStateMachine):
-    """Some held calls, a clock, and people who click."""
+    """Some held calls, a clock, and people who decide."""
 
     @initialize(given=st.lists(terms, min_size=1, max_size=4))
     def asked(self, given: list[tuple[int, tuple[str, ...]]]) -> None:
@@ -88,7 +88,7 @@ class HeldCalls(RuleBasedStateMachine):
             questions.parsed_decision(self.state, {"approval_id": "f" * 24, "approver": by}, at(self.now))
 
     @invariant()
-    def the_first_valid_answer_stands_and_is_told_once(self) -> None:
+    def the_first_valid_answer_counts_and_is_noted_once(self) -> None:
         answers = [item.answer and (item.answer.approved, item.answer.approver) for item in self._now()]
         assert answers == [each.answer for each in self.expected]
         ids = [item.approval_id for item in self.items]
@@ -99,7 +99,7 @@ class HeldCalls(RuleBasedStateMachine):
         )
 
     @invariant()
-    def people_are_asked_about_what_is_undecided_only(self) -> None:
+    def people_are_asked_only_about_undecided_calls(self) -> None:
         undecided = [item.approval_id for item in self._now() if item.answer is None]
         assert [call["id"] for call in shown_question(self.state.questions[0]).data["calls"]] == undecided
         assert [item.approval_id for item in questions.pending_items(self.state, at(self.now))] == undecided

@@ -37,12 +37,14 @@ from orga.activities.adapters.schemas.arguments import argument_errors
         ),
         pytest.param({"properties": {"s": {"pattern": "^a+$"}}}, {"s": "aa"}, [], id="a pattern"),
         pytest.param({"$schema": "http://json-schema.org/draft-07/schema#"}, {}, [], id="an older draft is named"),
-        pytest.param({}, {"s": "\ud800"}, ["$: contains text that is not valid Unicode"], id="half a character"),
+        pytest.param({}, {"s": "\ud800"}, ["$: contains text that is not valid Unicode"], id="a lone surrogate"),
         pytest.param({"properties": {"n": {"type": "integer"}}}, {"n": 10**400}, [], id="a huge number"),
         pytest.param({"$ref": "#"}, {}, [], id="a reference to itself"),
     ],
 )
-def test_argument_errors(schema: dict[str, Any], arguments: dict[str, Any], expected: list[str]) -> None:
+def test_arguments_are_validated_against_the_schema(
+    schema: dict[str, Any], arguments: dict[str, Any], expected: list[str]
+) -> None:
     assert argument_errors(schema, arguments) == expected
 
 
@@ -62,8 +64,8 @@ def test_argument_errors(schema: dict[str, Any], arguments: dict[str, Any], expe
             {"$schema": "https://json-schema.org/draft/2019-09/schema", "items": [{"type": "integer"}]},
             [1], ["a"], id="of 2019-09"),
         pytest.param({"$schema": "https://example.com/own", "prefixItems": [{"type": "integer"}]},
-            [1], ["a"], id="of a dialect that nobody knows: as of 2020-12"),
-        pytest.param({"prefixItems": [{"type": "integer"}]}, [1], ["a"], id="of none: as of 2020-12"),
+            [1], ["a"], id="an unknown dialect counts as 2020-12"),
+        pytest.param({"prefixItems": [{"type": "integer"}]}, [1], ["a"], id="no dialect counts as 2020-12"),
     ],
 )  # fmt: skip
 def test_a_schema_is_read_by_the_draft_that_it_names(schema: dict[str, Any], fits: Any, fits_not: Any) -> None:
@@ -91,7 +93,7 @@ def test_errors_are_bounded() -> None:
         pytest.param({"$ref": "file:///etc/passwd"}, id="a file"),
     ],
 )
-def test_a_broken_schema_is_told_apart_from_broken_arguments(schema: dict[str, Any]) -> None:
+def test_a_broken_schema_is_distinguished_from_invalid_arguments(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="schema is invalid") as caught:
         argument_errors(schema, {})
     assert len(str(caught.value)) <= 200
@@ -105,7 +107,7 @@ def test_no_pattern_hangs(pattern: str) -> None:
 
 
 @pytest.fixture(name="visited")
-def a_server_that_notes_visits() -> Iterator[tuple[str, list[str]]]:
+def a_server_that_records_requests() -> Iterator[tuple[str, list[str]]]:
     visits: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -131,7 +133,7 @@ def a_server_that_notes_visits() -> Iterator[tuple[str, list[str]]]:
         pytest.param({"$schema": "URL/a"}, id="dialect"),
     ],
 )
-def test_nothing_is_fetched(schema: dict[str, Any], visited: tuple[str, list[str]]) -> None:
+def test_a_schema_never_causes_a_request(schema: dict[str, Any], visited: tuple[str, list[str]]) -> None:
     url, visits = visited
     at_server = json.loads(json.dumps(schema).replace("URL", url))
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The tool `decide`: who is offered it, what a call comes to, and what a run without its required decision ends as."""
+"""The tool `decide`: who gets it, what a call decides, and how a run without its required decision ends."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ TWO = decide_tool({"route": ROUTE, "small": GroundedDecision.model_validate(a_de
 
 
 def a_run(decision: GroundedDecision = ROUTE, **fields: Any) -> AgentState:
-    """Return a run that has to decide; `fields` of its state, `setup` in parts."""
+    """Return a run that has to decide, with these `fields` of its state and parts of its `setup`."""
     setup = a_setup(decisions={"route": decision}, **fields.pop("setup", {}))
     return a_state(input=AgentInput(task="t", trusted_context=FREE), setup=setup, **fields)
 
@@ -67,7 +67,7 @@ async def offered(agent: str, **fields: Any) -> tuple[list[str], list[str]]:
         pytest.param("optional", {"tools": ("read_file",)}, (["read_file"], list[str]()), id="left out by the run"),
     ],
 )
-async def test_it_is_offered_where_a_decision_is_declared(agent: str, fields: dict[str, Any], expected: Any) -> None:
+async def test_decide_is_offered_if_a_decision_is_declared(agent: str, fields: dict[str, Any], expected: Any) -> None:
     assert await offered(agent, **fields) == expected
 
 
@@ -82,13 +82,13 @@ async def test_it_is_offered_where_a_decision_is_declared(agent: str, fields: di
         pytest.param("idle", {}, "declare it in agents.idle.decisions", id="listed without a decision"),
     ],
 )
-async def test_a_run_that_could_not_decide_is_refused(agent: str, fields: dict[str, Any], says: str) -> None:
+async def test_a_run_that_cannot_decide_is_refused(agent: str, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         await offered(agent, **fields)
     assert says in str(caught.value)
 
 
-def test_what_stands_in_the_way_of_deciding_is_found_beforehand() -> None:
+def test_obstacles_to_a_decision_are_found_by_the_check() -> None:
     lead = AgentConfig.model_validate({"delegates": [{"agent": "triage", "tools": ["read_file"]}, "optional"]})
     found = agent_problems(
         with_default_agent({**AGENTS, "lead": lead}), TOOLS | dict.fromkeys(["list_files", "search_text"], a_spec())
@@ -99,7 +99,7 @@ def test_what_stands_in_the_way_of_deciding_is_found_beforehand() -> None:
     ]
 
 
-def test_its_name_is_reserved() -> None:
+def test_the_name_decide_is_reserved() -> None:
     with pytest.raises(ValueError, match="'decide', a name that belongs to the loop"):
         ToolCatalog([FakeTool("decide")])
 
@@ -107,24 +107,24 @@ def test_its_name_is_reserved() -> None:
 @pytest.mark.parametrize(
     ("arguments", "fits"),
     [
-        pytest.param(proposal(triage_fields()), True, id="as it should be"),
+        pytest.param(proposal(triage_fields()), True, id="valid fields"),
         pytest.param(proposal(triage_fields(), rationale="it is slow"), True, id="with a reason"),
         pytest.param({"decision": "small", "fields": {"size": "s", "count": 0}}, True, id="another decision"),
-        pytest.param(proposal({"size": "s"}), False, id="fields of none"),
-        pytest.param(proposal(triage_fields("worst")), False, id="a word outside of the enum"),
+        pytest.param(proposal({"size": "s"}), False, id="fields of another decision"),
+        pytest.param(proposal(triage_fields("worst")), False, id="a value outside the enum"),
         pytest.param(proposal(triage_fields() | {"alert": True}), False, id="a fact among the fields"),
-        pytest.param(proposal(triage_fields() | {"workaround": "true"}), False, id="a truth as a string"),
+        pytest.param(proposal(triage_fields() | {"workaround": "true"}), False, id="a boolean as a string"),
         pytest.param(proposal(triage_fields(users=-1)), False, id="a number out of bounds"),
         pytest.param(proposal(triage_fields(), outcome="critical"), False, id="an outcome"),
         pytest.param(proposal(triage_fields()) | {"decision": "other"}, False, id="no decision"),
         pytest.param({"decision": "route"}, False, id="no fields"),
     ],
 )
-def test_what_the_gate_lets_through(arguments: dict[str, Any], fits: bool) -> None:
+def test_the_gate_accepts_only_valid_fields(arguments: dict[str, Any], fits: bool) -> None:
     assert (argument_errors(TWO.parameters, arguments) == []) == fits
 
 
-def test_the_only_text_that_it_takes_is_the_reason() -> None:
+def test_the_rationale_is_the_only_free_text() -> None:
     texts = [
         name
         for shape in TWO.parameters["properties"]["fields"]["anyOf"]
@@ -138,32 +138,32 @@ def test_the_only_text_that_it_takes_is_the_reason() -> None:
     ]
 
 
-def test_a_decision_stands() -> None:
+def test_a_decision_is_final() -> None:
     state = after(a_run())
     with pytest.raises(ValueError, match=r"is final: severity = medium, page = nobody \(rule: 5\)"):
         decision_of_call(state, a_call("decide", **proposal(triage_fields("low"))))
 
 
-def test_a_revisable_decision_is_made_anew() -> None:
+def test_a_revisable_decision_can_be_made_again() -> None:
     state = after(after(a_run(ROUTE.model_copy(update={"revisable": True}))), "low")
     assert (state.decided["route"].rule, state.decided["route"].revision) == ("default", 1)
     assert [note.data.get("revision") for note in state.notes] == [None, 1]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"decision": 5}, {"decision": "other"}, {"decision": "route", "fields": []}])
-def test_a_call_that_decides_nothing(arguments: dict[str, Any]) -> None:
-    """The gate lets none of these through; where a policy put other arguments in place, the rules still hold."""
+def test_a_call_without_a_valid_decision_is_refused(arguments: dict[str, Any]) -> None:
+    """The gate allows none of these. If a policy replaced the arguments, the rules still hold."""
     with pytest.raises(ValueError, match=r"no such decision; there are: route|is missing"):
         decision_of_call(a_run(), a_call("decide", **arguments))
 
 
-def test_the_reason_is_cut_and_kept() -> None:
+def test_the_rationale_is_cut_and_kept() -> None:
     state = after(a_run(), rationale="x" * 999)
     assert state.decided["route"].rationale == "x" * 300
     assert state.notes[0].data["rationale"] == "x" * 300
 
 
-def test_a_third_answer_before_the_decision_ends_the_run_as_an_error() -> None:
+def test_the_third_answer_before_the_decision_ends_the_run_with_an_error() -> None:
     state = a_run()
     for _ in range(2):
         state = with_undecided_answer(state, answers())
@@ -174,7 +174,7 @@ def test_a_third_answer_before_the_decision_ends_the_run_as_an_error() -> None:
     assert state.output == ""
 
 
-def test_what_is_due() -> None:
+def test_only_required_undecided_decisions_are_due() -> None:
     assert a_run().due_decisions == ("route",)
     assert a_run(ROUTE.model_copy(update={"required": False})).due_decisions == ()
     assert after(a_run()).due_decisions == ()
@@ -184,7 +184,7 @@ def test_what_is_due() -> None:
 @pytest.mark.parametrize(
     ("state", "keys"),
     [
-        pytest.param(after(a_run(data={"a": 1})), {"decisions"}, id="decisions alone"),
+        pytest.param(after(a_run(data={"a": 1})), {"decisions"}, id="only decisions"),
         pytest.param(
             after(a_run(data={"a": 1}, setup={"output_schema": {}})), {"answer", "decisions"}, id="and an answer"
         ),
@@ -192,12 +192,12 @@ def test_what_is_due() -> None:
         pytest.param(a_state(data={"a": 1}, setup=a_setup()), {"a"}, id="none declared"),
     ],
 )
-def test_the_data_of_a_result(state: AgentState, keys: set[str]) -> None:
+def test_the_data_of_a_result_contains_the_decisions(state: AgentState, keys: set[str]) -> None:
     assert set(result_data(state)) == keys
 
 
-def test_a_fork_decides_anew() -> None:
-    """Its facts may be others: what was decided on those of another run is not its own."""
+def test_a_fork_decides_again() -> None:
+    """Its facts may differ, so a decision based on the facts of another run is not its own."""
     fork_input = ForkInput(fork=Fork(workflow_id="w", iteration=1))
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
     fork = with_past(
@@ -206,13 +206,13 @@ def test_a_fork_decides_anew() -> None:
     assert (fork.decided, fork.undecided) == ({}, 0)
 
 
-def test_it_is_no_part_of_a_saga() -> None:
-    """A compensation could not take it back."""
+def test_decide_cannot_be_part_of_a_saga() -> None:
+    """A compensation could not undo it."""
     step = SagaStep(tool="decide", kind="read_only")
     assert saga_problem(a_run(), [step]) == "step 1 (decide): decide cannot be part of a saga"
 
 
-def test_it_needs_no_room_in_max_tool_calls() -> None:
+def test_decide_does_not_count_against_max_tool_calls() -> None:
     state = a_run(setup={"config": LoopConfig(max_tool_calls=0)})
     assert list(unstarted_outcomes(state, [a_call("read"), a_call("decide")])) == [0]
 
@@ -231,7 +231,7 @@ def happened(decision: AgentState) -> list[JournalEntry]:
     return [entry for happening in happenings for entry in fold.feed(happening)]
 
 
-def test_the_journal_has_the_decision_with_its_grounds() -> None:
+def test_the_journal_records_the_decision_with_its_grounds() -> None:
     *_, entry, collected = happened(after(a_run(taint=("read_file",)), "critical"))
     assert entry.event == "DecisionGrounded"
     assert entry.data["outcome"] == {"severity": "high", "page": "support"}
@@ -242,7 +242,7 @@ def test_the_journal_has_the_decision_with_its_grounds() -> None:
     ]
 
 
-def test_a_call_that_decided_nothing_is_told_as_not_run() -> None:
+def test_a_call_that_decided_nothing_is_recorded_as_not_run() -> None:
     assert not_run_outcome(a_call("decide"), "why").status == "not_run"
     assert happened(a_run())[-1].event == "ToolsDispatched"
 
@@ -256,5 +256,5 @@ def test_a_call_that_decided_nothing_is_told_as_not_run() -> None:
         pytest.param(["a"], ["b"], "decision 1 (a): today's code decides otherwise, first in decision", id="other"),
     ],
 )
-def test_what_a_replay_says_of_recorded_decisions(recorded: list[str], made: list[str], fault: str) -> None:
+def test_a_replay_reports_differences_in_recorded_decisions(recorded: list[str], made: list[str], fault: str) -> None:
     assert decision_fault([{"decision": name} for name in recorded], [{"decision": name} for name in made]) == fault

@@ -1,4 +1,4 @@
-"""A decision that is wrong is refused when the file is read: the place, what is wrong, and the remedy."""
+"""An invalid decision is refused when the file is read, with its place and the remedy."""
 
 from math import inf, nan
 from pathlib import Path
@@ -46,30 +46,30 @@ def problem(written: dict[str, Any]) -> str:
             id="an unknown field",
         ),
         pytest.param(
-            rules({"size": "xl"}), "rules.0.when.size: 'xl' is not one of s, m, l", id="a word outside of the enum"
+            rules({"size": "xl"}), "rules.0.when.size: 'xl' is not one of s, m, l", id="a value outside the enum"
         ),
         pytest.param(
             rules({"size": {"at_least": 1}}),
             "rules.0.when.size: bounds are for numbers, this is one of s, m, l",
-            id="bounds on a word",
+            id="bounds on an enum",
         ),
         pytest.param(
-            rules({"paid": "true"}), "rules.0.when.paid: 'true' is not true or false", id="a truth as a string"
+            rules({"paid": "true"}), "rules.0.when.paid: 'true' is not true or false", id="a boolean as a string"
         ),
-        pytest.param(rules({"count": True}), "True is not an integer from 0 to 10", id="a truth for a number"),
+        pytest.param(rules({"count": True}), "True is not an integer from 0 to 10", id="a boolean for a number"),
         pytest.param(rules({"count": 11}), "11 is not an integer from 0 to 10", id="a number beyond its bounds"),
         pytest.param(rules({"count": {"at_least": 1.5}}), "1.5 is not an integer", id="a fraction of an integer"),
         pytest.param(
-            rules({"count": {"at_least": 5, "at_most": 4}}), "at_least 5 is above at_most 4", id="bounds turned around"
+            rules({"count": {"at_least": 5, "at_most": 4}}), "at_least 5 is above at_most 4", id="reversed bounds"
         ),
-        pytest.param(rules({"count": {}}), "asks for nothing", id="a condition that asks for nothing"),
-        pytest.param(rules({"size": []}), "asks for nothing", id="one of no words"),
+        pytest.param(rules({"count": {}}), "asks for nothing", id="an empty condition"),
+        pytest.param(rules({"size": []}), "asks for nothing", id="an empty list"),
         pytest.param(
             rules({"size": "l"}, {"size": ["m", "s"]}, {"size": "m", "paid": True}),
             "rules.2 (3): it never decides, the rules before it take all its cases; move it up, or leave it out",
             id="a rule that never decides",
         ),
-        pytest.param(rules({}, {"size": "l"}), "rules.1 (2): it never decides", id="a rule behind one for all"),
+        pytest.param(rules({}, {"size": "l"}), "rules.1 (2): it never decides", id="a rule after a catch-all"),
         pytest.param(
             rules({"count": {"at_most": 4}}, {"count": {"at_least": 5}}, {"paid": True}),
             "rules.2 (3): it never decides",
@@ -101,7 +101,7 @@ def problem(written: dict[str, Any]) -> str:
         pytest.param(
             a_decision(fields={"n": {"type": "integer", "minimum": 2, "maximum": 1}}, rules=[]),
             "fields.n: minimum 2 is above maximum 1",
-            id="bounds of a number turned around",
+            id="reversed bounds of a number",
         ),
         pytest.param(
             a_decision(fields={"n": {"type": "integer", "minimum": 0, "maximum": 2**54}}, rules=[]),
@@ -125,12 +125,12 @@ def problem(written: dict[str, Any]) -> str:
         pytest.param(a_decision(rules=[rule({"size": {"is": "l"}})]), "not permitted", id="an unknown condition"),
     ],
 )
-def test_what_is_wrong_with_a_decision(written: dict[str, Any], says: str) -> None:
+def test_an_invalid_decision_is_refused(written: dict[str, Any], says: str) -> None:
     assert says in problem(written)
 
 
 @pytest.mark.parametrize("number", [nan, inf, -inf])
-def test_no_bound_and_no_outcome_is_without_an_end(number: float) -> None:
+def test_bounds_and_outcomes_must_be_finite(number: float) -> None:
     assert problem(a_decision(default={"go": number}, rules=[]))
     assert problem(a_decision(fields={"n": NUMBER | {"maximum": number}}, rules=[]))
     assert problem(a_decision(fields={"n": NUMBER}, rules=[rule({"n": {"at_least": number}})]))
@@ -147,7 +147,7 @@ def test_a_rule_for_a_gap_between_numbers_is_reached(whens: list[dict[str, Any]]
     CheckedDecision.model_validate(a_decision(fields={"n": NUMBER}, rules=[rule(when) for when in whens]))
 
 
-def test_the_place_in_the_file_is_told(tmp_path: Path) -> None:
+def test_the_place_in_the_file_is_reported(tmp_path: Path) -> None:
     text = (TRIAGE / "orga.toml").read_text().replace('{ severity = "medium" }', '{ severity = "middling" }')
     line = text.splitlines().index("[agents.triage.decisions.route]") + 1
     assert config_error_at(tmp_path, text, line) == (
@@ -155,13 +155,13 @@ def test_the_place_in_the_file_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_history_holds_decisions_that_are_not_checked_again() -> None:
+def test_recorded_decisions_are_not_checked_again() -> None:
     written = rules({}, {"size": "l"})
     assert problem(written)
     assert GroundedDecision.model_validate(written).rules
 
 
-def test_a_decision_reads_back_from_a_history_as_it_was() -> None:
+def test_a_decision_is_read_back_from_a_history_unchanged() -> None:
     sound = AgentConfig.model_validate({"decisions": {"d": a_decision()}}).decisions["d"]
     assert GroundedDecision.model_validate_json(sound.model_dump_json(exclude_unset=True)) == GroundedDecision(
         **dict(sound)
@@ -170,14 +170,14 @@ def test_a_decision_reads_back_from_a_history_as_it_was() -> None:
 
 @LAW
 @given(decisions)
-def test_a_rule_is_unreachable_when_no_case_reaches_it(decision: GroundedDecision) -> None:
+def test_a_rule_is_unreachable_if_no_case_reaches_it(decision: GroundedDecision) -> None:
     reached = {rule_outcome(decision, case)[0] for case in ALL_CASES}
     never = tuple(index for index in range(len(decision.rules)) if decision.rule_name(index) not in reached)
     assert unreachable_rules(decision) == never
 
 
-def test_rules_that_overlap_in_too_many_ways_are_refused_in_time() -> None:
-    """Each rule takes a piece that overlaps many others out of twenty three-way switches."""
+def test_too_many_overlapping_rules_are_refused_quickly() -> None:
+    """Each rule covers a part that overlaps many others among twenty three-way switches."""
     names = [f"f{index}" for index in range(20)]
     steps = [(1, 2), (3, 7), (5, 11), (6, 13)]
     triples = [{names[i]: "x", names[i - a]: "y", names[i - b]: "z"} for i in range(20) for a, b in steps]

@@ -1,4 +1,4 @@
-"""Denials that come again."""
+"""Repeated denials."""
 
 import pytest
 from hypothesis import given
@@ -24,13 +24,13 @@ NO = Verdict(decision="deny", reason="no")
     [
         pytest.param({}, [], {}, id="nothing was denied"),
         pytest.param({}, ["a"], {"a": 1}, id="a first denial"),
-        pytest.param({"a": 1}, ["a"], {"a": 2}, id="it came again"),
-        pytest.param({"a": 2}, [], {}, id="it did not come again"),
-        pytest.param({"a": 2}, ["b"], {"b": 1}, id="another came instead"),
-        pytest.param({"a": 2}, ["a", "b"], {"a": 3, "b": 1}, id="another came beside it"),
+        pytest.param({"a": 1}, ["a"], {"a": 2}, id="a repeated denial"),
+        pytest.param({"a": 2}, [], {}, id="no repeated denial"),
+        pytest.param({"a": 2}, ["b"], {"b": 1}, id="another denial instead"),
+        pytest.param({"a": 2}, ["a", "b"], {"a": 3, "b": 1}, id="another denial as well"),
     ],
 )
-def test_denial_streaks(before: dict[str, int], denied: list[str], after: dict[str, int]) -> None:
+def test_denial_streaks_are_counted(before: dict[str, int], denied: list[str], after: dict[str, int]) -> None:
     assert denial_streaks(before, denied) == after
 
 
@@ -42,22 +42,20 @@ OTHER = "rm: needs an approval"
 @pytest.mark.parametrize(
     ("before", "denied", "after"),
     [
-        pytest.param({FIRST: 1}, [VARIED], {VARIED: 2}, id="a detail that varies, its newest wording kept"),
+        pytest.param({FIRST: 1}, [VARIED], {VARIED: 2}, id="a varying detail, with the newest text kept"),
         pytest.param({FIRST: 1}, [OTHER], {OTHER: 1}, id="another reason"),
         pytest.param({FIRST: 1}, [VARIED.replace("rm", "mv")], {VARIED.replace("rm", "mv"): 1}, id="another tool"),
         pytest.param({FIRST: 2}, [FIRST, VARIED], {FIRST: 3}, id="twice in one iteration counts once"),
-        pytest.param({FIRST: 2}, [OTHER, VARIED], {OTHER: 1, VARIED: 3}, id="another beside it"),
+        pytest.param({FIRST: 2}, [OTHER, VARIED], {OTHER: 1, VARIED: 3}, id="another denial as well"),
         pytest.param({"rm: ": 1}, ["rm: "], {"rm: ": 2}, id="without a reason"),
         pytest.param({"rm: kitten": 1}, ["rm: sitting"], {"rm: sitting": 1}, id="less alike than the threshold"),
     ],
 )
-def test_reasons_that_are_alike_are_one_denial(
-    before: dict[str, int], denied: list[str], after: dict[str, int]
-) -> None:
+def test_similar_reasons_count_as_one_denial(before: dict[str, int], denied: list[str], after: dict[str, int]) -> None:
     assert denial_streaks(before, denied, 0.85) == after
 
 
-def test_the_threshold_is_reached_at_its_value() -> None:
+def test_the_threshold_is_inclusive() -> None:
     assert denial_streaks({"rm: kitten": 1}, ["rm: sitting"], 4 / 7) == {"rm: sitting": 2}
     assert denial_streaks({"rm: kitten": 1}, ["rm: sitting"], 4 / 7 + 0.001) == {"rm: sitting": 1}
 
@@ -70,13 +68,13 @@ def test_the_threshold_is_reached_at_its_value() -> None:
         pytest.param(StepIteration(enabled=False), 1.0, id="equality when it is off"),
     ],
 )
-def test_the_threshold_is_that_of_the_progress_tracker(steps: StepIteration | None, expected: float) -> None:
+def test_the_threshold_comes_from_the_step_settings(steps: StepIteration | None, expected: float) -> None:
     assert similarity_threshold(LoopConfig(step_iteration=steps)) == expected
 
 
 @LAW
 @given(st.lists(st.sets(st.sampled_from("abc")), max_size=10))
-def test_a_streak_counts_the_iterations_in_a_row_up_to_now(iterations: list[set[str]]) -> None:
+def test_a_streak_counts_consecutive_iterations(iterations: list[set[str]]) -> None:
     streaks: dict[str, int] = {}
     for denied in iterations:
         streaks = denial_streaks(streaks, sorted(denied))
@@ -85,7 +83,7 @@ def test_a_streak_counts_the_iterations_in_a_row_up_to_now(iterations: list[set[
         assert streaks.get(denial, 0) == in_a_row
 
 
-def test_other_arguments_do_not_make_another_denial_but_another_reason_or_tool_does() -> None:
+def test_a_denial_is_identified_by_tool_and_reason() -> None:
     one = call_denial_name(a_call("rm", path="a"), NO)
     assert call_denial_name(a_call("rm", "other", path="b"), NO) == one
     assert call_denial_name(a_call("ls", path="a"), NO) != one

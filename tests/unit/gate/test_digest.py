@@ -1,4 +1,4 @@
-"""Digests: equal for what is equal, whichever way it was written down."""
+"""Digests are equal for equal values, however they were serialised."""
 
 from base64 import urlsafe_b64decode
 
@@ -22,7 +22,7 @@ from tests.support.values.strategies import LAW, messages, replies
 
 @LAW
 @given(messages)
-def test_a_message_has_the_same_digest_after_a_trip_through_the_history(message: Message) -> None:
+def test_a_message_has_the_same_digest_after_a_round_trip_through_the_history(message: Message) -> None:
     for text in (message.model_dump_json(), message.model_dump_json(exclude_unset=True)):
         assert extended_digest(EMPTY_DIGEST, Message.model_validate_json(text)) == extended_digest(
             EMPTY_DIGEST, message
@@ -31,7 +31,7 @@ def test_a_message_has_the_same_digest_after_a_trip_through_the_history(message:
 
 @LAW
 @given(replies)
-def test_a_reply_gives_the_same_message_after_a_trip_through_the_history(reply: Reply) -> None:
+def test_a_reply_gives_the_same_message_after_a_round_trip_through_the_history(reply: Reply) -> None:
     read = Reply.model_validate_json(reply.model_dump_json(exclude_unset=True))
     assert canonical_json(read.message()) == canonical_json(reply.message())
 
@@ -70,21 +70,21 @@ def test_a_digest_can_be_continued_anywhere(said: list[Message], at: int) -> Non
         ),
     ],
 )
-def test_small_differences_show(one: tuple[Message, ...], other: tuple[Message, ...]) -> None:
+def test_small_differences_change_the_digest(one: tuple[Message, ...], other: tuple[Message, ...]) -> None:
     assert messages_digest(one) != messages_digest(other)
 
 
-def test_no_messages_have_no_digest() -> None:
+def test_no_messages_have_the_empty_digest() -> None:
     assert messages_digest(()) == EMPTY_DIGEST
 
 
-def test_a_setup_has_the_same_digest_after_a_trip_through_the_history() -> None:
+def test_a_setup_has_the_same_digest_after_a_round_trip_through_the_history() -> None:
     setup = a_setup(a_spec(parameters={"type": "object", "maximum": 1.0}, timeout_s=5), instructions="é")
     read = Setup.model_validate_json(setup.model_dump_json(exclude_unset=True))
     assert record_digest(read) == record_digest(setup)
 
 
-def test_a_reference_is_short_and_starts_the_digest() -> None:
+def test_a_short_digest_is_a_prefix_of_the_digest() -> None:
     digest = extended_digest(EMPTY_DIGEST, user("a"))
     assert (len(digest), len(short_digest(digest))) == (64, 22)
     assert digest.startswith(urlsafe_b64decode(short_digest(digest) + "==").hex())

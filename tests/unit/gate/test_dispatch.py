@@ -1,4 +1,4 @@
-"""Which allowed calls are started: terminate alone, no stopped step, no more than the budget leaves."""
+"""Allowed calls that are started: terminate alone, no stopped call, and no more than the budget allows."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ def a_run(max_tool_calls: int | None = None, **fields: Any) -> AgentState:
     return a_state(setup=setup, **fields)
 
 
-def test_without_limits_all_are_started() -> None:
+def test_without_limits_all_calls_are_started() -> None:
     assert unstarted_outcomes(a_run(), [a_call(f"t{n}") for n in range(9)]) == {}
 
 
-def test_beside_terminate_nothing_is_started() -> None:
+def test_no_other_call_is_started_with_terminate() -> None:
     down = unstarted_outcomes(a_run(), [a_call("read"), a_call("terminate"), a_call("save")])
     assert {index: outcome.text for index, outcome in down.items()} == {
         0: "[Not run] the reply ends the run",
@@ -36,7 +36,7 @@ def test_beside_terminate_nothing_is_started() -> None:
 
 @LAW
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
-def test_never_more_than_the_budget_leaves(limit: int, run: int, delegated: int, wanted: int) -> None:
+def test_never_more_calls_are_started_than_the_budget_allows(limit: int, run: int, delegated: int, wanted: int) -> None:
     state = a_run(limit, tool_calls=ToolCallCounts(proposed=run, run=run, delegated=delegated))
     calls = [a_call(n=n) for n in range(wanted)]
     down = unstarted_outcomes(state, calls)
@@ -45,7 +45,7 @@ def test_never_more_than_the_budget_leaves(limit: int, run: int, delegated: int,
     assert exceeds_call_budget(state, calls) == bool(down)
 
 
-def test_a_stopped_step_takes_no_room_in_the_budget() -> None:
+def test_a_stopped_call_does_not_use_the_budget() -> None:
     state = a_run(1)
     for _ in range(2):
         state = with_failed_call(state, a_call(path="a"), "gone", T0)
@@ -55,7 +55,7 @@ def test_a_stopped_step_takes_no_room_in_the_budget() -> None:
     assert down[0].status == "not_run"
 
 
-def test_a_tool_that_used_up_its_recoveries_is_not_started() -> None:
+def test_a_tool_without_remaining_recoveries_is_not_started() -> None:
     spec = a_spec("save", recovery=Recovery(strategy="llm_recovery", max_recovery_attempts=1))
     state = a_state(setup=a_setup(spec), failures={"save": 2})
     assert list(unstarted_outcomes(state, [a_call("save"), a_call("read")])) == [0]
@@ -64,13 +64,13 @@ def test_a_tool_that_used_up_its_recoveries_is_not_started() -> None:
 @pytest.mark.parametrize(
     ("wanted_more", "expected"),
     [
-        pytest.param([True], None, id="once: the model may still answer"),
-        pytest.param([True, False], None, id="it found another way"),
-        pytest.param([True, False, True], None, id="not in a row"),
+        pytest.param([True], None, id="once, so the model may still answer"),
+        pytest.param([True, False], None, id="once, then within the budget"),
+        pytest.param([True, False, True], None, id="twice with a break"),
         pytest.param([True, True], "max_iterations", id="twice in a row ends the run"),
     ],
 )
-def test_wanting_more_again_and_again_ends_the_run(wanted_more: list[bool], expected: str | None) -> None:
+def test_exceeding_the_budget_twice_in_a_row_ends_the_run(wanted_more: list[bool], expected: str | None) -> None:
     state = a_run(3)
     for is_over in wanted_more:
         state = with_over_budget(state, is_over)

@@ -1,4 +1,4 @@
-"""Arguments that can mean one thing only are read as that before anybody judges them; all others stay as they are."""
+"""Arguments with only one possible meaning are converted before the gate. All others are kept unchanged."""
 
 import json
 from typing import Any
@@ -50,19 +50,19 @@ def fitted(arguments: dict[str, Any], schema: dict[str, Any] = SCHEMA, malformed
 @pytest.mark.parametrize(
     ("sent", "meant"),
     [
-        pytest.param({"limit": None, "tags": None, "mode": None}, {}, id="null for what may be left out"),
+        pytest.param({"limit": None, "tags": None, "mode": None}, {}, id="null for optional arguments"),
         pytest.param({"place": {"city": "Graz", "zip": None}}, {"place": {"city": "Graz"}}, id="null within an object"),
         pytest.param({"tags": "[1, 2]"}, {"tags": [1, 2]}, id="a list as text"),
         pytest.param({"place": '{"city": "Graz", "zip": null}'}, {"place": {"city": "Graz"}}, id="an object as text"),
         pytest.param({"maybe": '{"city": "Graz"}'}, {"maybe": {"city": "Graz"}}, id="one that may be null"),
         pytest.param({"places": '["{\\"city\\": \\"Graz\\"}"]'}, {"places": [{"city": "Graz"}]}, id="text within text"),
         pytest.param({"limit": "5", "exact": "true", "ratio": "0.5"}, {"limit": 5, "exact": True, "ratio": 0.5},
-                     id="numbers and truth values as text"),
+                     id="numbers and booleans as text"),
         pytest.param({"size": "2"}, {"size": 2}, id="a listed number as text"),
         pytest.param({"free": {"a": "[1]"}}, {"free": {"a": [1]}}, id="a property of any name"),
     ],
 )  # fmt: skip
-def test_what_can_mean_one_thing_is_read_as_that(sent: dict[str, Any], meant: dict[str, Any]) -> None:
+def test_unambiguous_arguments_are_converted(sent: dict[str, Any], meant: dict[str, Any]) -> None:
     found = fitted({"text": "t", **sent})
     assert found.arguments == {"text": "t", **meant}
     assert argument_errors(SCHEMA, found.arguments) == []
@@ -71,39 +71,41 @@ def test_what_can_mean_one_thing_is_read_as_that(sent: dict[str, Any], meant: di
 @pytest.mark.parametrize(
     "sent",
     [
-        pytest.param({"text": None}, id="null for what is required"),
-        pytest.param({"maybe": None, "size": None, "ratio": None, "anything": None, "loop": None}, id="null that fits"),
-        pytest.param({"text": "[1]", "either": "[1]", "anything": "[1]", "mode": "1"}, id="text where text fits"),
+        pytest.param({"text": None}, id="null for a required argument"),
+        pytest.param(
+            {"maybe": None, "size": None, "ratio": None, "anything": None, "loop": None}, id="null where it is allowed"
+        ),
+        pytest.param({"text": "[1]", "either": "[1]", "anything": "[1]", "mode": "1"}, id="text where text is allowed"),
         pytest.param({"tags": '{"a": 1}', "place": "[1]"}, id="text of another kind"),
         pytest.param({"tags": "[1", "place": '{"city": 1, "city": 2}'}, id="text that is no JSON, or has a key twice"),
         pytest.param({"limit": "many", "exact": "yes", "ratio": "NaN"}, id="words"),
         pytest.param({"limit": "1.5", "exact": "1"}, id="a value of another type"),
         pytest.param({"limit": "null"}, id="null as text"),
-        pytest.param({"unknown": None}, id="a parameter that there is not"),
+        pytest.param({"unknown": None}, id="an unknown parameter"),
     ],
 )
-def test_all_else_stays_for_the_gate_to_judge(sent: dict[str, Any]) -> None:
+def test_other_arguments_are_kept_for_the_gate(sent: dict[str, Any]) -> None:
     assert fitted(sent).arguments == sent
 
 
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": {}}, SCHEMA])
 @pytest.mark.parametrize("malformed", ["null", "[]", ' "" ', "{}", '"null"', '"{}"'])
-def test_nothing_in_place_of_arguments_is_no_arguments(schema: dict[str, Any], malformed: str) -> None:
+def test_an_empty_value_instead_of_arguments_means_no_arguments(schema: dict[str, Any], malformed: str) -> None:
     found = fitted({}, schema, malformed)
     assert (found.arguments, found.malformed) == ({}, None) if malformed != ' "" ' else ({}, malformed)
 
 
-def test_arguments_as_json_text_are_read() -> None:
+def test_arguments_as_json_text_are_parsed() -> None:
     found = fitted({}, malformed=json.dumps(json.dumps({"text": "t", "limit": None})))
     assert (found.arguments, found.malformed) == ({"text": "t"}, None)
 
 
 @pytest.mark.parametrize("malformed", ["[1]", "3", '"text"', '{"text": 1, "text": 2}', "{", '"{"'])
-def test_what_is_no_object_stays_malformed(malformed: str) -> None:
+def test_a_value_that_is_not_an_object_stays_malformed(malformed: str) -> None:
     assert fitted({}, malformed=malformed).malformed == malformed
 
 
-def test_the_calls_of_a_saga_are_fitted_by_their_own_tools() -> None:
+def test_the_calls_of_a_saga_are_converted_by_their_own_tools() -> None:
     step = {"tool": "search", "kind": "read_only", "arguments": {"text": "t", "tags": "[1]"}}
     undone = {**step, "compensation": {"tool": "search", "arguments": {"text": "t", "limit": None}}}
     call = ToolCall(call_id="c", name="saga", arguments={"steps": json.dumps([undone])})
@@ -114,7 +116,7 @@ def test_the_calls_of_a_saga_are_fitted_by_their_own_tools() -> None:
     assert given_step["compensation"]["arguments"] == {"text": "t"}
 
 
-def test_the_rest_of_a_reply_and_an_unknown_tool_stay() -> None:
+def test_the_rest_of_a_reply_and_unknown_tools_are_unchanged() -> None:
     call = ToolCall(call_id="c", name="other", arguments={"limit": None})
     reply = Reply.of("hm", calls=(call,), finish="tool_calls")
     assert with_fitted_arguments(reply, [ToolSpec(name="search", parameters=SCHEMA)]) == reply
@@ -134,13 +136,13 @@ schemas = st.recursive(
 
 @LAW
 @given(st.dictionaries(st.sampled_from("abc"), schemas), st.dictionaries(st.sampled_from("abc"), json_values))
-def test_arguments_that_fit_are_never_changed(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
+def test_valid_arguments_are_never_changed(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": properties}
     if not argument_errors(schema, arguments):
         assert fitted(arguments, schema).arguments == arguments
 
 
-def test_text_within_text_gets_no_deeper_than_a_history_holds() -> None:
+def test_nested_text_is_not_converted_beyond_the_allowed_depth() -> None:
     loop: dict[str, Any] = {"type": "array", "items": {"$ref": "#/$defs/loop"}}
     schema = {"type": "object", "$defs": {"loop": loop}, "properties": {"a": {"$ref": "#/$defs/loop"}}}
     inner: Any = []
@@ -152,7 +154,7 @@ def test_text_within_text_gets_no_deeper_than_a_history_holds() -> None:
     assert not is_deeper(found.arguments, MAX_DEPTH)
 
 
-def test_a_large_schema_costs_no_more_than_so_many_looks() -> None:
+def test_a_large_schema_has_a_bounded_cost() -> None:
     several = [{"anyOf": [{"type": "integer"}] * 100}] * (MAX_VISITS // 50)
     schema = {"type": "object", "properties": {"a": {"anyOf": several}}}
     assert fitted({"a": None}, schema).arguments == {"a": None}

@@ -1,4 +1,4 @@
-"""The gate: arguments first, then policy; whatever goes wrong is not allowed."""
+"""The gate checks arguments first, then policy. Any failure means that the call is not allowed."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Answer = Callable[[GateRequest], Verdict]
 
 
 class Engine:
-    """Answers as a test says and keeps what it was asked."""
+    """Answers as the test defines and records the requests."""
 
     is_embedded = True
 
@@ -55,8 +55,8 @@ async def verdicts(engine: PolicyEngine, request: GateRequest) -> tuple[Verdict,
     return (await Beats().run(GateActivities(engine, find_argument_errors).gate, request)).verdicts
 
 
-async def test_verdicts_name_the_places_that_were_asked_about() -> None:
-    """The gate puts them there, behind all that a policy says and that is hidden in it."""
+async def test_verdicts_record_their_places() -> None:
+    """The gate adds the places itself, independently of the policy and of redaction."""
     engine, request = (
         Engine(a_verdict(True, policies=("9.9",))),
         asked_for(GOOD, GOOD, places=("3.0", "3.1")),
@@ -68,7 +68,7 @@ async def test_verdicts_name_the_places_that_were_asked_about() -> None:
     assert (one.places, one.for_places(("3",))) == ((), one.verdicts)
 
 
-async def test_what_the_policy_allows_is_allowed_without_a_reason() -> None:
+async def test_an_allowed_call_has_no_reason() -> None:
     engine = Engine(a_verdict(True, reason="because"))
     assert await verdicts(engine, asked_for(GOOD)) == (Verdict(decision="allow"),)
 
@@ -84,7 +84,7 @@ async def test_what_the_policy_allows_is_allowed_without_a_reason() -> None:
         pytest.param(TimeoutError(), "the policy engine failed: TimeoutError: ", id="because the engine was too slow"),
     ],
 )
-async def test_a_call_is_denied(answer: Verdict | Exception, reason: str) -> None:
+async def test_a_denied_call_has_a_valid_bounded_reason(answer: Verdict | Exception, reason: str) -> None:
     assert await verdicts(Engine(answer), asked_for(GOOD)) == (Verdict(decision="deny", reason=reason),)
 
 
@@ -92,7 +92,7 @@ async def test_a_call_is_denied(answer: Verdict | Exception, reason: str) -> Non
     ("call", "reason"),
     [
         pytest.param(a_call("rm"), "there is no tool 'rm'; the tools are: read, broken", id="an unknown tool"),
-        pytest.param(a_call("Read"), "there is no tool 'Read'", id="a tool in other letters"),
+        pytest.param(a_call("Read"), "there is no tool 'Read'", id="a tool name in another case"),
         pytest.param(a_call("x" * 5_000), "there is no tool 'xxx", id="a very long name"),
         pytest.param(
             ToolCall(call_id="c1", name="read", malformed='{"path": '),
@@ -106,7 +106,7 @@ async def test_a_call_is_denied(answer: Verdict | Exception, reason: str) -> Non
         pytest.param(a_call("broken"), "broken cannot be called: its schema is invalid", id="a broken schema"),
     ],
 )
-async def test_a_call_that_cannot_be_made_is_invalid_and_no_policy_is_asked(call: ToolCall, reason: str) -> None:
+async def test_an_invalid_call_is_not_sent_to_the_policy(call: ToolCall, reason: str) -> None:
     engine = Engine(ALLOW)
     (verdict,) = await verdicts(engine, asked_for(call))
     assert (verdict.decision, verdict.reason[: len(reason)]) == ("invalid", reason)
@@ -114,19 +114,19 @@ async def test_a_call_that_cannot_be_made_is_invalid_and_no_policy_is_asked(call
     assert engine.asked == []
 
 
-async def test_without_tools_an_unknown_call_is_told_so() -> None:
+async def test_an_unknown_call_without_tools_is_reported() -> None:
     (verdict,) = await verdicts(Engine(ALLOW), asked_for(a_call("rm"), specs=(), offered=()))
     assert verdict.reason == "there is no tool 'rm'; the tools are: none"
 
 
-async def test_there_is_one_verdict_for_each_call_in_call_order() -> None:
+async def test_each_call_gets_one_verdict_in_call_order() -> None:
     engine = Engine(lambda proposal: a_verdict(proposal.call == GOOD, reason="no"))
     calls = (a_call("read", "1", path="b"), GOOD, a_call("rm", "3"), a_call("read", "4", path="c"))
     found = await verdicts(engine, asked_for(*calls))
     assert [verdict.decision for verdict in found] == ["deny", "allow", "invalid", "deny"]
 
 
-async def test_one_failure_of_the_engine_denies_one_call() -> None:
+async def test_a_failure_of_the_engine_denies_only_its_call() -> None:
     def answer(proposal: GateRequest) -> Verdict:
         if proposal.call == GOOD:
             return ALLOW
@@ -136,8 +136,8 @@ async def test_one_failure_of_the_engine_denies_one_call() -> None:
     assert [verdict.decision for verdict in found] == ["deny", "allow"]
 
 
-async def test_a_policy_cannot_change_a_final_answer_so_one_that_wants_to_denies_it() -> None:
-    """It was not meant to be said as it stands."""
+async def test_a_policy_that_would_change_a_final_answer_denies_it() -> None:
+    """The answer must not be given unchanged."""
     engine = Engine(a_verdict(True, arguments={"answer": "less"}))
     (verdict,) = await verdicts(engine, asked_for(answer="all of it"))
     assert (verdict.decision, "wants to change a final answer" in verdict.reason) == ("deny", True)
@@ -151,7 +151,7 @@ async def test_the_final_answer_is_judged_too() -> None:
     assert (engine.asked[0].call, engine.asked[0].answer) == (None, "the key is")
 
 
-async def test_the_engine_learns_all_that_a_policy_may_rely_on() -> None:
+async def test_the_engine_gets_all_facts_that_a_policy_may_use() -> None:
     engine = Engine(ALLOW)
     await verdicts(engine, asked_for(GOOD, tenant="acme", trusted_context={"role": "admin"}))
     assert engine.asked == [
@@ -173,15 +173,15 @@ async def test_the_engine_learns_all_that_a_policy_may_rely_on() -> None:
         pytest.param("cedar", "default", "deny", id="policies are missing"),
         pytest.param("cedar", "allow", "deny", id="policy is off"),
         pytest.param("opa", "default", "deny", id="the server is not set up"),
-        pytest.param("default", "allow", "deny", id="policy is off where the list held"),
+        pytest.param("default", "allow", "deny", id="policy is off, was a list"),
         pytest.param("cedar", "cedar", "allow", id="the same"),
         pytest.param("cedar", "opa", "allow", id="policies of another kind"),
         pytest.param("allow", "default", "allow", id="policy was off"),
         pytest.param("default", "cedar", "allow", id="policies have come"),
-        pytest.param("default", "", "allow", id="a worker of no name"),
+        pytest.param("default", "", "allow", id="a worker without a name"),
     ],
 )
-async def test_no_run_is_judged_by_less_than_it_began_under(began: str, has: str, decision: str) -> None:
+async def test_no_run_is_judged_by_a_weaker_engine_than_at_its_start(began: str, has: str, decision: str) -> None:
     engine = Engine(ALLOW)
     gate = GateActivities(engine, find_argument_errors, engine_name=has).gate
     calls = await gate(asked_for(GOOD, GOOD, engine=began))
@@ -218,7 +218,7 @@ def by(*policies: str, **fields: Any) -> Verdict:
             ("approval", ("cut", "ask")),
             id="then held",
         ),
-        pytest.param([by("cut", arguments={"path": 1})], ("invalid", ("cut",)), id="changed into what does not fit"),
+        pytest.param([by("cut", arguments={"path": 1})], ("invalid", ("cut",)), id="changed to invalid arguments"),
         pytest.param(
             [by(f"p{n}", arguments={"path": f"{n}"}) for n in range(3)],
             ("deny", ("p0", "p1", "p2")),
@@ -227,7 +227,7 @@ def by(*policies: str, **fields: Any) -> Verdict:
         pytest.param([by("ok")], ("allow", ("ok",)), id="not changed"),
     ],
 )
-async def test_the_policy_that_changed_a_call_stays_in_its_verdict(
+async def test_the_policy_that_changed_a_call_is_kept_in_its_verdict(
     judgements: list[Verdict], expected: tuple[str, tuple[str, ...]]
 ) -> None:
     said = iter(judgements)
@@ -240,12 +240,12 @@ async def test_the_policy_that_changed_a_call_stays_in_its_verdict(
     ("proposed", "changed"),
     [
         pytest.param({"dry_run": 1}, {"dry_run": True}, id="one and true"),
-        pytest.param({"dry_run": False}, {"dry_run": 0}, id="false and nought"),
+        pytest.param({"dry_run": False}, {"dry_run": 0}, id="false and zero"),
         pytest.param({"x": 1.0}, {"x": 1}, id="a fraction and a whole number"),
-        pytest.param({"in": [{"x": 1}]}, {"in": [{"x": True}]}, id="further in"),
+        pytest.param({"in": [{"x": 1}]}, {"in": [{"x": True}]}, id="nested"),
     ],
 )
-async def test_a_change_counts_though_python_calls_the_values_equal(
+async def test_a_change_counts_even_if_the_values_are_equal_in_python(
     proposed: dict[str, Any], changed: dict[str, Any]
 ) -> None:
     request = asked_for(a_call("any", **proposed), specs=(a_spec("any"),), offered=("any",))
@@ -253,7 +253,7 @@ async def test_a_change_counts_though_python_calls_the_values_equal(
     assert (found.decision, repr(found.arguments)) == ("allow", repr(changed))
 
 
-async def test_a_change_of_nothing_is_none() -> None:
+async def test_an_unchanged_value_is_no_change() -> None:
     same = {"b": [1, True, 1.5], "a": "x"}
     request = asked_for(a_call("any", a="x", b=[1, True, 1.5]), specs=(a_spec("any"),), offered=("any",))
     (found,) = await verdicts(Engine(a_verdict(True, arguments=same)), request)
@@ -261,7 +261,7 @@ async def test_a_change_of_nothing_is_none() -> None:
 
 
 class Distant:
-    """A server's engine: each answer takes a while, and it counts how many are asked for at a time."""
+    """A remote engine with slow answers that counts concurrent requests."""
 
     def __init__(self, takes_s: dict[str, float], *, is_embedded: bool = False) -> None:
         self.is_embedded = is_embedded
@@ -270,7 +270,7 @@ class Distant:
         self._now = 0
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Allow what is asked, later."""
+        """Allow the request after a delay."""
         self._now += 1
         self.most = max(self.most, self._now)
         try:
@@ -288,7 +288,7 @@ def many(number: int) -> tuple[ToolCall, ...]:
     ("is_embedded", "most"),
     [pytest.param(False, MAX_CONCURRENT_QUERIES, id="a server"), pytest.param(True, 1, id="in the process")],
 )
-async def test_calls_of_one_reply_are_judged_together_where_a_server_is_asked(is_embedded: bool, most: int) -> None:
+async def test_calls_of_one_reply_are_judged_concurrently_by_a_server(is_embedded: bool, most: int) -> None:
     engine = Distant({}, is_embedded=is_embedded)
     found = await verdicts(engine, asked_for(*many(24)))
     assert found == tuple(Verdict(decision="allow", policies=(str(index),)) for index in range(24))
@@ -296,7 +296,7 @@ async def test_calls_of_one_reply_are_judged_together_where_a_server_is_asked(is
 
 
 @pytest.mark.parametrize("late", ["0", "3", "23"])
-async def test_one_answer_that_does_not_come_costs_its_own_call_only_and_says_so(late: str) -> None:
+async def test_a_missing_answer_denies_only_its_own_call_as_too_slow(late: str) -> None:
     gate = GateActivities(Distant({late: 60.0}), find_argument_errors)
     beats = Beats(start_to_close_timeout=timedelta(seconds=2))
     found = (await beats.run(gate.gate, asked_for(*many(24)))).verdicts
@@ -304,7 +304,7 @@ async def test_one_answer_that_does_not_come_costs_its_own_call_only_and_says_so
     assert "was too slow" in found[int(late)].reason
 
 
-async def test_a_slow_answer_on_the_final_answer_is_a_denial_that_says_so() -> None:
+async def test_a_slow_verdict_on_the_final_answer_is_a_denial_with_that_reason() -> None:
     gate = GateActivities(Never(), find_argument_errors)
     beats = Beats(start_to_close_timeout=timedelta(seconds=0.3))
     (found,) = (await beats.run(gate.gate, asked_for(answer="done"))).verdicts
@@ -313,7 +313,7 @@ async def test_a_slow_answer_on_the_final_answer_is_a_denial_that_says_so() -> N
 
 
 class Never:
-    """Says nothing, for ever."""
+    """Never answers."""
 
     is_embedded = False
 

@@ -1,4 +1,4 @@
-"""The law of the gate: a call is carried out only after a yes to exactly that call, once for each yes."""
+"""The law of the gate: a call runs only after an allow verdict on exactly that call, once for each verdict."""
 
 from typing import Any
 
@@ -34,16 +34,16 @@ def started(call: ToolCall, place: str = "1.0", kind: Any = "activity", **change
 CHILD = started(DELEGATE, kind="child", call_id="")
 
 LAWFUL: dict[str, list[GateFact]] = {
-    "after a yes": [judged((WRITE, "allow")), started(WRITE)],
+    "after an allow verdict": [judged((WRITE, "allow")), started(WRITE)],
     "keys in another order": [judged((WRITE, "allow")), started(WRITE, arguments={"mode": 1, "path": "a"})],
     "two calls of one reply": [judged((READ, "allow"), (WRITE, "allow")), started(WRITE, "1.1"), started(READ)],
-    "with the arguments that policy put there": [
+    "with the arguments set by policy": [
         judged((WRITE, "allow"), arguments={"path": "b"}),
         started(WRITE, arguments={"path": "b"}),
     ],
     "retried by the server": [judged((WRITE, "allow")), started(WRITE), started(WRITE)],
     "retried by a person": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.r1")],
-    "after a person's yes": [judged((WRITE, "approval")), judged((WRITE, "allow"), by="ann"), started(WRITE)],
+    "after an approval": [judged((WRITE, "approval")), judged((WRITE, "allow"), by="ann"), started(WRITE)],
     "a dead letter judged again": [
         judged((WRITE, "allow")),
         started(WRITE),
@@ -57,24 +57,24 @@ LAWFUL: dict[str, list[GateFact]] = {
         started(WRITE, "1.0.f0", name="append"),
     ],
     "another agent": [judged((DELEGATE, "allow")), CHILD],
-    "a tool that is called delegate": [judged((DELEGATE, "allow")), started(DELEGATE)],
+    "a tool named delegate": [judged((DELEGATE, "allow")), started(DELEGATE)],
     "within the workflow task": [judged((READ, "allow")), started(READ, kind="local")],
-    "a step that was foreseen": [
+    "a step judged beforehand": [
         judged((WRITE, "approval"), at="1.0.s0", purpose="saga"),
         judged((WRITE, "allow"), at="1.0.s0", purpose="saga"),
         started(WRITE, "1.0.s0"),
     ],
-    "confirmed behind a wait": [judged((WRITE, "allow")), judged((WRITE, "allow")), started(WRITE)],
-    "denied and not carried out": [judged((WRITE, "deny"))],
+    "confirmed after a wait": [judged((WRITE, "allow")), judged((WRITE, "allow")), started(WRITE)],
+    "denied and not run": [judged((WRITE, "deny"))],
 }
 
 UNLAWFUL: dict[str, list[GateFact]] = {
     "without any verdict": [started(WRITE)],
     "before its verdict": [started(WRITE), judged((WRITE, "allow"))],
-    "after a no": [judged((WRITE, "deny")), started(WRITE)],
-    "after what is invalid": [judged((WRITE, "invalid")), started(WRITE)],
-    "while a person has to be asked": [judged((WRITE, "approval")), started(WRITE)],
-    "after the yes to its neighbour": [judged((READ, "allow"), (WRITE, "deny")), started(WRITE, "1.1")],
+    "after a denial": [judged((WRITE, "deny")), started(WRITE)],
+    "after an invalid verdict": [judged((WRITE, "invalid")), started(WRITE)],
+    "before a required approval": [judged((WRITE, "approval")), started(WRITE)],
+    "after an allow verdict on its neighbour": [judged((READ, "allow"), (WRITE, "deny")), started(WRITE, "1.1")],
     "with other arguments": [judged((WRITE, "allow")), started(WRITE, arguments={"path": "a", "mode": 2})],
     "with the arguments that policy replaced": [judged((WRITE, "allow"), arguments={"path": "b"}), started(WRITE)],
     "with other arguments first, at one place": [
@@ -84,18 +84,18 @@ UNLAWFUL: dict[str, list[GateFact]] = {
     ],
     "by another tool": [judged((WRITE, "allow")), started(WRITE, name="delete")],
     "under another id": [judged((WRITE, "allow")), started(WRITE, call_id="c9")],
-    "after a yes that was taken back": [judged((WRITE, "allow")), judged((WRITE, "deny")), started(WRITE)],
-    "after a no that was turned": [judged((WRITE, "deny")), judged((WRITE, "allow")), started(WRITE)],
-    "after a yes that nobody gave": [judged((WRITE, "approval")), judged((WRITE, "allow")), started(WRITE)],
-    "after the yes to the same call elsewhere": [judged((WRITE, "allow"), at="1.7"), started(WRITE)],
+    "after an allow verdict that was withdrawn": [judged((WRITE, "allow")), judged((WRITE, "deny")), started(WRITE)],
+    "after a denial that was reversed": [judged((WRITE, "deny")), judged((WRITE, "allow")), started(WRITE)],
+    "after an approval that nobody gave": [judged((WRITE, "approval")), judged((WRITE, "allow")), started(WRITE)],
+    "after an allow verdict on the same call elsewhere": [judged((WRITE, "allow"), at="1.7"), started(WRITE)],
     "after two verdicts on it, at another place": [
         *[judged((WRITE, "allow")), judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")]
     ],
-    "twice for one yes": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")],
+    "twice for one allow verdict": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")],
     "a dead letter not judged again": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.q4")],
     "a fallback not judged": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.f0", name="append")],
     "when the gate failed": [AnsweredRequest(judged((WRITE, "allow")).request, None), started(WRITE)],
-    "when verdicts are lacking": [
+    "when verdicts are missing": [
         AnsweredRequest(judged((READ, "allow"), (WRITE, "allow")).request, (Verdict(decision="allow"),)),
         started(READ),
     ],
@@ -116,31 +116,31 @@ def recorded(facts: list[GateFact]) -> list[StartedCall]:
 
 
 @pytest.mark.parametrize("facts", [pytest.param(facts, id=name) for name, facts in LAWFUL.items()])
-def test_lawful(facts: list[GateFact]) -> None:
+def test_a_lawful_history_has_no_unlicensed_call(facts: list[GateFact]) -> None:
     assert unlicensed_calls(facts, recorded(facts)) == []
 
 
 @pytest.mark.parametrize("facts", [pytest.param(facts, id=name) for name, facts in UNLAWFUL.items()])
-def test_unlawful(facts: list[GateFact]) -> None:
+def test_an_unlawful_history_has_one_unlicensed_call(facts: list[GateFact]) -> None:
     found = unlicensed_calls(facts, recorded(facts))
     assert [line.partition(": ")[2] for line in found] == ["no earlier verdict allows exactly this call"]
 
 
-def test_the_history_decides_what_was_carried_out_not_the_replay() -> None:
+def test_the_history_and_not_the_replay_determines_the_executed_calls() -> None:
     facts: list[GateFact] = [judged((WRITE, "allow")), started(WRITE)]
     other = started(WRITE, arguments={"path": "/etc/passwd", "mode": 1})
     assert unlicensed_calls(facts, [other]) == ["1.0 write: no earlier verdict allows exactly this call"]
 
 
-def test_what_no_replay_starts_is_named_each_time() -> None:
+def test_each_call_that_no_replay_starts_is_reported() -> None:
     facts: list[GateFact] = [judged((WRITE, "allow")), started(WRITE)]
     twice = [started(WRITE), started(WRITE)]
     assert unlicensed_calls(facts, twice) == ["1.0 write: today's code starts no such call"]
 
 
-def test_what_no_replay_starts_is_named() -> None:
+def test_a_call_that_no_replay_starts_is_reported() -> None:
     assert unlicensed_calls([], [started(WRITE)]) == ["1.0 write: today's code starts no such call"]
 
 
-def test_what_was_withdrawn_before_it_reached_the_history_was_not_carried_out() -> None:
+def test_a_call_withdrawn_before_it_reached_the_history_was_not_run() -> None:
     assert unlicensed_calls([started(WRITE)], []) == []

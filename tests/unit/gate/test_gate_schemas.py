@@ -1,4 +1,4 @@
-"""The gate on final answers that have a schema, and on delegations, which it only ever narrows."""
+"""The gate validates final answers against their schema and can only reduce the tools of a delegation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ DELEGATE = delegate_tool(DELEGATES)
 
 
 class Engine:
-    """Gives one judgement and keeps what it was asked."""
+    """Gives one verdict and records the requests."""
 
     is_embedded = True
 
@@ -35,7 +35,7 @@ class Engine:
         self.asked: list[GateRequest] = []
 
     async def judge(self, proposal: GateRequest) -> Verdict:
-        """Return it."""
+        """Return the verdict."""
         self.asked.append(proposal)
         return self._judgement
 
@@ -57,7 +57,7 @@ async def verdict(engine: PolicyEngine, **fields: Any) -> Verdict:
         pytest.param('{"n": "\x00"}', "it is not JSON alone: Invalid control character", id="a raw control character"),
     ],
 )
-async def test_an_answer_that_does_not_fit_is_invalid_and_no_policy_is_asked(answer: str, reason: str) -> None:
+async def test_an_answer_that_does_not_match_its_schema_is_invalid_without_policy(answer: str, reason: str) -> None:
     engine = Engine(a_verdict(True))
     found = await verdict(engine, answer=answer, output_schema=SCHEMA)
     assert found.decision == "invalid"
@@ -67,13 +67,13 @@ async def test_an_answer_that_does_not_fit_is_invalid_and_no_policy_is_asked(ans
 
 
 @pytest.mark.parametrize("answer", ['{"n": 3}', '```json\n{"n": 3}\n```'])
-async def test_an_answer_that_fits_goes_to_the_policy_as_it_was_written(answer: str) -> None:
+async def test_a_valid_answer_goes_to_the_policy_unchanged(answer: str) -> None:
     engine = Engine(a_verdict(False, reason="three is a secret"))
     found = await verdict(engine, answer=answer, output_schema=SCHEMA)
     assert (found, engine.asked[0].answer) == (Verdict(decision="deny", reason="three is a secret"), answer)
 
 
-async def test_calls_are_not_held_to_the_schema_of_the_answer() -> None:
+async def test_calls_are_not_validated_against_the_schema_of_the_answer() -> None:
     call = a_call("delegate", agent="reader", task="read")
     found = await verdict(
         Engine(a_verdict(True)), calls=(call,), specs=(DELEGATE,), delegates=DELEGATES, output_schema=SCHEMA
@@ -92,11 +92,11 @@ def delegation(agent: str) -> dict[str, Any]:
         pytest.param("writer", None, ("read", "write"), id="the config's own narrowing"),
         pytest.param("writer", ("write", "run"), ("write",), id="narrowed by the policy, never widened"),
         pytest.param("writer", ("run",), (), id="nothing left"),
-        pytest.param("reader", ("read",), ("read",), id="narrowed by the policy alone"),
+        pytest.param("reader", ("read",), ("read",), id="narrowed only by the policy"),
         pytest.param("reader", None, None, id="not narrowed"),
     ],
 )
-async def test_an_allowed_delegation_says_what_it_may_use(
+async def test_an_allowed_delegation_records_its_tools(
     agent: str, judged: tuple[str, ...] | None, tools: tuple[str, ...] | None
 ) -> None:
     found = await verdict(Engine(a_verdict(True, tools=judged)), **delegation(agent))
@@ -104,27 +104,27 @@ async def test_an_allowed_delegation_says_what_it_may_use(
     assert ("tools" in found.model_fields_set) is (tools is not None)
 
 
-async def test_a_denied_delegation_says_why_alone() -> None:
+async def test_a_denied_delegation_has_only_a_reason() -> None:
     found = await verdict(Engine(a_verdict(False, reason="no", tools=("read",))), **delegation("writer"))
     assert found == Verdict(decision="deny", reason="no")
 
 
-async def test_the_default_policy_lets_a_listed_delegation_through_with_its_tools() -> None:
+async def test_the_default_policy_allows_a_listed_delegation_with_its_tools() -> None:
     assert await verdict(ListedTools(), **delegation("writer")) == Verdict(decision="allow", tools=("read", "write"))
 
 
-async def test_an_unknown_agent_is_invalid_with_those_that_there_are() -> None:
+async def test_an_unknown_agent_is_invalid_and_the_known_ones_are_listed() -> None:
     found = await verdict(Engine(a_verdict(True)), **delegation("nobody"))
     assert found.decision == "invalid"
     assert '$.agent: "nobody" is not one of "writer" or "reader"' in found.reason
 
 
-async def test_a_delegation_whose_bounds_are_not_known_is_denied() -> None:
+async def test_a_delegation_without_known_bounds_is_denied() -> None:
     found = await verdict(Engine(a_verdict(True)), **delegation("writer") | {"delegates": ()})
     assert found == Verdict(decision="deny", reason="'writer' is no agent to delegate to")
 
 
-async def test_tools_of_a_judgement_mean_nothing_for_other_calls() -> None:
+async def test_tools_in_a_verdict_have_no_effect_on_other_calls() -> None:
     found = await verdict(Engine(a_verdict(True, tools=("x",))), answer="done")
     assert found == Verdict(decision="allow")
 
@@ -134,7 +134,7 @@ some_tools = st.none() | st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
 
 @LAW
 @given(some_tools, some_tools)
-def test_a_policy_never_widens(config: Sequence[str] | None, policy: Sequence[str] | None) -> None:
+def test_a_policy_never_adds_tools(config: Sequence[str] | None, policy: Sequence[str] | None) -> None:
     target = DelegateSpec(agent="a", tools=None if config is None else tuple(config))
     found = narrowed_tools(target, a_verdict(True, tools=None if policy is None else tuple(policy)))
     for bound in (config, policy):

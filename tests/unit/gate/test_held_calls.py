@@ -1,4 +1,4 @@
-"""A person sees the whole call that a yes is for, who may say it, and the exact command."""
+"""A person sees the whole call, its approvers, and the exact command."""
 
 from collections.abc import AsyncGenerator
 
@@ -16,7 +16,7 @@ from tests.support.values.held import a_call, asking
 from tests.support.values.statuses import NOW, a_status
 
 
-def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> None:
+def test_held_calls_are_shown_in_one_table_with_full_arguments() -> None:
     long = '{"text":"' + "x" * 1_500 + '"}'
     lines = held_call_table([a_call(), a_call("b22", tool="send_mail", arguments=long, approvers=[], reason="")], NOW)
     assert lines == [
@@ -34,10 +34,10 @@ def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> Non
         pytest.param("\u202e", "\\u202e", id="turns the direction"),
         pytest.param("\x9b31m", "\\u009b31m", id="a control sequence"),
         pytest.param("\x7f", "\\u007f", id="delete"),
-        pytest.param("\n", "\\n", id="a line of its own"),
+        pytest.param("\n", "\\n", id="a line break"),
     ],
 )
-def test_nothing_in_the_arguments_is_invisible(hidden: str, shown: str) -> None:
+def test_all_characters_of_the_arguments_are_visible(hidden: str, shown: str) -> None:
     call = a_call(arguments=f'{{"to":"a{hidden}b"}}')
     assert f'"a{shown}b"' in held_call_table([call], NOW)[1]
     assert f'"a{shown}b"' in held_call_text(call)
@@ -48,11 +48,11 @@ def test_one_call_is_decided_by_its_id() -> None:
     assert commands_text("run", asking(a_call())) == "orga approve run a1 (or orga deny run a1)"
 
 
-def test_several_calls_are_named_by_the_command_so_that_a_later_one_is_not_approved_with_them() -> None:
+def test_the_command_names_all_shown_calls_so_that_it_approves_no_later_one() -> None:
     assert budget_commands("run", asking(a_call(), a_call("b2")))[0] == "orga approve run a1 b2"
 
 
-def test_the_live_view_and_the_status_say_what_is_asked_of_whom_and_how_to_answer() -> None:
+def test_live_view_and_status_show_question_approvers_and_command() -> None:
     status = a_status(waiting=[asking(a_call())])
     [remark] = remarks(Progress(run_id="run").with_status(status, NOW))
     assert remark.startswith('waits for you: pay {"amount":7}: money moves (ada, bob) → orga approve run a1 (or')
@@ -62,7 +62,7 @@ def test_the_live_view_and_the_status_say_what_is_asked_of_whom_and_how_to_answe
     assert lines[head + 4].strip() == "→ orga approve run a1 (or orga deny run a1)"
 
 
-async def test_the_history_alone_says_what_is_held() -> None:
+async def test_the_history_alone_shows_held_calls() -> None:
     async def entries() -> AsyncGenerator[JournalEntry]:
         yield an_entry("ApprovalRequested", kind="call", **a_call())
         yield an_entry("ApprovalRequested", kind="call", **a_call("b2"))

@@ -1,4 +1,4 @@
-"""A delegate that a person holds up stops the clock above it; nobody else can."""
+"""Only a delegate that is paused by a person stops the clock of its parent."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,7 +31,7 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
+def test_the_clock_stops_until_the_last_delegate_continues() -> None:
     state = with_delegate_paused(delegating(), (ONE.workflow_id, True), at(10))
     state = with_delegate_paused(state, (TWO.workflow_id, True), at(20))
     state = with_delegate_paused(state, (ONE.workflow_id, False), at(500))
@@ -44,7 +44,7 @@ def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
     "told",
     [
         pytest.param((), id="nothing"),
-        pytest.param((ONE.workflow_id,), id="not what"),
+        pytest.param((ONE.workflow_id,), id="no state"),
         pytest.param((ONE.workflow_id, "yes"), id="no boolean"),
         pytest.param((ONE.workflow_id, 1), id="a number"),
         pytest.param((ONE.workflow_id, True, True), id="too much"),
@@ -53,14 +53,14 @@ def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
         pytest.param(({"a": [1]}, True), id="an object"),
     ],
 )
-def test_what_no_delegate_says_changes_nothing(told: tuple[object, ...]) -> None:
+def test_an_invalid_signal_of_a_delegate_changes_nothing(told: tuple[object, ...]) -> None:
     assert with_delegate_paused(delegating(), told, at(1)) == delegating()
 
 
 @LAW
 @given(st.lists(st.sampled_from(["one", "one on", "two", "two on", "pause", "resume", "one ends"]), max_size=12))
-def test_seconds_count_exactly_while_nobody_holds_anything_up(happenings: list[str]) -> None:
-    """Against a plain account of who holds the run up, second by second."""
+def test_only_seconds_without_any_pause_count(happenings: list[str]) -> None:
+    """The expected value is computed second by second."""
     state, counted, now = delegating(), 0, 0
     holders: set[str] = set()
     gone = False

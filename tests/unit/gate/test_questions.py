@@ -1,4 +1,4 @@
-"""Waits for a person: asked, decided once, closed; the clock stands still while one is open."""
+"""Questions to people are asked, decided once and closed. The clock stops while one is open."""
 
 from typing import Any
 
@@ -35,14 +35,14 @@ def decided(wait_id: str = "w", choice: Choice = "skip", **fields: Any) -> Resol
     return Resolution(escalation_id=wait_id, choice=choice, **fields)
 
 
-def test_the_first_decision_stays() -> None:
+def test_the_first_decision_counts() -> None:
     state = with_question(a_state(), a_question(), T0)
     state = with_resolution(state, decided(choice="retry"), at(1))
     state = with_resolution(state, decided(choice="abort"), at(2))
     assert [each.resolution and each.resolution.choice for each in state.questions] == ["retry"]
 
 
-def test_asking_and_deciding_are_noted() -> None:
+def test_questions_and_decisions_are_noted() -> None:
     state = with_question(a_state(), a_question(), T0)
     state = without_question(with_resolution(state, decided(by="ada"), at(1)), "w", at(2))
     assert [(note.event, note.data.get("choice"), note.data.get("by")) for note in state.notes] == [
@@ -52,12 +52,12 @@ def test_asking_and_deciding_are_noted() -> None:
     assert state.questions == ()
 
 
-def test_a_wait_that_nobody_decided_is_closed_without_a_choice() -> None:
+def test_an_undecided_question_is_closed_without_a_choice() -> None:
     state = without_question(with_question(a_state(), a_question(), T0), "w", at(1))
     assert state.notes[-1].data["choice"] == "none"
 
 
-def test_closing_what_does_not_wait_changes_nothing() -> None:
+def test_closing_an_unknown_question_changes_nothing() -> None:
     state = a_state()
     assert without_question(state, "w", T0) is state
 
@@ -69,7 +69,7 @@ def test_a_week_of_waiting_costs_no_time() -> None:
     assert state.clock.elapsed_seconds(at(700_005)) == 15
 
 
-def test_the_clock_goes_only_when_nothing_holds_it() -> None:
+def test_the_clock_runs_only_if_nothing_stops_it() -> None:
     state = with_pause(with_question(a_state(), a_question(), at(10)), at(20))
     state = with_resolution(state, decided(), at(30))
     assert state.clock.elapsed_seconds(at(1_000)) == 10
@@ -81,7 +81,7 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(["pause", "resume", "ask", "decide"
 
 @LAW
 @given(ACTIONS)
-def test_time_that_counts_is_the_time_in_which_nothing_held_the_run(actions: list[tuple[str, int]]) -> None:
+def test_only_time_without_pauses_and_questions_counts(actions: list[tuple[str, int]]) -> None:
     state, now, counted, paused, waits = a_state(), 0, 0, False, 0
     for action, seconds in actions:
         counted += 0 if paused or waits else seconds
@@ -123,12 +123,12 @@ def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -
         ),
     ],
 )
-def test_a_decision_that_does_not_fit_is_refused(kind: QuestionKind, raw: object, says: str) -> None:
+def test_an_invalid_decision_is_refused(kind: QuestionKind, raw: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parsed_resolution(with_question(a_state(), a_question(kind=kind), T0), raw)
 
 
-def test_a_decision_that_comes_late_is_refused() -> None:
+def test_a_late_decision_is_refused() -> None:
     state = with_resolution(with_question(a_state(), a_question(), T0), decided(choice="retry"), at(1))
     with pytest.raises(ValueError, match="decided already: retry"):
         parsed_resolution(state, {"escalation_id": "w", "choice": "skip"})
@@ -146,7 +146,7 @@ def about(*approval_ids: str) -> Question:
 YES = ApprovalDecision(approval_id="a", approver="ada")
 
 
-def test_a_question_that_is_asked_on_keeps_its_time_and_its_answers() -> None:
+def test_a_repeated_question_keeps_its_time_and_answers() -> None:
     state = with_answer(with_question(a_state(), about("a", "b"), T0), YES, True, at(10))
     [question] = with_question(state, about("b", "a", "c"), at(60)).questions
     assert [(item.approval_id, item.answer is None) for item in question.items] == [
@@ -157,7 +157,7 @@ def test_a_question_that_is_asked_on_keeps_its_time_and_its_answers() -> None:
     assert question.since == at(50)
 
 
-def test_one_that_is_about_nothing_of_it_is_closed_and_told_anew() -> None:
+def test_a_question_about_other_items_is_closed_and_asked_again() -> None:
     state = with_question(a_state(announced=("w",)), about("a"), T0)
     state = with_question(state, about("b"), at(60))
     assert [(note.event, note.data.get("choice"), note.data["id"]) for note in state.notes] == [
@@ -171,7 +171,7 @@ def test_one_that_is_about_nothing_of_it_is_closed_and_told_anew() -> None:
     assert state.clock.stopped_at == at(60)
 
 
-def test_a_question_with_items_holds_the_clock_until_all_are_decided() -> None:
+def test_a_question_with_items_stops_the_clock_until_all_are_decided() -> None:
     state = with_question(a_state(), about("a", "b"), T0)
     state = with_answer(state, YES, True, at(10))
     assert state.phase == "waiting"
@@ -183,12 +183,12 @@ def test_a_question_with_items_holds_the_clock_until_all_are_decided() -> None:
 @pytest.mark.parametrize(
     ("fields", "phase"),
     [
-        pytest.param({"doing": "acting"}, "acting", id="nothing holds it up"),
-        pytest.param({"doing": "acting", "paused": True}, "acting", id="paused, and on its way to where it stands"),
-        pytest.param({"doing": "acting", "paused": True, "is_standing": True}, "paused", id="it stands"),
+        pytest.param({"doing": "acting"}, "acting", id="nothing stops the run"),
+        pytest.param({"doing": "acting", "paused": True}, "acting", id="paused, before the run stops"),
+        pytest.param({"doing": "acting", "paused": True, "is_standing": True}, "paused", id="stopped by a pause"),
         pytest.param({"is_standing": True, "questions": (a_question(),)}, "waiting", id="a question and a pause"),
-        pytest.param({"is_over": True, "questions": (a_question(),)}, "done", id="it ends"),
+        pytest.param({"is_over": True, "questions": (a_question(),)}, "done", id="the run has ended"),
     ],
 )
-def test_the_phase_is_what_holds_a_run_up(fields: dict[str, Any], phase: str) -> None:
+def test_the_phase_shows_what_the_run_waits_for(fields: dict[str, Any], phase: str) -> None:
     assert a_state(**fields).phase == phase

@@ -1,4 +1,4 @@
-"""Verdicts of engines that say what no history can hold."""
+"""Verdicts of engines with values that no history can record."""
 
 from typing import Any
 
@@ -24,18 +24,18 @@ def nested(levels: int) -> dict[str, Any]:
         pytest.param({"arguments": nested(5_000)}, id="arguments that are too deep to be written"),
         pytest.param({"arguments": {"a": float("nan")}}, id="no number"),
         pytest.param({"arguments": {"a": [float("inf")]}}, id="an endless number"),
-        pytest.param({"arguments": {"a": 10**5_000}}, id="a number that nobody reads again"),
-        pytest.param({"arguments": {"a": "\ud800"}}, id="half a character"),
+        pytest.param({"arguments": {"a": 10**5_000}}, id="a number that cannot be read back"),
+        pytest.param({"arguments": {"a": "\ud800"}}, id="a lone surrogate"),
         pytest.param({"arguments": {"a": "x" * MAX_BYTES}}, id="too much"),
         pytest.param({"policies": ("x" * MAX_BYTES,)}, id="too long an id"),
     ],
 )
-def test_what_cannot_be_recorded_is_denied_and_leaves_the_others_alone(fields: dict[str, Any]) -> None:
+def test_an_unrecordable_verdict_becomes_a_denial_without_affecting_others(fields: dict[str, Any]) -> None:
     odd = Verdict(decision="allow", **fields)
     assert recordable_verdicts([GOOD, odd, GOOD]) == (GOOD, Verdict(decision="deny", reason=UNRECORDABLE), GOOD)
 
 
-def test_verdicts_fit_together() -> None:
+def test_the_total_size_of_verdicts_is_bounded() -> None:
     large = Verdict(decision="allow", arguments={"a": "x" * (MAX_BYTES // 2 - 100)})
     assert [verdict.decision for verdict in recordable_verdicts([large] * 4)] == ["allow", "allow", "deny", "deny"]
 
@@ -46,6 +46,6 @@ def test_a_call_is_held_for_ten_years_at_most(seconds: float) -> None:
     assert verdict.approval == ApprovalTerms(expires_s=MAX_WAIT_S)
 
 
-def test_what_fits_stays_as_it_is() -> None:
+def test_recordable_verdicts_are_unchanged() -> None:
     verdicts = (GOOD, Verdict(decision="allow", arguments=nested(100)), Verdict(decision="deny", reason="no"))
     assert recordable_verdicts(verdicts) == verdicts

@@ -1,4 +1,4 @@
-"""Dead letters that wait to be sent again: what holds for the end of a run, for keys, for counts."""
+"""Dead letters that wait to be requeued: their effect on the end of a run, on keys and on counts."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ WAITING = with_requeued_letter(LYING, "1.0")
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        pytest.param(LYING, ("completed", ""), id="a letter that only lies there holds up no end"),
-        pytest.param(WAITING, None, id="one that waits to be sent does"),
+        pytest.param(LYING, ("completed", ""), id="a letter that is not requeued does not delay the end"),
+        pytest.param(WAITING, None, id="a letter that waits to be sent delays the end"),
     ],
 )
-def test_an_end_that_the_model_comes_to(state: AgentState, expected: tuple[str, str] | None) -> None:
+def test_a_requeued_letter_delays_the_end(state: AgentState, expected: tuple[str, str] | None) -> None:
     assert with_answer(state, Reply.of("done", finish="stop")).stop == expected
     assert with_termination(state, "", "done").stop == expected
 
@@ -42,11 +42,11 @@ def test_an_end_that_the_model_comes_to(state: AgentState, expected: tuple[str, 
     [
         pytest.param({"a": 1, "b": {"c": 2, "d": 3}}, "key-1", id="the same"),
         pytest.param({"b": {"d": 3, "c": 2}, "a": 1}, "key-1", id="in another order"),
-        pytest.param({"a": True, "b": {"c": 2, "d": 3}}, None, id="equal only to Python"),
+        pytest.param({"a": True, "b": {"c": 2, "d": 3}}, None, id="equal only in Python"),
         pytest.param({"a": 1}, None, id="others"),
     ],
 )
-def test_a_letters_key_is_kept_for_the_same_arguments(arguments: dict[str, Any], expected: str | None) -> None:
+def test_the_key_of_a_letter_is_kept_for_the_same_arguments(arguments: dict[str, Any], expected: str | None) -> None:
     letter = a_letter(a=1, b={"c": 2, "d": 3})
     assert kept_idempotency_key(letter, letter.call.model_copy(update={"arguments": arguments})) == expected
 
@@ -56,12 +56,12 @@ def test_a_letters_key_is_kept_for_the_same_arguments(arguments: dict[str, Any],
     [
         pytest.param("ok", 1, id="answered"),
         pytest.param("failed", 1, id="failed again"),
-        pytest.param("cancelled", 1, id="cut short"),
+        pytest.param("cancelled", 1, id="cancelled"),
         pytest.param("denied", 0, id="denied"),
         pytest.param("not_run", 0, id="never started"),
     ],
 )
-def test_a_letter_counts_when_it_was_sent(status: OutcomeStatus, expected: int) -> None:
+def test_a_letter_is_counted_if_it_was_sent(status: OutcomeStatus, expected: int) -> None:
     letter = a_letter()
     counts = with_letter_answered(WAITING, letter, Outcome(call=letter.call, status=status, text="")).tool_calls
     assert (counts.requeued, counts.spent, counts.run) == (expected, expected, 0)
