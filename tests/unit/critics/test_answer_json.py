@@ -1,4 +1,4 @@
-"""A final answer read as JSON, and what its writer is told when it is none."""
+"""A final answer is parsed as JSON, and its writer gets feedback if it is not JSON."""
 
 from contextlib import suppress
 from typing import Any
@@ -26,7 +26,7 @@ from tests.support.values.strategies import LAW, any_text, json_values
         pytest.param('<think>\nIs {"a": 2} it?\n</think>\n\n{"a": 1}', {"a": 1}, id="thinking before it"),
         pytest.param("<think></think>[1]", [1], id="no thought at all"),
         pytest.param("<thinking>hm</thinking>```json\n3\n```", 3, id="another name, and a fence"),
-        pytest.param('It is 1.\n</think>\n{"a": 1}', {"a": 1}, id="thinking whose beginning the server took"),
+        pytest.param('It is 1.\n</think>\n{"a": 1}', {"a": 1}, id="thinking without its start tag"),
         pytest.param('<think>x</think>{"a": "</think>"}', {"a": "</think>"}, id="an end of thinking in the answer"),
         pytest.param('{"a": "<think>b</think>"}', {"a": "<think>b</think>"}, id="thinking in the answer"),
         pytest.param("123456789012345678901234567890", 123456789012345678901234567890, id="a large integer"),
@@ -45,25 +45,25 @@ def test_json_alone_is_an_answer(text: str, value: Any) -> None:
         pytest.param("<think>hm</think>", "Expecting value at character 0, at its end", id="nothing but thinking"),
         pytest.param('<think>hm {"a": 1}', "Expecting value at character 0", id="thinking without an end"),
         pytest.param('Here: {"a": 1}', "at character 0, where it says 'Here:", id="words before it"),
-        pytest.param('{"a": 1} I hope', "Extra data at character 9, where it says 'I hope'", id="words behind it"),
+        pytest.param('{"a": 1} I hope', "Extra data at character 9, where it says 'I hope'", id="words after it"),
         pytest.param('{"é😀": x}', "Expecting value at character 7", id="characters are counted, not bytes"),
         pytest.param('{"a": 1', "at character 7, at its end", id="a cut one"),
         pytest.param('```json\n{"a": x}\n```', "at character 6, where it says 'x}'", id="counted within the fence"),
         pytest.param("```json\n1\n```\n```json\n2\n```", "Extra data", id="two fences"),
         pytest.param("NaN", "expected value", id="not a number"),
         pytest.param("1e999", "expected value", id="infinity"),
-        pytest.param('"\\ud800"', "hex escape", id="half a character"),
+        pytest.param('"\\ud800"', "hex escape", id="a lone surrogate"),
         pytest.param("[" * 101 + "]" * 101, "nested more than 100 deep", id="too deep"),
         pytest.param("[" * 5_000 + "]" * 5_000, "nested too deep", id="far too deep"),
         pytest.param("1" * 5_000, "out of range", id="a number of 5,000 digits"),
         pytest.param('{"n": 1, "n": 2}', "each key once: the key 'n' is used twice", id="a key twice"),
         pytest.param('{"n": 1, "n": 1}', "'n' is used twice", id="the same value twice"),
-        pytest.param('[{"a": {"n": 1, "\\u006e": 2}}]', "'n' is used twice", id="a key twice, deep, in other letters"),
+        pytest.param('[{"a": {"n": 1, "\\u006e": 2}}]', "'n' is used twice", id="a nested key twice, once escaped"),
         pytest.param('```json\n{"n": 1, "n": 2}\n```', "'n' is used twice", id="a key twice in a fence"),
         pytest.param('{{"{0}": 1, "{0}": 2}}'.format("k" * 500), "is used twice", id="a long key twice"),
     ],
 )
-def test_what_is_not_json_alone_gets_short_feedback(text: str, feedback: str) -> None:
+def test_text_that_is_not_only_json_gets_short_feedback(text: str, feedback: str) -> None:
     with pytest.raises(ValueError, match=r"^it is ") as caught:
         parsed_answer_json(text)
     assert feedback in str(caught.value)
@@ -72,13 +72,13 @@ def test_what_is_not_json_alone_gets_short_feedback(text: str, feedback: str) ->
 
 @LAW
 @given(json_values, st.sampled_from(["{}", " {} ", "```json\n{}\n```", "```\n{}\n```"]))
-def test_every_value_that_can_be_written_is_read(value: Any, frame: str) -> None:
+def test_every_serialisable_value_is_parsed(value: Any, frame: str) -> None:
     assert parsed_answer_json(frame.replace("{}", to_json(value).decode())) == value
 
 
 @LAW
 @given(any_text | st.text('{}[]",:0123\\u \n`'))
-def test_any_text_is_a_value_that_can_be_written_or_a_value_error(text: str) -> None:
+def test_any_text_is_a_serialisable_value_or_a_value_error(text: str) -> None:
     with suppress(ValueError):
         value = parsed_answer_json(text)
         assert from_json(to_json(value)) == value

@@ -1,4 +1,4 @@
-"""An answer is rendered for a person at a terminal, goes to a pipe letter by letter, and drives no terminal."""
+"""An answer is rendered at a terminal, written verbatim to a pipe, and cannot control a terminal."""
 
 import io
 import re
@@ -42,17 +42,17 @@ def test_a_terminal_shows_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", [ANSWER, "plain\n  text  with   blanks"])
-def test_a_pipe_gets_it_letter_by_letter(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_the_answer_verbatim(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_answer(text)
     assert capsys.readouterr().out == text + "\n"
 
 
-def test_a_dumb_terminal_gets_it_letter_by_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_gets_the_answer_verbatim(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(ANSWER, monkeypatch, "dumb") == ANSWER + "\n"
 
 
-def test_what_markdown_makes_of_entities_drives_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`&#27;` is no control character before it is parsed, and one behind that."""
+def test_entities_in_markdown_cannot_control_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`&#27;` becomes a control character only after parsing."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown(HOSTILE, monkeypatch))
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
     assert "here" in text

@@ -1,4 +1,4 @@
-"""The estimate learns from what the provider counts, and knows of instructions and tools."""
+"""The token estimate is calibrated by the provider's counts and includes instructions and tools."""
 
 import pytest
 from hypothesis import given
@@ -30,15 +30,17 @@ SENT = Conversation(tokens=900, frame=100)
     [
         pytest.param(1.0, 1_000, 1_000, 1.0, id="a good estimate changes nothing"),
         pytest.param(1.0, 1_000, 1_400, 1.2, id="half of the way at a time"),
-        pytest.param(1.2, 1_000, 1_400, 1.3, id="and half of what is left"),
-        pytest.param(1.0, 1_000, 100_000, 2.0, id="a count out of all proportion is cut to the highest"),
-        pytest.param(1.0, 1_000, 1, 0.75, id="and to the lowest"),
-        pytest.param(1.5, 1_000, 0, 1.5, id="no count says nothing"),
-        pytest.param(1.5, 499, 5_000, 1.5, id="nor does a short conversation"),
-        pytest.param(1.0, 500, 1_000, 1.5, id="at 500 it does"),
+        pytest.param(1.2, 1_000, 1_400, 1.3, id="half of the remaining difference"),
+        pytest.param(1.0, 1_000, 100_000, 2.0, id="an extreme count is limited to the maximum"),
+        pytest.param(1.0, 1_000, 1, 0.75, id="an extreme count is limited to the minimum"),
+        pytest.param(1.5, 1_000, 0, 1.5, id="no count changes nothing"),
+        pytest.param(1.5, 499, 5_000, 1.5, id="a short conversation changes nothing"),
+        pytest.param(1.0, 500, 1_000, 1.5, id="500 tokens are enough"),
     ],
 )
-def test_with_calibration(calibration: float, estimate: int, counted: int, expected: float) -> None:
+def test_the_calibration_follows_the_counted_tokens(
+    calibration: float, estimate: int, counted: int, expected: float
+) -> None:
     sent = Conversation(tokens=estimate - 100, frame=100)
     state = with_calibration(a_state(calibration=calibration), sent, counted)
     assert state.calibration == pytest.approx(expected)
@@ -55,14 +57,14 @@ def test_the_calibration_stays_within_its_bounds(counts: list[int]) -> None:
 
 @LAW
 @given(st.floats(MIN_CALIBRATION, MAX_CALIBRATION))
-def test_a_provider_that_counts_steadily_is_known_after_ten_replies(ratio: float) -> None:
+def test_a_steady_ratio_is_learned_after_ten_replies(ratio: float) -> None:
     state = a_state()
     for _ in range(10):
         state = with_calibration(state, SENT, round(1_000 * ratio))
     assert state.calibration == pytest.approx(ratio, abs=0.01)
 
 
-def test_instructions_tools_and_the_schema_of_the_answer_count() -> None:
+def test_instructions_tools_and_the_answer_schema_are_counted() -> None:
     bare = a_setup(instructions="").model_copy(update={"tools": ()})
     with_text = bare.model_copy(update={"instructions": "i" * 330})
     with_tool = with_text.model_copy(update={"tools": (a_spec("read", description="d" * 660),)})
@@ -89,13 +91,15 @@ def a_run(budget: int, calibration: float, frame: int) -> AgentState:
     ("budget", "calibration", "frame", "expected"),
     [
         pytest.param(1_000, 1.0, 0, 1_000, id="all of it"),
-        pytest.param(1_000, 1.0, 300, 700, id="less what goes with every call"),
+        pytest.param(1_000, 1.0, 300, 700, id="minus the fixed part of every call"),
         pytest.param(1_000, 2.0, 300, 200, id="a provider that counts twice as much leaves half"),
         pytest.param(1_000, 0.5, 300, 1_700, id="one that counts half leaves twice as much"),
         pytest.param(1_000, 1.0, 5_000, 0, id="tools larger than the budget leave nothing"),
     ],
 )
-def test_the_budget_of_the_messages(budget: int, calibration: float, frame: int, expected: int) -> None:
+def test_the_budget_of_the_messages_excludes_the_fixed_part(
+    budget: int, calibration: float, frame: int, expected: int
+) -> None:
     assert message_budget(a_run(budget, calibration, frame)) == expected
 
 
@@ -103,14 +107,14 @@ def test_the_budget_of_the_messages(budget: int, calibration: float, frame: int,
     ("tokens", "frame", "expected"),
     [
         pytest.param(1_000, 0, 500, id="half"),
-        pytest.param(900, 100, 400, id="of the whole, which the frame is a part of"),
-        pytest.param(100, 900, 0, id="a frame that is more than half leaves nothing"),
+        pytest.param(900, 100, 400, id="half of the whole with the fixed part"),
+        pytest.param(100, 900, 0, id="a fixed part over half leaves nothing"),
     ],
 )
-def test_what_was_too_long_is_halved(tokens: int, frame: int, expected: int) -> None:
+def test_the_budget_is_halved_after_an_overflow(tokens: int, frame: int, expected: int) -> None:
     assert halved_budget(Conversation(tokens=tokens, frame=frame)) == expected
 
 
-def test_what_is_sent_is_the_frame_and_all_messages() -> None:
+def test_the_sent_tokens_are_the_fixed_part_and_all_messages() -> None:
     conversation = with_message(with_message(Conversation(frame=50), user("a")), user("b"))
     assert estimated_sent_tokens(conversation) == 50 + estimated_message_tokens(conversation.messages)

@@ -1,4 +1,4 @@
-"""Critics as people write them: what is refused, and with which words."""
+"""The configuration of critics: what is refused, with which message."""
 
 import os
 from pathlib import Path
@@ -43,27 +43,27 @@ def refusal(**fields: Any) -> str:
         pytest.param(
             {"on_exhausted": "ask"},
             'input: on_exhausted = "ask" needs a rubric for the model, and a person',
-            id="ask whom?",
+            id="nobody to ask",
         ),
-        pytest.param({"tool": ["pay"]}, "tool: unknown key", id="a slip in a key"),
-        pytest.param({"person": {"approver": ["ada"]}}, "person.approver: unknown key", id="a slip further down"),
+        pytest.param({"tool": ["pay"]}, "tool: unknown key", id="a misspelled key"),
+        pytest.param({"person": {"approver": ["ada"]}}, "person.approver: unknown key", id="a misspelled nested key"),
         pytest.param(
             {"rubric": {"a": {"weight": 0}}}, "rubric.a.weight: Input should be greater than 0", id="no weight at all"
         ),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], expected: str) -> None:
+def test_an_invalid_critic_is_refused(fields: dict[str, Any], expected: str) -> None:
     assert refusal(**fields) == expected
 
 
 @pytest.mark.parametrize("name", ["", "Quality", "a.b", "1st", "a" * 41])
-def test_a_name_can_stand_in_an_activity_id(name: str) -> None:
+def test_a_name_must_fit_into_an_activity_id(name: str) -> None:
     assert refusal(name=name).startswith("name: ")
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=20))
 @LAW
-def test_weights_may_be_a_hundredth_off(weights: list[float]) -> None:
+def test_weights_may_differ_from_one_by_a_hundredth(weights: list[float]) -> None:
     rubric = {f"d{index}": {"weight": weight} for index, weight in enumerate(weights)}
     total = sum(weights)
     if abs(total - 1) <= 0.009:
@@ -74,24 +74,24 @@ def test_weights_may_be_a_hundredth_off(weights: list[float]) -> None:
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.49), (0.5, 0.51), (0.33, 0.33, 0.33)], ids=str)
-def test_the_edges_of_the_tolerance(weights: tuple[float, ...]) -> None:
+def test_the_tolerance_is_inclusive(weights: tuple[float, ...]) -> None:
     rubric = {f"d{index}": {"weight": weight} for index, weight in enumerate(weights)}
     assert len(Critic.model_validate({"name": "q", "rubric": rubric}).rubric) == len(weights)
 
 
-def test_two_critics_of_an_agent_cannot_have_one_name() -> None:
+def test_two_critics_of_an_agent_cannot_share_a_name() -> None:
     with pytest.raises(ValidationError, match="two critics have the same name; rename one"):
         AgentConfig(critics=(a_critic(), a_person("quality")))
 
 
-def test_the_schema_asks_for_each_dimension_once_and_for_nothing_else() -> None:
+def test_the_schema_requires_each_dimension_and_nothing_else() -> None:
     schema = verdict_schema(a_critic())
     scores = schema["properties"]["scores"]
     assert (list(scores["properties"]), scores["required"]) == (["accuracy", "tone"], ["accuracy", "tone"])
     assert (schema["additionalProperties"], scores["additionalProperties"]) == (False, False)
 
 
-def test_a_file_is_refused_with_the_place(tmp_path: Path) -> None:
+def test_a_file_error_names_its_place(tmp_path: Path) -> None:
     file = tmp_path / "orga.toml"
     file.write_text('[[agents.writer.critics]]\nname = "quality"\nthreshold = 2\n')
     with pytest.raises(OrgaError, match=r"agents\.writer\.critics"):
@@ -102,7 +102,7 @@ def test_a_file_is_refused_with_the_place(tmp_path: Path) -> None:
     ("agent", "expected"),
     [
         pytest.param({"tools": ("pay",)}, [], id="a tool that is listed"),
-        pytest.param({"tools": ("p*",)}, [], id="one that a listed glob may mean"),
+        pytest.param({"tools": ("p*",)}, [], id="a tool that a listed glob may match"),
         pytest.param({"tools": ("pay",), "critics": (a_critic(tools=("p*",)),)}, [], id="a glob"),
         pytest.param(
             {"tools": ("spend",)},
@@ -117,15 +117,15 @@ def test_a_file_is_refused_with_the_place(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_critic_of_a_tool_that_nobody_calls(agent: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
-    """A slip there would leave the calls that are meant unreviewed."""
+def test_a_critic_of_an_unlisted_tool_is_a_problem(agent: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+    """A misspelled name would leave the intended calls unreviewed."""
     config = AgentConfig.model_validate({"critics": (a_critic(tools=("pay",)),), **agent})
     tools = {name: a_spec(name) for name in ("pay", "spend")}
     found = [(each.place, each.problem, each.remedy) for each in agent_problems({"a": config}, tools)]
     assert found == expected
 
 
-def test_no_worker_starts_with_one() -> None:
+def test_no_worker_starts_with_a_critic_of_an_unlisted_tool() -> None:
     with pytest.raises(ValueError, match="does not list the tool pay"):
         ConfiguredAgents(
             {"a": AgentConfig(critics=(a_critic(tools=("pay",)),))}, {}, "m:m", lambda model: None, a_setup()
@@ -153,11 +153,11 @@ def _only_ours(model: str) -> None:
         pytest.param(
             a_critic(model="offline:extractive"),
             "critics.quality.model: offline:extractive can quote but not judge; choose another model",
-            id="the reader that quotes",
+            id="the offline reader",
         ),
         pytest.param(a_person(model="other:m"), "", id="a person needs no model"),
     ],
 )
-def test_a_model_that_cannot_review(critic: Critic, expected: str) -> None:
+def test_a_model_that_cannot_review_is_refused(critic: Critic, expected: str) -> None:
     chosen = ChosenModels(("ours:model",), AgentConfig(critics=(critic,)).askers)
     assert model_refusal(chosen, _only_ours) == expected

@@ -31,7 +31,7 @@ def said(scores: Any = SCORES, **fields: Any) -> str:
         pytest.param(f"  {said()}\n", id="space around it"),
     ],
 )
-def test_a_verdict(text: str) -> None:
+def test_a_valid_verdict_is_scored(text: str) -> None:
     found = assessment(Reply.of(text), a_critic(), "model:m")
     assert (found.approved, found.score, found.dimensions) == (True, 0.8, {"accuracy": 1.0, "tone": 0.5})
 
@@ -44,33 +44,33 @@ def test_a_verdict(text: str) -> None:
         pytest.param(said() + said(), "not JSON alone", id="two verdicts"),
         pytest.param("[]", "valid dictionary", id="no object"),
         pytest.param(said({"accuracy": 1}), "scores: missing: tone", id="a dimension that is missing"),
-        pytest.param(said({**SCORES, "style": 1}), "scores: unknown: style", id="one that nobody asked for"),
+        pytest.param(said({**SCORES, "style": 1}), "scores: unknown: style", id="an unknown dimension"),
         pytest.param(said({}), "scores: missing: accuracy, tone", id="no dimension"),
         pytest.param(said({**SCORES, "tone": 1.01}), "scores.tone: ", id="above 1"),
         pytest.param(said({**SCORES, "tone": -0.01}), "scores.tone: ", id="below 0"),
-        pytest.param(said({**SCORES, "tone": True}), "scores.tone: ", id="a truth is no number"),
-        pytest.param(said({**SCORES, "tone": "1"}), "scores.tone: ", id="a text is none"),
-        pytest.param(said({**SCORES, "tone": None}), "scores.tone: ", id="nor is null"),
-        pytest.param(said().replace("0.5", "NaN"), "not JSON alone", id="nor NaN"),
-        pytest.param(said().replace("0.5", "1e999"), "not JSON alone", id="nor infinity"),
+        pytest.param(said({**SCORES, "tone": True}), "scores.tone: ", id="a boolean"),
+        pytest.param(said({**SCORES, "tone": "1"}), "scores.tone: ", id="a string"),
+        pytest.param(said({**SCORES, "tone": None}), "scores.tone: ", id="null"),
+        pytest.param(said().replace("0.5", "NaN"), "not JSON alone", id="NaN"),
+        pytest.param(said().replace("0.5", "1e999"), "not JSON alone", id="infinity"),
         pytest.param(
             said().replace('"tone": 0.5', '"tone": 0.5, "tone": 1'),
             "is used twice",
-            id="a score that stands twice",
+            id="a score twice",
         ),
         pytest.param(said()[:-1] + ', "scores": {"accuracy": 1, "tone": 1}}', "is used twice", id="all twice"),
-        pytest.param(said(approved="yes"), "approved: ", id="a label that is no truth"),
+        pytest.param(said(approved="yes"), "approved: ", id="a label that is no boolean"),
         pytest.param(said(score=1.0), "score: unknown key", id="a total of its own"),
         pytest.param(json.dumps({"scores": SCORES}), "feedback: Field required", id="no feedback"),
     ],
 )
-def test_what_is_no_verdict(text: str, problem: str) -> None:
+def test_an_invalid_verdict_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
         assessment(Reply.of(text), a_critic(), "model:m")
 
 
 @pytest.mark.parametrize("finish", ["length", "refusal", "content_filter"])
-def test_a_reply_that_ended_early_is_none(finish: Any) -> None:
+def test_a_reply_that_ended_early_is_no_verdict(finish: Any) -> None:
     with pytest.raises(ValueError, match=f"ended early \\({finish}\\)"):
         assessment(verdict().model_copy(update={"finish": finish}), a_critic(), "model:m")
 
@@ -83,10 +83,12 @@ def test_a_reply_that_ended_early_is_none(finish: Any) -> None:
         pytest.param((1.0, 0.25), 0.7, True, id="by the weights"),
         pytest.param((0.1, 0.6), 0.3, True, id="floats that do not add up exactly"),
         pytest.param((0.0, 0.0), 0.0, True, id="a threshold of 0 lets everything through"),
-        pytest.param((1.0, 0.99), 1.0, False, id="one of 1 only the perfect"),
+        pytest.param((1.0, 0.99), 1.0, False, id="a threshold of 1 needs a perfect score"),
     ],
 )
-def test_the_threshold(scores: tuple[float, float], threshold: float, approved: bool) -> None:
+def test_the_score_is_compared_with_the_threshold(
+    scores: tuple[float, float], threshold: float, approved: bool
+) -> None:
     for label in (True, False):
         found = assessment(verdict(*scores, approved=label), a_critic(threshold=threshold), "model:m")
         assert (found.approved, found.says_approved) == (approved, label)
@@ -120,7 +122,7 @@ def test_a_better_dimension_never_lowers_a_score(review: tuple[Critic, dict[str,
 
 @given(reviews())
 @LAW
-def test_the_order_of_dimensions_makes_no_difference(review: tuple[Critic, dict[str, float]]) -> None:
+def test_the_order_of_dimensions_has_no_effect(review: tuple[Critic, dict[str, float]]) -> None:
     critic, scores = review
     turned = critic.model_copy(update={"rubric": dict(reversed(critic.rubric.items()))})
     assert weighted_score(turned, dict(reversed(scores.items()))) == weighted_score(critic, scores)
@@ -128,13 +130,13 @@ def test_the_order_of_dimensions_makes_no_difference(review: tuple[Critic, dict[
 
 @given(st.text(max_size=200))
 @LAW
-def test_no_text_makes_a_run_stumble(text: str) -> None:
-    """It is read in workflow code, where any other error would be tried again for ever."""
+def test_no_text_raises_any_other_error(text: str) -> None:
+    """It is read in workflow code, where any other error would be retried forever."""
     with suppress(ValueError):
         assessment(Reply.of(text), a_critic(), "model:m")
 
 
-def test_both_calls_of_a_verdict_are_counted() -> None:
+def test_the_usage_of_both_attempts_is_summed() -> None:
     one = Usage(input_tokens=3, output_tokens=2, cached_input_tokens=1)
     assert summed_usage(None, one) == one
     assert summed_usage(one, one) == Usage(input_tokens=6, output_tokens=4, cached_input_tokens=2)

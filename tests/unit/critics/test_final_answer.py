@@ -1,4 +1,4 @@
-"""A final answer that has to fit a schema: what each provider is sent, and how its answer reads."""
+"""A final answer with a schema: the request to each provider, and how its answer is read."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def names(body: dict[str, Any]) -> list[str]:
     return [tool.get("name") or tool["function"]["name"] for tool in body.get("tools", ())]
 
 
-def told(body: dict[str, Any]) -> bool:
+def is_schema_in_prompt(body: dict[str, Any]) -> bool:
     return any("fits this JSON Schema" in str(m["content"]) for m in body["messages"] if m["role"] == "system")
 
 
@@ -67,7 +67,7 @@ def told(body: dict[str, Any]) -> bool:
     ("kind", "fields", "strict", "is_told"),
     [
         pytest.param("openai", {}, True, False, id="OpenAI, a closed schema"),
-        pytest.param("openai", {"tools": (SEARCH,)}, True, False, id="OpenAI, beside tools"),
+        pytest.param("openai", {"tools": (SEARCH,)}, True, False, id="OpenAI, with tools"),
         pytest.param("openai", {"output_schema": OPEN}, False, False, id="OpenAI, an open schema"),
         pytest.param("openrouter", {"model": "openai/gpt-5", "tools": (SEARCH,)}, True, False, id="OpenAI, routed"),
         pytest.param("openrouter", {"model": "meta/llama"}, True, True, id="another, routed"),
@@ -75,7 +75,7 @@ def told(body: dict[str, Any]) -> bool:
         pytest.param("openai-compatible", {}, True, True, id="a server like it"),
     ],
 )
-async def test_where_the_provider_enforces_a_schema_it_is_asked_to(
+async def test_an_enforcing_provider_gets_the_schema(
     kind: str, fields: dict[str, Any], strict: bool, is_told: bool
 ) -> None:
     body = await sent(kind, **fields)
@@ -84,12 +84,12 @@ async def test_where_the_provider_enforces_a_schema_it_is_asked_to(
         "type": "json_schema",
         "json_schema": {"name": "final_answer", "schema": schema, "strict": strict},
     }
-    assert (told(body), "final_answer" in names(body)) == (is_told, False)
+    assert (is_schema_in_prompt(body), "final_answer" in names(body)) == (is_told, False)
     assert body.get("tool_choice", "auto") == "auto"
 
 
-@pytest.mark.parametrize("tools", [(), (SEARCH,)], ids=["alone", "beside tools"])
-async def test_anthropic_enforces_a_closed_schema_at_its_own_place(tools: tuple[ToolSpec, ...]) -> None:
+@pytest.mark.parametrize("tools", [(), (SEARCH,)], ids=["alone", "with tools"])
+async def test_anthropic_gets_a_closed_schema_in_its_own_field(tools: tuple[ToolSpec, ...]) -> None:
     body = await sent(ANTHROPIC, tools=tools)
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": CITY}}
     assert names(body) == [tool.name for tool in tools]
@@ -104,7 +104,7 @@ async def test_anthropic_enforces_a_closed_schema_at_its_own_place(tools: tuple[
         pytest.param("Schema is too complex for compilation.", id="this schema"),
     ],
 )
-async def test_a_claude_that_takes_no_schema_gets_the_tool(refusal: str) -> None:
+async def test_a_claude_without_schema_support_gets_the_answer_tool(refusal: str) -> None:
     network = Network([refused(refusal), body_of(ANTHROPIC, "final_answer", '{"city": "Rom"}')])
     model = provider(ANTHROPIC, network)
     reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
@@ -121,9 +121,9 @@ async def test_a_claude_that_takes_no_schema_gets_the_tool(refusal: str) -> None
             "anthropic",
             {"output_schema": OPEN, "tools": (SEARCH,)},
             ["search", "final_answer"],
-            id="Anthropic, an open schema beside tools",
+            id="Anthropic, an open schema with tools",
         ),
-        pytest.param("ollama", {"tools": (SEARCH,)}, ["search", "final_answer"], id="Ollama, beside tools"),
+        pytest.param("ollama", {"tools": (SEARCH,)}, ["search", "final_answer"], id="Ollama, with tools"),
         pytest.param(
             "openrouter",
             {"model": "meta/llama", "tools": (SEARCH,)},
@@ -133,7 +133,9 @@ async def test_a_claude_that_takes_no_schema_gets_the_tool(refusal: str) -> None
         pytest.param("openai", {"output_schema": CITIES}, ["final_answer"], id="OpenAI, a schema that is no object"),
     ],
 )
-async def test_elsewhere_the_answer_is_a_forced_call(kind: str, fields: dict[str, Any], offered: list[str]) -> None:
+async def test_other_providers_get_a_forced_call_for_the_answer(
+    kind: str, fields: dict[str, Any], offered: list[str]
+) -> None:
     body = await sent(kind, **fields)
     assert names(body) == offered
     assert body["tool_choice"] == ({"type": "any"} if kind == ANTHROPIC else "required")
@@ -144,16 +146,16 @@ async def test_elsewhere_the_answer_is_a_forced_call(kind: str, fields: dict[str
     ("schema", "arguments", "text"),
     [
         pytest.param(CITY, '{"city": "Rom"}', '{"city":"Rom"}', id="an object"),
-        pytest.param(CITIES, '{"value": [{"city": "Rom"}]}', '[{"city":"Rom"}]', id="a list in its wrapping"),
+        pytest.param(CITIES, '{"value": [{"city": "Rom"}]}', '[{"city":"Rom"}]', id="a wrapped list"),
         pytest.param(CITIES, '{"value": [], "x": 1}', '{"value":[],"x":1}', id="a wrapping with more in it"),
         pytest.param(VALUE, '{"value": 3}', '{"value":3}', id="an object that only looks wrapped"),
-        pytest.param(CITIES, '[{"city": "Rom"}]', '[{"city": "Rom"}]', id="a list without its wrapping"),
-        pytest.param(CITY, '{"city": ', '{"city": ', id="what is no JSON, for the gate to tell"),
+        pytest.param(CITIES, '[{"city": "Rom"}]', '[{"city": "Rom"}]', id="a list without its wrapper"),
+        pytest.param(CITY, '{"city": ', '{"city": ', id="invalid JSON, left to the gate"),
         pytest.param(CITY, "", "{}", id="nothing"),
     ],
 )
 @pytest.mark.parametrize("kind", ["anthropic", "ollama"])
-async def test_the_call_becomes_the_text(kind: str, schema: dict[str, Any], arguments: str, text: str) -> None:
+async def test_the_answer_call_becomes_the_text(kind: str, schema: dict[str, Any], arguments: str, text: str) -> None:
     asked = a_request(output_schema=schema, tools=(SEARCH,))
     reply, _, _ = await complete_request(kind, body_of(kind, "final_answer", arguments), request=asked)
     assert (reply.text, reply.calls, reply.finish) == (text, (), "stop")
@@ -166,7 +168,7 @@ async def test_a_cut_call_stays_cut() -> None:
     assert (reply.text, reply.calls, reply.finish) == ('{"city": "Ro', (), "length")
 
 
-async def test_beside_other_calls_the_answer_came_too_early() -> None:
+async def test_an_answer_next_to_other_calls_is_dropped() -> None:
     blocks = [text_block("hm"), call_block("t1", "search", "{}"), call_block("t2", "final_answer", '{"city": "x"}')]
     events = message_events(*blocks, stop="tool_use")
     reply, _, _ = await complete_request(
@@ -176,20 +178,20 @@ async def test_beside_other_calls_the_answer_came_too_early() -> None:
     assert reply.finish == "tool_calls"
 
 
-async def test_words_before_the_call_are_not_the_answer() -> None:
+async def test_text_before_the_answer_call_is_dropped() -> None:
     events = message_events(text_block("So:"), call_block("t", "final_answer", '{"city": "x"}'), stop="tool_use")
     reply, _, _ = await complete_request(ANTHROPIC, stream_response(*events), request=a_request(output_schema=CITY))
     assert reply.text == '{"city":"x"}'
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "ollama", "openai"])
-async def test_text_where_a_call_was_asked_for_is_left_to_the_gate(kind: str) -> None:
+async def test_text_instead_of_a_call_is_left_to_the_gate(kind: str) -> None:
     asked = a_request(output_schema=CITY, tools=(SEARCH,))
     reply, text, _ = await complete_request(kind, said(kind, '{"city": "Rom"}'), request=asked)
     assert reply.text == text == '{"city": "Rom"}'
 
 
-async def test_without_a_schema_a_made_up_call_stays_a_call() -> None:
+async def test_without_a_schema_an_invented_call_stays_a_call() -> None:
     reply, _, _ = await complete_request(ANTHROPIC, body_of(ANTHROPIC, "final_answer", "{}"), request=a_request())
     assert [call.name for call in reply.calls] == ["final_answer"]
 
@@ -210,7 +212,7 @@ def refused(message: str) -> http.Response:
         pytest.param("Failed to initialize samplers: failed to parse grammar", id="a grammar that cannot be built"),
     ],
 )
-async def test_a_server_that_takes_no_schema_gets_the_tool(refusal: str) -> None:
+async def test_a_server_without_schema_support_gets_the_answer_tool(refusal: str) -> None:
     called = [body_of("openai", "final_answer", '{"city": "Rom"}') for _ in range(2)]
     network = Network([refused(refusal), *called])
     model = provider("openai", network)
@@ -233,14 +235,14 @@ async def test_a_model_without_forced_calls_may_choose() -> None:
     assert network.body()["tool_choice"] == {"type": "auto"}
 
 
-async def test_a_server_that_takes_neither_is_told_in_words() -> None:
+async def test_a_server_without_schemas_and_tools_gets_the_schema_in_the_prompt() -> None:
     answers = [refused("unknown field: response_format"), refused("some-model does not support tools")]
     network = Network([*answers, said("ollama", '{"city": "Rom"}')])
     model = provider("ollama", network)
     reply = await model.complete(a_request(output_schema=CITY), lambda piece: None)
     await model.close()
     assert reply.text == '{"city": "Rom"}'
-    assert (names(network.body()), told(network.body())) == ([], True)
+    assert (names(network.body()), is_schema_in_prompt(network.body())) == ([], True)
     assert not {"response_format", "tool_choice"} & network.body().keys()
 
 

@@ -1,4 +1,4 @@
-"""A decision follows from its fields, its facts and its rules: whatever is said elsewhere changes nothing."""
+"""A decision follows from its fields, facts and rules. No other text changes it."""
 
 from math import inf, nan
 from typing import Any
@@ -53,7 +53,7 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
             "capped",
             "high",
             "support",
-            id="untrusted text cannot say critical",
+            id="untrusted text cannot make it critical",
         ),
         pytest.param(
             triage_fields("critical"),
@@ -62,7 +62,7 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
             "an alert confirms it",
             "critical",
             "on-call",
-            id="an alert can",
+            id="an alert can make it critical",
         ),
         pytest.param(
             triage_fields("critical"),
@@ -98,7 +98,7 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
             "capped",
             "high",
             "support",
-            id="no field makes a customer of the free tier another one",
+            id="no field changes the customer tier",
         ),
         pytest.param(
             triage_fields("medium"), triage_facts(), READ, "5", "medium", "nobody", id="a rule without a name"
@@ -106,14 +106,14 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
         pytest.param(triage_fields("low"), triage_facts(alert=True), READ, "default", "low", "nobody", id="no rule"),
     ],
 )
-def test_the_triage(
+def test_the_triage_rules_give_these_outcomes(
     fields: dict[str, Any], context: dict[str, Any], taint: tuple[str, ...], rule: str, severity: str, page: str
 ) -> None:
     found = made(fields, context, taint)
     assert (found.rule, found.outcome) == (rule, {"severity": severity, "page": page})
 
 
-def test_the_grounds_say_where_each_fact_is_from() -> None:
+def test_the_grounds_record_the_source_of_each_fact() -> None:
     found = made(triage_fields("medium"), triage_facts("enterprise"), ("read_file", "fetch_url"))
     assert {name: (ground.value, ground.source) for name, ground in found.facts.items()} == {
         "tier": ("enterprise", "trusted_context.customer.tier"),
@@ -134,12 +134,12 @@ def test_the_grounds_say_where_each_fact_is_from() -> None:
     [
         pytest.param({"severity": "catastrophic"}, "severity: 'catastrophic' is not one of low", id="out of the enum"),
         pytest.param({"severity": "Critical"}, "severity: 'Critical' is not one of", id="another case"),
-        pytest.param({"severity": "critical "}, "is not one of", id="a blank behind"),
+        pytest.param({"severity": "critical "}, "is not one of", id="a trailing blank"),
         pytest.param({"severity": ["critical"]}, "is not one of", id="a list"),
         pytest.param({"severity": None}, "severity: None is not", id="null"),
-        pytest.param({"workaround": "true"}, "workaround: 'true' is not true or false", id="a truth as a string"),
-        pytest.param({"workaround": 1}, "workaround: 1 is not true or false", id="a truth as a number"),
-        pytest.param({"users_affected": True}, "True is not an integer from 0 to 1000000", id="a number as a truth"),
+        pytest.param({"workaround": "true"}, "workaround: 'true' is not true or false", id="a boolean as a string"),
+        pytest.param({"workaround": 1}, "workaround: 1 is not true or false", id="a boolean as a number"),
+        pytest.param({"users_affected": True}, "True is not an integer from 0 to 1000000", id="a number as a boolean"),
         pytest.param({"users_affected": "5"}, "'5' is not an integer", id="a number as a string"),
         pytest.param({"users_affected": -1}, "-1 is not", id="below the bounds"),
         pytest.param({"users_affected": 1_000_001}, "1000001 is not", id="above the bounds"),
@@ -151,19 +151,19 @@ def test_the_grounds_say_where_each_fact_is_from() -> None:
         pytest.param({"tainted": False}, "tainted: there is no such field", id="the taint as a field"),
     ],
 )
-def test_fields_that_are_refused(changes: dict[str, Any], says: str) -> None:
+def test_an_invalid_field_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         made(triage_fields() | changes, triage_facts())
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("users", [0, 1_000_000, 3.0], ids=["lower bound", "upper bound", "JSON's whole number"])
-def test_numbers_at_their_bounds(users: float) -> None:
+def test_numbers_at_their_bounds_are_accepted(users: float) -> None:
     assert made(triage_fields(users=users), triage_facts()).fields["users_affected"] == users  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("missing", ["severity", "users_affected", "workaround"])
-def test_a_field_that_is_missing_is_no_default(missing: str) -> None:
+def test_a_missing_field_is_refused(missing: str) -> None:
     fields = {name: value for name, value in triage_fields("critical").items() if name != missing}
     with pytest.raises(ValueError, match=f"^{missing}: is missing$"):
         made(fields, triage_facts())
@@ -173,7 +173,9 @@ def test_a_field_that_is_missing_is_no_default(missing: str) -> None:
     ("context", "says"),
     [
         pytest.param({}, "trusted_context.customer.tier: is missing, give one of free, enterprise", id="nothing"),
-        pytest.param({**FREE, "monitoring": {}}, "trusted_context.monitoring.alert: is missing", id="a missing truth"),
+        pytest.param(
+            {**FREE, "monitoring": {}}, "trusted_context.monitoring.alert: is missing", id="a missing boolean"
+        ),
         pytest.param({**FREE, "monitoring": {"alert": None}}, "alert: is missing", id="null"),
         pytest.param({**FREE, "monitoring": True}, "alert: is missing", id="no table"),
         pytest.param({**FREE, "monitoring": {"alert": "false"}}, "'false' is not true or false", id="a string"),
@@ -182,14 +184,14 @@ def test_a_field_that_is_missing_is_no_default(missing: str) -> None:
         pytest.param({"customer.tier": "free", "monitoring.alert": False}, "customer.tier: is missing", id="dots"),
     ],
 )
-def test_a_fact_that_is_missing_is_an_error_and_never_false(context: dict[str, Any], says: str) -> None:
+def test_a_missing_fact_is_an_error_and_never_false(context: dict[str, Any], says: str) -> None:
     found = fact_problems({"route": ROUTE}, AgentInput(task="t", trusted_context=context))
     assert any(says in line for line in found)
     with pytest.raises(ValueError, match=r"."):
         made(triage_fields(), context)
 
 
-def test_the_tenant_may_be_a_fact() -> None:
+def test_the_tenant_can_be_a_fact() -> None:
     written: dict[str, Any] = {
         "facts": {"who": {"source": "tenant", "enum": ["acme"]}},
         "rules": [],
@@ -203,8 +205,8 @@ def test_the_tenant_may_be_a_fact() -> None:
 
 @LAW
 @given(st.lists(texts, max_size=3), texts, texts, st.sampled_from(["low", "medium", "high", "critical"]))
-def test_no_text_moves_an_outcome(said: list[str], task: str, rationale: str, severity: str) -> None:
-    """Neither the task, nor the conversation, nor the model's reasons, nor what it calls the call."""
+def test_no_text_changes_an_outcome(said: list[str], task: str, rationale: str, severity: str) -> None:
+    """Neither the task, the conversation, the model's reasons nor the call id matter."""
     state = a_run(task=f"triage {task}", taint=READ)
     for text in said:
         state = state.model_copy(update={"conversation": with_message(state.conversation, user(text))})
@@ -216,14 +218,14 @@ def test_no_text_moves_an_outcome(said: list[str], task: str, rationale: str, se
 
 @LAW
 @given(st.sampled_from(ROUTE.fields["severity"].enum), st.integers(0, 10**6), st.booleans())
-def test_fields_that_fit_are_taken_as_they_are(severity: str, users: int, workaround: bool) -> None:
+def test_valid_fields_are_accepted_unchanged(severity: str, users: int, workaround: bool) -> None:
     fields = triage_fields(severity, users, workaround=workaround)
     assert fitted_fields(ROUTE, fields) == fields
 
 
 @LAW
 @given(st.dictionaries(st.sampled_from([*ROUTE.fields, "other"]) | texts, json_values, max_size=4))
-def test_fields_are_fitted_or_refused(fields: dict[str, Any]) -> None:
+def test_fields_are_accepted_or_refused(fields: dict[str, Any]) -> None:
     try:
         found = fitted_fields(ROUTE, triage_fields() | fields)
     except ValueError:
@@ -248,7 +250,7 @@ def test_every_case_has_exactly_one_outcome(decision: GroundedDecision) -> None:
 @pytest.mark.parametrize("tier", ["free", "enterprise"])
 @pytest.mark.parametrize("workaround", [True, False])
 @pytest.mark.parametrize("users", [0, 99, 100, 10**6])
-def test_a_stranger_never_makes_a_ticket_critical(severity: str, tier: str, workaround: bool, users: int) -> None:
+def test_untrusted_text_never_makes_a_ticket_critical(severity: str, tier: str, workaround: bool, users: int) -> None:
     found = made(triage_fields(severity, users, workaround=workaround), triage_facts(tier), READ)
     assert found.outcome["severity"] != "critical"
     assert found.outcome["page"] != "on-call" or tier == "enterprise"

@@ -1,4 +1,4 @@
-"""`[pipelines]`: what each kind needs, what does not go together, and who has to be there to do the steps."""
+"""`[pipelines]`: the settings of each kind, invalid combinations, and the agents that must exist."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def a_config(agents: dict[str, Any] = AGENTS, **pipelines: dict[str, Any]) -> Or
         pytest.param({"kind": "chain", "steps": [{"agent": "a", "model": "x"}]}, "Extra inputs", id="an unknown key"),
         pytest.param({**CHAIN, "map": "a"}, 'map: not of kind "chain"; it has steps, evaluate', id="of another kind"),
         pytest.param({**CHAIN, "attempts": 0}, "greater than or equal to 1", id="no attempt"),
-        pytest.param({**CHAIN, "attempts": True}, "must be a number", id="a truth for a number"),
+        pytest.param({**CHAIN, "attempts": True}, "must be a number", id="a boolean for a number"),
         pytest.param({"kind": "map_reduce", "map": "a"}, 'kind "map_reduce" needs reduce', id="nobody reduces"),
         pytest.param({**SURVEY, "inputs": ["x"] * 21}, "inputs: there are 21, and max_inputs is 20", id="many inputs"),
         pytest.param({**SURVEY, "max_inputs": MAX_INPUTS + 1}, "less than or equal to 30", id="more than there may be"),
@@ -50,9 +50,9 @@ def a_config(agents: dict[str, Any] = AGENTS, **pipelines: dict[str, Any]) -> Or
         pytest.param(
             {**ESSAY, "rubric": {n: {"weight": 0.2, "description": "x" * 1_601} for n in "abcde"}},
             f"the descriptions have 8005 characters, over the limit of {MAX_RUBRIC_CHARS}",
-            id="a rubric that is a book",
+            id="a very long rubric",
         ),
-        pytest.param({**ESSAY, "threshold": 1.01}, "less than or equal to 1", id="a threshold that nothing reaches"),
+        pytest.param({**ESSAY, "threshold": 1.01}, "less than or equal to 1", id="an unreachable threshold"),
         pytest.param({**ESSAY, "max_rounds": 8}, "less than or equal to 7", id="too many rounds"),
         pytest.param({**ESSAY, "max_rounds": 0}, "greater than or equal to 1", id="no round"),
         pytest.param(
@@ -75,32 +75,32 @@ def a_config(agents: dict[str, Any] = AGENTS, **pipelines: dict[str, Any]) -> Or
         pytest.param({**ESSAY, "evaluate": True}, 'evaluate: not of kind "director_critic"', id="two judges"),
     ],
 )
-def test_what_is_wrong_is_told(wrong: dict[str, Any], says: str) -> None:
+def test_an_invalid_pipeline_is_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError) as refused:
         a_config(line=wrong)
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["", "Line", "a b", "x" * 41])
-def test_names_are_words(name: str) -> None:
+def test_names_are_lower_case_words(name: str) -> None:
     with pytest.raises(ValidationError):
         a_config(**{name: CHAIN})
 
 
-def test_the_file_the_line_and_the_key_of_a_problem_are_told(tmp_path: Path) -> None:
+def test_a_problem_is_reported_with_file_line_and_key(tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_text('[pipelines.line]\nkind = "chain"\nsteps = ["a"]\nmax_round = 2\n')
     with pytest.raises(ConfigError) as refused:
         load_config(folder=tmp_path, env={})
     assert "orga.toml:4: pipelines.line.max_round" in str(refused.value)
 
 
-def test_a_break_is_a_truth_or_a_table() -> None:
+def test_a_break_is_a_boolean_or_a_table() -> None:
     assert Pipeline.model_validate({**ESSAY, "adaptive_break": True}).adaptive_break == AdaptiveBreak()
     assert Pipeline.model_validate({**ESSAY, "adaptive_break": False, "fixed_rounds": 2}).adaptive_break is None
     assert Pipeline.model_validate(ESSAY).rounds == 3
 
 
-def test_a_pipeline_of_nobody_is_told_by_doctor_and_starts_no_worker(tmp_path: Path) -> None:
+def test_a_pipeline_with_an_unknown_agent_is_reported_and_starts_no_worker(tmp_path: Path) -> None:
     config = a_config(line={**CHAIN, "steps": ["finder", "writter"]})
     [problem] = worker_report(config, tmp_path, {})["problems"]
     assert (problem["place"], problem["problem"]) == ("pipelines.line.steps.1", "no such agent: writter")
@@ -109,8 +109,8 @@ def test_a_pipeline_of_nobody_is_told_by_doctor_and_starts_no_worker(tmp_path: P
         configured_parts(config, {}, tmp_path, knows_attributes=False)
 
 
-def test_a_pipeline_asks_no_trust(tmp_path: Path) -> None:
-    """It lets agents delegate to agents, as `delegates` does, which widens the tools of none."""
+def test_a_pipeline_needs_no_trust(tmp_path: Path) -> None:
+    """It lets agents delegate to agents, as `delegates` does, without adding tools."""
     assert risks({"pipelines": {"line": CHAIN, "essay": ESSAY}}, tmp_path) == []
 
 
@@ -119,7 +119,7 @@ async def a_setup(folder: Path, request: PrepareRequest, **pipelines: dict[str, 
     return await parts.agents.setup(request, is_goal=True)
 
 
-async def test_a_goal_records_its_pipeline_and_may_delegate_to_its_agents(tmp_path: Path) -> None:
+async def test_a_goal_records_its_pipeline_and_can_delegate_to_its_agents(tmp_path: Path) -> None:
     setup = await a_setup(tmp_path, PrepareRequest(pipeline="line"), line=CHAIN)
     assert setup.pipeline == Pipeline.model_validate(CHAIN)
     assert [each.agent for each in setup.delegates] == ["finder", "writer"]
@@ -148,9 +148,7 @@ async def test_an_agent_with_the_name_of_a_tool_is_refused(tmp_path: Path) -> No
         ),
     ],
 )
-async def test_a_goal_that_no_pipeline_can_pursue_is_refused(
-    tmp_path: Path, request_: PrepareRequest, says: str
-) -> None:
+async def test_a_goal_with_an_unusable_pipeline_is_refused(tmp_path: Path, request_: PrepareRequest, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         await a_setup(tmp_path, request_, line=CHAIN)
 
@@ -167,6 +165,6 @@ async def test_a_goal_that_no_pipeline_can_pursue_is_refused(
         pytest.param({"pipeline": "line", "goal": "g" * 8_001}, str(MAX_PIPELINE_GOAL_BYTES), id="a long goal"),
     ],
 )
-def test_input_that_goes_with_no_pipeline_is_refused(given: dict[str, Any], says: str) -> None:
+def test_input_that_does_not_fit_a_pipeline_is_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         parse_goal({"goal": "see to it", **given})

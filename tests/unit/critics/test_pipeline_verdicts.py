@@ -1,4 +1,4 @@
-"""A critic's verdicts on drafts, and the cases that return the work to the director."""
+"""A critic's verdicts on drafts, and when the work goes back to the director."""
 
 from typing import Any
 
@@ -25,7 +25,9 @@ def essay(**more: Any) -> Pipeline:
     [
         pytest.param('{"scores": {"clear": 1, "true": 0.6}, "feedback": "x"}', 0.7, id="by weight"),
         pytest.param('I say:\n```json\n{"clear": 0, "true": 1}\n```', 0.75, id="in words and fences, flat"),
-        pytest.param('{"scores": {"clear": "80%", "true": "4/5", "wit": 9}}', 0.8, id="parts, and one of no rubric"),
+        pytest.param(
+            '{"scores": {"clear": "80%", "true": "4/5", "wit": 9}}', 0.8, id="other number forms, and an unknown score"
+        ),
         pytest.param('{"scores": {"clear": 0, "true": 0}}', 0.0, id="nothing at all"),
     ],
 )
@@ -38,18 +40,18 @@ def test_a_verdict_is_read_tolerantly_and_scored_by_weight(text: str, score: flo
     [
         pytest.param("fine!", "give one JSON object", id="words"),
         pytest.param('{"scores": {"clear": 1}}', "is missing: true", id="a score is missing"),
-        pytest.param('{"scores": {"clear": true, "true": 1}}', "is missing: clear", id="a truth is no score"),
+        pytest.param('{"scores": {"clear": true, "true": 1}}', "is missing: clear", id="a boolean"),
         pytest.param('{"scores": {"clear": 4, "true": 1}}', "from 0 to 1, not clear 4", id="of another scale"),
-        pytest.param('{"scores": {"clear": -1, "true": 1}}', "not clear -1", id="below nothing"),
+        pytest.param('{"scores": {"clear": -1, "true": 1}}', "not clear -1", id="below zero"),
         pytest.param('{"scores": {"clear": NaN, "true": 1}}', "give one JSON object", id="no number"),
     ],
 )
-def test_a_verdict_that_is_none_says_why(text: str, says: str) -> None:
+def test_an_invalid_verdict_is_reported_with_the_reason(text: str, says: str) -> None:
     with pytest.raises(UnusableReply, match=says):
         parsed_draft_verdict(text, essay())
 
 
-def test_the_director_is_told_scores_and_remarks() -> None:
+def test_the_director_gets_scores_and_feedback() -> None:
     text = '{"scores": {"clear": 1, "true": 0.6}, "feedback": "say when"}'
     assert parsed_draft_verdict(text, essay()).remarks == "The draft has 0.7 of 0.7 (clear 1, true 0.6).\nsay when"
     assert parsed_draft_verdict(text, essay(fixed_rounds=2)).remarks.startswith("The draft has 0.7 (clear")
@@ -63,7 +65,7 @@ def test_the_director_is_told_scores_and_remarks() -> None:
         pytest.param([0.4, 0.4], 2, id="the latest of equal ones"),
     ],
 )
-def test_the_best_draft_is_known(scores: list[float], best: int) -> None:
+def test_the_best_draft_is_found(scores: list[float], best: int) -> None:
     assert best_draft_number(scores) == best
 
 
@@ -77,8 +79,10 @@ def test_the_best_draft_is_known(scores: list[float], best: int) -> None:
         pytest.param({"max_rounds": 1}, [0.1], "stuck", "in 1 rounds", id="one round"),
         pytest.param({"max_rounds": 1}, [0.9], "done", "", id="one round that is enough"),
         pytest.param({"max_rounds": 7}, [0.1] * 6, "again", "", id="no break without adaptive_break"),
-        pytest.param({"fixed_rounds": 2}, [0.9], "again", "round 1 of 2", id="fixed rounds go on, however good"),
-        pytest.param({"fixed_rounds": 2}, [0.9, 0.1], "done", "round 2 of 2", id="and end, however bad"),
+        pytest.param(
+            {"fixed_rounds": 2}, [0.9], "again", "round 1 of 2", id="fixed rounds continue after a good score"
+        ),
+        pytest.param({"fixed_rounds": 2}, [0.9, 0.1], "done", "round 2 of 2", id="fixed rounds end after a bad score"),
         pytest.param({"adaptive_break": True}, [0.3], "again", "", id="no break in the first round"),
         pytest.param(
             {"adaptive_break": True}, [0.3, 0.31], "stuck", "no longer improve: 0.31 after 0.3", id="stagnation"
@@ -96,14 +100,18 @@ def test_the_best_draft_is_known(scores: list[float], best: int) -> None:
             [0.5, 0.3, 0.4],
             "stuck",
             "0.4 after 0.5",
-            id="than the best",
+            id="worse than the best",
         ),
         pytest.param(
-            {"adaptive_break": {"min_improvement": 0.2}}, [0.3, 0.45], "stuck", "", id="a larger step is wanted"
+            {"adaptive_break": {"min_improvement": 0.2}},
+            [0.3, 0.45],
+            "stuck",
+            "",
+            id="a larger improvement is required",
         ),
     ],
 )
-def test_what_follows_from_the_scores(more: dict[str, Any], scores: list[float], what: str, why: str) -> None:
+def test_the_scores_determine_the_next_step(more: dict[str, Any], scores: list[float], what: str, why: str) -> None:
     found = convergence(essay(**more), scores)
     assert found.what == what
     assert why in found.why

@@ -1,4 +1,4 @@
-"""Replies that are nearly JSON: what is put right, what is told back, and that no text holds a worker up."""
+"""Replies that are almost JSON: what is repaired, what is refused, and that no text blocks a worker."""
 
 import json
 import time
@@ -17,19 +17,19 @@ def text_of(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", cases("broken_json", "read"))
-async def test_what_the_run_reads_by_itself_is_left_alone(case: Case) -> None:
+async def test_readable_json_is_left_unchanged(case: Case) -> None:
     assert find_json_object(text_of(case)) == json.loads(case["object"])
 
 
 @pytest.mark.parametrize("case", cases("broken_json", "repaired"))
-async def test_what_is_nearly_json_is_put_right(case: Case) -> None:
+async def test_almost_valid_json_is_repaired(case: Case) -> None:
     with pytest.raises(ValueError, match=r"."):
         find_json_object(text_of(case))
     assert find_json_object(await repaired_json(text_of(case))) == json.loads(case["object"], strict=False)
 
 
 @pytest.mark.parametrize("case", cases("broken_json", "unusable"))
-async def test_what_was_meant_is_not_guessed(case: Case) -> None:
+async def test_an_ambiguous_text_is_not_guessed(case: Case) -> None:
     with pytest.raises(ValueError, match=r"."):
         find_json_object(text_of(case))
     assert await repaired_json(text_of(case)) == ""
@@ -38,8 +38,8 @@ async def test_what_was_meant_is_not_guessed(case: Case) -> None:
 @pytest.mark.parametrize(
     "unit", ["}{1```", '-```"a"', ")}{-\n", '"\\-\n', "{//a\n", '"', "“", "/*", "\ud800", "{'a':}"], ids=ascii
 )
-async def test_no_text_takes_more_than_a_moment(unit: str) -> None:
-    """The first ones take the library seconds, in quadratic time: the process that tries it is ended."""
+async def test_any_text_is_handled_quickly(unit: str) -> None:
+    """The first ones take the library seconds (quadratic time). The process that tries them is ended."""
     text = ("{'a': 1, '" + unit * MAX_CHARS)[: MAX_CHARS - 1] + "}"
     began = time.process_time()
     repaired = await repaired_json(text)
