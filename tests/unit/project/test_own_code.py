@@ -1,4 +1,4 @@
-"""Our names mean our modules, wherever a process works, and each keeps the code that it first had."""
+"""Our names mean our modules in any working folder, and each module keeps its first code."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def imported(finder: HeldCode, name: str) -> ModuleType:
     return module
 
 
-def test_runs_share_code_and_nothing_else() -> None:
+def test_runs_share_only_code() -> None:
     finder = a_finder()
     one, other = (imported(finder, "orga.workflows.decisions.limits") for _ in range(2))
 
@@ -41,7 +41,7 @@ def test_runs_share_code_and_nothing_else() -> None:
     assert one.__file__ == other.__file__ == str(ROOT / "orga" / "workflows" / "decisions" / "limits.py")
 
 
-def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     compile_for_real = SourceFileLoader.get_code
 
@@ -59,27 +59,27 @@ def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "name", ["httpx", "workflowsx", "tests.support.runs.loop", "worker", "workflows.agent", "activities"]
 )
-def test_what_is_not_ours_is_left_to_others(name: str) -> None:
-    """Whatever it is called: a project may have its own `worker.py` and its own `workflows/`."""
+def test_other_modules_are_left_to_other_finders(name: str) -> None:
+    """A project may have its own `worker.py` and its own `workflows/`."""
     assert a_finder().find_spec(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["orga.workflows.decisions.nothing", "orga.activities.nothing", "orga.client.cli.nothing.at_all"]
 )
-def test_nobody_finds_a_module_of_ours_that_is_not_there(name: str) -> None:
+def test_a_missing_module_of_ours_is_not_found(name: str) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         a_finder().find_spec(name)
     assert caught.value.name == name
 
 
-def test_it_is_set_up_once() -> None:
+def test_the_finder_is_set_up_once() -> None:
     assert pin() is pin()
     assert [type(finder) for finder in sys.meta_path].count(HeldCode) == 1
 
 
-def test_a_folder_that_runs_may_write_is_taken_off_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under whatever name: itself, a folder in it, a link to it, the empty string. What is installed stays."""
+def test_a_folder_writable_by_runs_is_removed_from_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This also covers subfolders, links to it, and the empty string. Installed packages stay."""
     (tmp_path / "src").mkdir()
     link = tmp_path.with_name("link to it")
     link.symlink_to(tmp_path)
@@ -92,8 +92,8 @@ def test_a_folder_that_runs_may_write_is_taken_off_the_path(tmp_path: Path, monk
     assert {*aside} == {tmp_path, tmp_path / "src"}
 
 
-def test_installed_packages_stay_in_a_folder_that_runs_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A virtual environment mostly lies in its project."""
+def test_installed_packages_in_a_folder_writable_by_runs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment is usually inside its project."""
     monkeypatch.setattr(own_code, "set_aside", list[Path]())
     monkeypatch.setattr(sys, "path", before := [place for place in sys.path if "site-packages" in place])
     assert before
@@ -132,8 +132,8 @@ def main():
 """
 
 
-def test_what_is_written_into_our_files_after_the_start_is_never_run(tmp_path: Path) -> None:
-    """The case of somebody who develops orga with orga: the root of the file tools holds the install."""
+def test_changes_of_our_files_after_the_start_are_never_run(tmp_path: Path) -> None:
+    """For example, if orga is developed with orga, the root of the file tools contains the install."""
     install = an_install(tmp_path)
     (install / "orga" / "client" / "probe.py").write_text(PROBE)
     command = [str(install / "orga" / "isolated.py"), "orga.client.probe"]
@@ -158,7 +158,7 @@ def test_no_module_of_the_working_folder_is_imported(
     assert json.loads(done.stdout)["problems"] == []
 
 
-def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sealed_process_does_not_read_our_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_code._own, "is_sealed", False)
     seal()
     read_for_real = SourceFileLoader.get_data
@@ -171,10 +171,10 @@ def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatc
     assert imported(pin(), "orga.workflows.phases.gate").judge_reply
 
 
-def test_where_packages_lie_is_found_out_once_however_many_modules_are_asked_about(
+def test_the_package_folders_are_looked_up_once_for_any_number_of_modules(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An application has thousands; its worker must not stand still for seconds ahead of its begin."""
+    """An application has thousands of modules, and its worker must not be delayed for seconds at its start."""
     own_code._installed_folders.cache_clear()
     asked: list[str] = []
 

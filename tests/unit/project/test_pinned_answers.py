@@ -51,13 +51,13 @@ NUMBERED = {key: HARD[key] for key in ("text", "numbers", "deep")}
         ("the disk is full (17 of 20)", "the disk is full (18 of 20)", 0.962962962962963),
     ],
 )
-def test_how_much_alike_two_errors_are(one: str, other: str, score: float) -> None:
-    """A step is stopped, a denial counts as repeated, at a threshold: the last digit of a score may decide."""
+def test_the_similarity_of_two_errors_is_pinned(one: str, other: str, score: float) -> None:
+    """Steps are stopped and denials counted as repeated at a threshold, so the last digit may matter."""
     assert similarity(one, other) == score
 
 
-def test_what_a_call_is_known_by() -> None:
-    """Under these names stand steps, idempotency keys and approvals of runs under way."""
+def test_the_identifiers_of_a_call_are_pinned() -> None:
+    """Steps, idempotency keys and approvals of running tasks are stored under these names."""
     assert call_fingerprint(CALL) == "c3775d2aa2728dde"
     assert idempotency_key("origin", "1.0", CALL) == "9f196eca19091f691a9e92b0c2493700"
     item = approval_item(
@@ -67,7 +67,7 @@ def test_what_a_call_is_known_by() -> None:
 
 
 class Sample(Record):
-    """A record as those of a history are."""
+    """A record like those in a history."""
 
     name: str
     count: float = 0.0
@@ -79,8 +79,8 @@ class Sample(Record):
 SAMPLE = Sample(name="é🙂\n", count=1e16, inner=(Sample(name="", count=-0.0, kept=8),), data=NUMBERED)
 
 
-def test_what_a_record_is_known_by() -> None:
-    """A context whose digest is another is never sent, a tool whose digest is another was not offered."""
+def test_the_digest_of_a_record_is_pinned() -> None:
+    """A context with another digest is never sent, and a tool with another digest was not offered."""
     assert canonical_json(SAMPLE).decode() == (
         '{"name":"é🙂\\n","count":1e+16,"inner":[{"name":"","kept":8}],"data":{'
         '"text":"a\\"\\\\/\\n\\t\x7f\u2028é🙂</script>",'
@@ -99,8 +99,8 @@ def test_what_a_record_is_known_by() -> None:
         (r"a*?b|a+", ["a", "aab", "aaa"], 11),
     ],
 )
-def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None:
-    """References of the user's own kinds are looked up before the first iteration, as far as the fuel goes."""
+def test_the_matches_of_a_pattern_are_pinned(pattern: str, found: list[str], size: int) -> None:
+    """References of the user's own kinds are looked up before the first iteration, limited by the fuel."""
     text = "T-1, T-22 and Ticket  x9; été, aab aaa"
     assert [*LinearPattern(pattern).find_matches(text, MatchFuel(1_000_000))] == found
     assert LinearPattern(pattern)._size == size
@@ -115,13 +115,13 @@ def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None
         ("{%if b%}{{a}}{{b}}{%endif%}\r\n{{ b }}", 'a"\\/\n\t\x7f\u2028é🙂</script>-7-7'),
     ],
 )
-def test_what_a_template_makes(template: str, text: str) -> None:
-    """A prompt that is made anew for a run under way has the digest that its history tells."""
+def test_the_output_of_a_template_is_pinned(template: str, text: str) -> None:
+    """A prompt that is rendered again for a running task must have the recorded digest."""
     assert render_template(template, {"a": HARD["text"], "b": -7, "zero": 0, "none": ""}) == text
 
 
-def test_what_a_template_takes() -> None:
-    """A goal under way must not end of a prompt that it was asked by before."""
+def test_the_instruction_limit_of_a_template_is_pinned() -> None:
+    """A running goal must not fail because of a prompt that worked before."""
     assert render_template("{{ a }}" * 999, {"a": "x"}) == "x" * 999
     with pytest.raises(TemplateProblem, match="takes more than 2,000 instructions"):
         render_template("{{ a }}" * 1_000, {"a": "x"})

@@ -1,4 +1,4 @@
-"""A script that the documents show can be imported: by a test, and by whatever reads the workflows in it anew."""
+"""Scripts in the documents can be imported by a test and by anything that reloads their workflows."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def scripts() -> Iterator[tuple[str, str]]:
-    """Yield each script with where it is."""
+    """Yield each script with its place."""
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for number, found in enumerate(BLOCK.finditer(document.read_text()), start=1):
             yield f"{document.name} {number}", found[1]
@@ -25,7 +25,7 @@ SCRIPTS = dict(scripts())
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_script_does_nothing_when_it_is_imported(script: str) -> None:
+def test_importing_a_script_does_nothing(script: str) -> None:
     done = [each for each in ast.parse(script).body if isinstance(each, ast.Expr)]
     assert [ast.unparse(each) for each in done if isinstance(each.value, ast.Call | ast.Await)] == []
 

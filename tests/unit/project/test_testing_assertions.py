@@ -50,7 +50,7 @@ CALLED = journal(proposed(PAY, LOOK), judged(at_1_0=ALLOW, at_1_1=ALLOW), dispat
 DENIED = journal(proposed(PAY, LOOK), judged(at_1_0=DENY, at_1_1=ALLOW), dispatched(LOOK))
 
 
-def test_a_call_that_was_carried_out_counts() -> None:
+def test_a_call_that_was_run_is_counted() -> None:
     assert_called(CALLED, "pay")
     assert_called(CALLED, "pay", times=1, arguments={"cents": 9})
     assert_called(CALLED, "fly", times=0)
@@ -61,32 +61,32 @@ def test_a_call_that_was_carried_out_counts() -> None:
     [
         pytest.param({"times": 2}, "called 2 times, was called once", id="another number of times"),
         pytest.param({"arguments": {"cents": 8}}, 'with {"cents": 8}, was called 0 times', id="another argument"),
-        pytest.param({"arguments": {"euros": None}}, "was called 0 times", id="an argument that is not there"),
+        pytest.param({"arguments": {"euros": None}}, "was called 0 times", id="a missing argument"),
         pytest.param({"times": 0}, "called 0 times, was called once", id="not at all"),
     ],
 )
-def test_one_that_does_not_fit_is_told_with_what_was_called_instead(wanted: dict[str, Any], told: str) -> None:
+def test_a_failed_assertion_lists_the_actual_calls(wanted: dict[str, Any], told: str) -> None:
     with pytest.raises(AssertionError) as failure:
         assert_called(CALLED, "pay", **wanted)
     assert told in str(failure.value)
     assert '1: pay {"cents": 9, "to": "ada"} was called' in str(failure.value)
 
 
-def test_a_denied_call_is_none() -> None:
+def test_a_denied_call_is_not_counted_as_called() -> None:
     assert_denied(DENIED, "pay")
     assert_denied(DENIED, "pay", rule="no-large")
     with pytest.raises(AssertionError, match="was denied by no-large: too much"):
         assert_called(DENIED, "pay")
 
 
-def test_another_rule_is_told() -> None:
+def test_a_denial_by_another_rule_is_explained() -> None:
     with pytest.raises(AssertionError, match=r"(?s)should be denied by other.*was denied by no-large"):
         assert_denied(DENIED, "pay", rule="other")
     with pytest.raises(AssertionError, match=r"(?s)a call of look should be denied.*look \{\} was called"):
         assert_denied(DENIED, "look")
 
 
-def test_a_journal_without_calls_says_so() -> None:
+def test_a_journal_without_calls_is_explained() -> None:
     with pytest.raises(AssertionError, match="the model called no tools"):
         assert_called(journal(proposed({"respond": "done"})), "pay")
 
@@ -95,12 +95,14 @@ def test_a_journal_without_calls_says_so() -> None:
     ("then", "fate"),
     [
         pytest.param([], "held", id="nobody has decided"),
-        pytest.param([("ApprovalResolved", {"kind": "call", "approved": False, "place": "1.0"})], "denied", id="no"),
-        pytest.param([judged(at_1_0=ALLOW), dispatched(PAY)], "called", id="yes, and judged again"),
+        pytest.param(
+            [("ApprovalResolved", {"kind": "call", "approved": False, "place": "1.0"})], "denied", id="rejected"
+        ),
+        pytest.param([judged(at_1_0=ALLOW), dispatched(PAY)], "called", id="approved, and judged again"),
         pytest.param([("PolicyEvaluated", {"error": "no engine", "places": ["1.0"]})], "denied", id="the gate failed"),
     ],
 )
-def test_what_becomes_of_a_held_call(then: list[tuple[str, dict[str, Any]]], fate: str) -> None:
+def test_a_held_call_has_this_fate(then: list[tuple[str, dict[str, Any]]], fate: str) -> None:
     found = calls_in(journal(proposed(PAY), judged(at_1_0=HELD), *then))
     assert [call.fate for call in found] == [fate]
 
@@ -111,30 +113,30 @@ def test_what_becomes_of_a_held_call(then: list[tuple[str, dict[str, Any]]], fat
         pytest.param("not_run", "not_run", id="never started"),
         pytest.param("failed", "called", id="failed"),
         pytest.param("cancelled", "called", id="stopped while it ran"),
-        pytest.param("unfinished", "called", id="nobody knows"),
+        pytest.param("unfinished", "called", id="unknown outcome"),
     ],
 )
-def test_a_call_counts_once_it_was_begun(outcome: str, fate: str) -> None:
+def test_a_call_counts_once_it_was_started(outcome: str, fate: str) -> None:
     ended = collected(pay=outcome, look="ok")
     found = calls_in(journal(proposed(PAY, LOOK), judged(at_1_0=ALLOW, at_1_1=ALLOW), dispatched(PAY, LOOK), ended))
     assert [call.fate for call in found] == [fate, "called"]
 
 
-def test_a_call_that_was_not_run_is_told_so() -> None:
+def test_a_call_that_was_not_run_is_explained() -> None:
     told = journal(proposed(PAY), judged(at_1_0=ALLOW), dispatched(PAY), collected(pay="not_run"))
     assert_called(told, "pay", times=0)
     with pytest.raises(AssertionError, match=r"was called 0 times(?s:.)*was not run"):
         assert_called(told, "pay")
 
 
-def test_a_no_is_told_where_a_call_was_not_run_for_that() -> None:
+def test_a_rejected_call_that_was_not_run_is_denied() -> None:
     refused = ("ApprovalResolved", {"kind": "call", "approved": False, "place": "1.0"})
     found = calls_in(journal(proposed(PAY), judged(at_1_0=HELD), refused, collected(pay="not_run")))
     assert [call.fate for call in found] == ["denied"]
 
 
-def test_a_question_that_nobody_answered_was_asked() -> None:
-    """A run that ends meanwhile has no outcome of it."""
+def test_an_unanswered_question_counts_as_asked() -> None:
+    """A run that ends before the answer has no outcome for it."""
     asked = ("QuestionAsked", {"place": "1.0"})
     found = calls_in(journal(proposed(PAY), judged(at_1_0=ALLOW), dispatched(PAY), asked, collected(pay="not_run")))
     assert [call.fate for call in found] == ["called"]
@@ -143,18 +145,18 @@ def test_a_question_that_nobody_answered_was_asked() -> None:
 @pytest.mark.parametrize(
     ("recording", "fates"),
     [
-        pytest.param("circuit", ["called", "not_run", "called"], id="behind an open circuit"),
+        pytest.param("circuit", ["called", "not_run", "called"], id="with an open circuit"),
         pytest.param("step-limit", ["called", "called", "not_run"], id="a stopped step"),
         pytest.param("decided", ["called", "called", "not_run"], id="a decision that was refused"),
-        pytest.param("criticised", ["not_run", "called"], id="turned down by a critic"),
+        pytest.param("criticised", ["not_run", "called"], id="rejected by a critic"),
     ],
 )
-async def test_calls_of_recorded_runs_count_as_their_journals_say(recording: str, fates: list[str]) -> None:
+async def test_calls_of_recorded_runs_count_as_in_their_journals(recording: str, fates: list[str]) -> None:
     found = calls_in(await journal_of(RECORDINGS / f"{recording}.json"))
     assert [call.fate for call in found] == fates
 
 
-def test_the_calls_of_a_delegate_are_its_own() -> None:
+def test_the_calls_of_a_delegate_are_counted_separately() -> None:
     """Both runs are at the same place of the same iteration."""
     nested = [(event, {"run": "child", **data}) for event, data in (proposed(PAY), judged(at_1_0=DENY))]
     found = calls_in(journal(proposed(PAY), judged(at_1_0=ALLOW), *nested, dispatched(PAY)))
@@ -173,7 +175,7 @@ INVALID = {"decision": "invalid", "reason": "$.cents is missing"}
         pytest.param(
             journal(proposed(PAY, LOOK), judged(at_1_0=ALLOW, at_1_1=INVALID)),
             "1: look {} was invalid: $.cents is missing",
-            id="arguments that do not fit",
+            id="invalid arguments",
         ),
         pytest.param(
             [*DENIED, *journal(proposed(ANSWER), judged(at_2=INVALID), iteration=2)],
@@ -197,5 +199,5 @@ INVALID = {"decision": "invalid", "reason": "$.cents is missing"}
         ),
     ],
 )
-def test_the_last_refused_proposal_is_named(told: list[JournalEntry], expected: str) -> None:
+def test_the_last_refused_proposal_is_described(told: list[JournalEntry], expected: str) -> None:
     assert last_refusal(told) == expected

@@ -1,4 +1,4 @@
-"""The scripted model and fake tools of `orga.testing`, and the builders beside them."""
+"""The scripted model and fake tools of `orga.testing`, and the related builders."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -39,45 +39,45 @@ from tests.support.values.core import a_state
 ASKED = ModelRequest("m", messages=(Message.of("user", "find it"),), tools=(ToolSpec(name="search"),))
 
 
-async def said(model: ScriptedModel, times: int = 1) -> list[str]:
+async def replies_of(model: ScriptedModel, times: int = 1) -> list[str]:
     return [(await model.complete(ASKED, lambda text: None)).text for _ in range(times)]
 
 
-async def test_a_script_is_said_in_order_and_kept() -> None:
+async def test_a_script_is_played_in_order_and_recorded() -> None:
     model = scripted(answers("one"), lambda request: answers(f"{len(request.tools)} tools"))
-    assert await said(model, 2) == ["one", "1 tools"]
+    assert await replies_of(model, 2) == ["one", "1 tools"]
     assert (model.left, model.seen, model.exhausted) == (0, [ASKED, ASKED], "")
 
 
-async def test_a_script_that_is_too_short_says_what_it_was_asked() -> None:
+async def test_a_script_that_is_too_short_reports_the_last_request() -> None:
     model = scripted(answers())
-    await said(model)
+    await replies_of(model)
     with pytest.raises(ModelError, match=r"1 steps, .* once more: 1 messages, the last user: 'find it'.*search"):
-        await said(model)
+        await replies_of(model)
     assert model.exhausted
 
 
-async def test_a_script_may_go_on_with_its_last_step() -> None:
-    assert await said(scripted(answers("a"), answers("b"), repeats=True), 3) == ["a", "b", "b"]
+async def test_a_script_can_repeat_its_last_step() -> None:
+    assert await replies_of(scripted(answers("a"), answers("b"), repeats=True), 3) == ["a", "b", "b"]
 
 
-async def test_a_step_may_fail() -> None:
+async def test_a_step_can_fail() -> None:
     with pytest.raises(ModelError, match="busy"):
-        await said(scripted(ModelError("Overloaded", "busy", retryable=True)))
+        await replies_of(scripted(ModelError("Overloaded", "busy", retryable=True)))
 
 
-def test_calls_have_arguments_by_name_or_as_a_mapping() -> None:
+def test_arguments_of_calls_are_given_by_name_or_as_a_mapping() -> None:
     (call,) = calls("search", q="lamps", arguments={"text": "x"}).calls
     assert (call.name, call.arguments) == ("search", {"q": "lamps", "text": "x"})
 
 
-def test_every_argument_by_name_is_the_tools() -> None:
+def test_every_named_argument_belongs_to_the_tool() -> None:
     reply = calls("send_letter", text="Dear Ada", cost_usd=3, usage="u", reply_text="I write.", reply_cost_usd=0.5)
     assert reply.calls[0].arguments == {"text": "Dear Ada", "cost_usd": 3, "usage": "u"}
     assert (reply.text, reply.cost_usd) == ("I write.", 0.5)
 
 
-def test_a_step_counts_the_tokens_that_it_says() -> None:
+def test_a_step_reports_the_given_usage() -> None:
     counted = Usage(input_tokens=7_000, output_tokens=3)
     assert answers("done", usage=counted).usage == calls("search", reply_usage=counted).usage == counted
     assert answers("done", usage={"input_tokens": 7_000, "output_tokens": 3}).usage == counted
@@ -86,7 +86,7 @@ def test_a_step_counts_the_tokens_that_it_says() -> None:
 
 
 @pytest.mark.parametrize("step", [answers(), calls("search"), together(calls("search"), calls("search"))])
-async def test_the_count_of_a_step_does_not_teach_a_run_how_its_model_counts(step: Reply) -> None:
+async def test_the_default_usage_of_a_step_does_not_change_the_calibration(step: Reply) -> None:
     asked = ModelRequest("m", system=("i" * 3_000,), messages=(Message.of("user", "find it" * 3_000),))
     usage = (await scripted(step).complete(asked, lambda text: None)).usage
     assert (usage.input_tokens + usage.output_tokens) == 110
@@ -97,20 +97,20 @@ async def test_the_count_of_a_step_does_not_teach_a_run_how_its_model_counts(ste
     assert with_calibration(a_state(), sent, told_usage.input_tokens).calibration == 0.75
 
 
-def test_calls_of_one_reply_have_ids_of_their_own() -> None:
+def test_calls_of_one_reply_have_different_ids() -> None:
     reply = together(calls("search", q="a"), calls("search", q="b", reply_text="both"))
     assert [(call.call_id, call.arguments["q"]) for call in reply.calls] == [("search_0", "a"), ("search_1", "b")]
     assert reply.text == "both"
 
 
-def test_calls_of_one_reply_count_what_each_of_them_states() -> None:
+def test_the_usage_of_calls_of_one_reply_is_summed() -> None:
     first = calls("a", reply_usage={"input_tokens": 900}, reply_cost_usd=0.5)
     reply = together(first, calls("b"), calls("c", reply_usage={"output_tokens": 7}, reply_cost_usd=0.25))
     assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=900, output_tokens=7), 0.75)
     assert (together(calls("a"), calls("b")).usage, together(calls("a")).cost_usd) == (USAGE, None)
 
 
-def test_a_model_that_no_script_stands_in_for_is_refused() -> None:
+def test_a_model_without_a_script_is_refused() -> None:
     models = ScriptedModels({"openai:a": scripted(answers())})
     assert models.default == "openai:a"
     with pytest.raises(ValueError, match="no script replaces the model 'openai:b'; there is openai:a"):
@@ -121,7 +121,7 @@ async def attempt(tool: FakeTool, **arguments: Any) -> str:
     return (await tool.call(arguments, ToolContext("c", "key"))).content
 
 
-async def test_a_fake_tool_fails_as_it_is_told_attempt_by_attempt() -> None:
+async def test_a_fake_tool_fails_as_scripted_for_each_attempt() -> None:
     tool = FakeTool("pay", [transient("busy"), permanent("no account"), "paid"])
     failures = [await _failure(tool, cents=n) for n in range(2)]
     assert [(str(failure), failure.retryable) for failure in failures] == [("busy", True), ("no account", False)]
@@ -135,14 +135,14 @@ async def _failure(tool: FakeTool, **arguments: Any) -> ToolError:
     return failure.value
 
 
-async def test_a_fake_tool_may_be_a_function() -> None:
+async def test_a_fake_tool_can_be_a_function() -> None:
     async def double(arguments: dict[str, Any], context: ToolContext) -> int:
         return arguments["n"] * 2
 
     assert await attempt(FakeTool("double", double), n=2) == "4"
 
 
-def test_a_fake_tool_is_offered_as_the_one_that_it_stands_in_for(tmp_path: Path) -> None:
+def test_a_fake_tool_has_the_spec_of_the_tool_that_it_replaces(tmp_path: Path) -> None:
     parts = configured_parts(
         OrgaConfig(),
         {},
@@ -156,7 +156,7 @@ def test_a_fake_tool_is_offered_as_the_one_that_it_stands_in_for(tmp_path: Path)
     assert specs["new"].parameters == {"type": "object"}
 
 
-def test_the_options_of_a_fake_tool_are_its_own(tmp_path: Path) -> None:
+def test_a_fake_tool_can_have_its_own_options(tmp_path: Path) -> None:
     fakes = [FakeTool("new", options={"timeout_s": 7}), FakeTool("write_file", options=ToolOptions(max_attempts=9))]
     config = orga_config(
         "[tools.options.new]\ntimeout_s = 3\nmax_attempts = 2\n[tools.options.write_file]\ntimeout_s = 4"
@@ -174,7 +174,7 @@ def test_the_options_of_a_fake_tool_are_its_own(tmp_path: Path) -> None:
         )
 
 
-async def test_what_a_fake_tool_promises_is_done_before_it_is_recorded() -> None:
+async def test_the_result_of_a_fake_tool_is_complete_before_it_is_recorded() -> None:
     async def stream(arguments: dict[str, Any], context: ToolContext) -> AsyncIterator[str]:
         yield "a"
 
@@ -182,7 +182,7 @@ async def test_what_a_fake_tool_promises_is_done_before_it_is_recorded() -> None
     assert await attempt(FakeTool("table", lambda arguments, context: {"n": 1})) == '{"n":1}'
 
 
-def test_builders_say_what_is_wrong() -> None:
+def test_builders_report_invalid_input() -> None:
     assert agent_input("x", config={"max_iterations": 3}).task == "x"
     assert orga_config('[models]\ndefault = "openai:a"').models.default == "openai:a"
     with pytest.raises(InvalidInput, match="agnet"):
@@ -193,7 +193,7 @@ def test_builders_say_what_is_wrong() -> None:
         orga_config("[models")
 
 
-def test_policies_are_written_where_the_worker_reads_them(tmp_path: Path) -> None:
+def test_policies_are_written_to_the_folder_of_the_worker(tmp_path: Path) -> None:
     folder = policy_folder(tmp_path, permits("look"), forbids("pay", rule="poor"))
     (file,) = folder.glob("*.cedar")
     assert 'resource.name == "look"' in file.read_text()
