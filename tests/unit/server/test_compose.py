@@ -1,4 +1,4 @@
-"""docker-compose.yml, against the Compose specification's schema and against our own rules."""
+"""docker-compose.yml matches the schema of the Compose specification and our own rules."""
 
 import json
 import re
@@ -22,26 +22,26 @@ FROM_THE_ENVIRONMENT = re.compile(r"\$\{[A-Z_]+:(-|\?[^}]*)\}")
 """Without a default: `${NAME:-}`, or `${NAME:?what to do}` where nothing works without it."""
 
 
-def test_it_is_a_compose_file() -> None:
+def test_the_file_matches_the_compose_schema() -> None:
     jsonschema.validate(COMPOSE, json.loads(SCHEMA.read_text()))
 
 
-def test_the_schema_refuses_what_is_none() -> None:
-    """A test of the test: `condition` is an enumeration, `depends_on` no string."""
+def test_the_schema_refuses_an_invalid_file() -> None:
+    """This tests the test: `condition` is an enumeration."""
     wrong = {"services": {"worker": {"depends_on": {"temporal": {"condition": "is_fine"}}}}}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(wrong, json.loads(SCHEMA.read_text()))
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_has_an_image_with_a_version_and_a_digest_or_is_built_here(name: str) -> None:
+def test_every_service_has_a_pinned_image_or_is_built_here(name: str) -> None:
     service = SERVICES[name]
     assert ("image" in service) != ("build" in service)
     assert "build" in service or re.fullmatch(r"[^:]+:(?!latest)[\w.-]+@sha256:[0-9a-f]{64}", service["image"])
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_no_secret_stands_in_the_file(name: str) -> None:
+def test_the_file_contains_no_secret(name: str) -> None:
     for variable, value in SERVICES[name].get("environment", {}).items():
         assert not SECRET.search(variable) or FROM_THE_ENVIRONMENT.fullmatch(value), variable
 
@@ -58,7 +58,7 @@ def test_volumes_are_named_or_files_of_this_repository(name: str) -> None:
         assert source in COMPOSE["volumes"] or (ROOT / source).is_file()
 
 
-def test_who_waits_for_health_waits_for_a_service_that_reports_it() -> None:
+def test_services_that_others_wait_for_report_their_health() -> None:
     waits = {
         other
         for service in SERVICES.values()
@@ -69,7 +69,7 @@ def test_who_waits_for_health_waits_for_a_service_that_reports_it() -> None:
     assert all("healthcheck" in SERVICES[name] for name in waits)
 
 
-def test_the_worker_starts_on_a_healthy_server_that_is_set_up() -> None:
+def test_the_worker_starts_after_a_healthy_server_and_the_setup() -> None:
     assert SERVICES["worker"]["depends_on"] == {
         "temporal": {"condition": "service_healthy"},
         "setup": {"condition": "service_completed_successfully"},
@@ -78,8 +78,8 @@ def test_the_worker_starts_on_a_healthy_server_that_is_set_up() -> None:
     assert SERVICES["setup"]["restart"] == "no"
 
 
-def test_a_store_of_knowledge_comes_only_where_it_is_asked_for() -> None:
-    """Without its profile nothing of it starts, and nobody is asked for its password."""
+def test_a_knowledge_store_starts_only_with_its_profile() -> None:
+    """Without its profile nothing of it starts, and its password is not needed."""
     assert SERVICES["knowledge"]["profiles"] == ["knowledge"]
     assert all("knowledge" not in service.get("depends_on", {}) for service in SERVICES.values())
     assert SERVICES["knowledge"]["environment"]["POSTGRES_PASSWORD"] == "${KNOWLEDGE_PASSWORD:-}"
@@ -101,7 +101,7 @@ def test_the_image_pins_its_dependencies_by_hash_and_does_not_run_as_root() -> N
     assert dockerfile.rstrip().endswith('ENTRYPOINT ["orga-worker"]')
 
 
-def test_the_image_begins_with_a_base_that_is_pinned_by_digest() -> None:
+def test_base_images_are_pinned_by_digest() -> None:
     bases = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ours = {name for _, name in bases if name}
     foreign = [image for image, _ in bases if image not in ours]
@@ -109,8 +109,8 @@ def test_the_image_begins_with_a_base_that_is_pinned_by_digest() -> None:
     assert all(re.fullmatch(r"[^:@]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in foreign)
 
 
-def test_what_the_image_copies_is_in_its_build_context() -> None:
-    """`.dockerignore` lets in only what it names: no `.env`, no history of the repository."""
+def test_all_copied_files_are_in_the_build_context() -> None:
+    """`.dockerignore` lists what is included: no `.env` and no repository history."""
     let_in = {line[1:].rstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
     copied = {
         source

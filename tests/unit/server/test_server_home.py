@@ -34,16 +34,16 @@ def test_the_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert cache_folder() == tmp_path / "orga"
 
 
-def test_the_folder_is_made_for_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_private_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "a" / "b"))
     assert prepare_home().folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(
     "place",
-    [pytest.param("file", id="a file in its place"), pytest.param("file/below", id="a file in its way")],
+    [pytest.param("file", id="a file in its place"), pytest.param("file/below", id="a file as its parent")],
 )
-def test_a_folder_that_cannot_be_written_is_named_with_a_remedy(
+def test_an_unwritable_folder_is_reported_with_a_remedy(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()

@@ -42,10 +42,10 @@ def a_program(path: Path, body: str = "") -> Path:
 
 
 def silent(line: str) -> None:
-    """Take no notice."""
+    """Ignore the line."""
 
 
-async def test_the_named_one_wins_over_path_and_path_over_the_cache(
+async def test_the_named_program_precedes_the_path_and_the_path_the_cache(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached = a_program(cache / "temporal")
@@ -62,12 +62,12 @@ async def test_the_named_one_wins_over_path_and_path_over_the_cache(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("nothing", id="there is nothing"),
+        pytest.param("nothing", id="no file"),
         pytest.param("count.txt", id="a file that cannot be run"),
         pytest.param("path", id="a folder"),
     ],
 )
-async def test_a_named_one_that_is_no_program_is_not_passed_over(
+async def test_a_named_file_that_is_no_program_is_an_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "count.txt").touch()
@@ -77,7 +77,7 @@ async def test_a_named_one_that_is_no_program_is_not_passed_over(
         await locate(silent)
 
 
-async def test_without_any_it_is_built_once_and_progress_is_told(tmp_path: Path, cache: Path) -> None:
+async def test_a_missing_program_is_built_once_and_progress_is_reported(tmp_path: Path, cache: Path) -> None:
     a_program(tmp_path / "path" / "go", MAKES_A_FILE)
     reported: list[str] = []
     found = await asyncio.gather(locate(reported.append), locate(reported.append))
@@ -94,11 +94,11 @@ async def test_without_any_it_is_built_once_and_progress_is_told(tmp_path: Path,
     [
         pytest.param(None, "there is no Go 1.25 or later to build it with", id="no Go"),
         pytest.param(FAILS, "its build with Go failed: no such host", id="the last line of a failed build"),
-        pytest.param("exit 3", "its build with Go failed: exit code 3", id="a build that says nothing"),
-        pytest.param("exit 0", "it left no executable", id="a build that makes nothing"),
+        pytest.param("exit 3", "its build with Go failed: exit code 3", id="a build without output"),
+        pytest.param("exit 0", "it left no executable", id="a build without a result"),
     ],
 )
-async def test_when_no_way_works_each_failure_and_what_to_do_is_named(
+async def test_if_every_way_fails_each_failure_and_a_remedy_are_reported(
     go: str | None, cause: str, tmp_path: Path, cache: Path
 ) -> None:
     if go is not None:
@@ -125,25 +125,27 @@ async def test_a_cancelled_build_leaves_no_file_and_no_process(tmp_path: Path, c
 
     assert [path.name for path in cache.iterdir()] == ["temporal.lock"]
     os.set_blocking(held_by_processes, True)
-    assert os.read(held_by_processes, 1) == b"", "the end of the file comes with the end of its last writer"
+    assert os.read(held_by_processes, 1) == b"", "the pipe ends when its last writer has ended"
     os.close(held_by_processes)
 
 
-async def test_a_build_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_build_that_takes_too_long_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(obtain, "BUILD_TIMEOUT_S", 0.2)
     a_program(tmp_path / "path" / "go", HANGS)
     with pytest.raises(ObtainFailed, match=r"not done after 0\.2 s"):
         await build_release(tmp_path / "temporal", silent)
 
 
-async def test_what_a_killed_build_left_is_cleared_by_the_next(tmp_path: Path, cache: Path) -> None:
+async def test_leftovers_of_a_killed_build_are_removed_by_the_next(tmp_path: Path, cache: Path) -> None:
     (cache / ".obtain-old").mkdir(parents=True)
     a_program(tmp_path / "path" / "go", MAKES_A_FILE)
     await locate(silent)
     assert sorted(path.name for path in cache.iterdir()) == ["temporal", "temporal.lock"]
 
 
-async def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cache_folder_that_cannot_be_created_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(ServerUnavailable, match=r"cache folder .* cannot be made .* XDG_CACHE_HOME"):

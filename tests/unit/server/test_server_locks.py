@@ -9,7 +9,7 @@ from pathlib import Path
 from orga.client.server.locks import acquire_lock, is_locked, try_lock
 
 
-def test_a_lock_has_one_holder_until_it_is_given_back(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_until_it_is_released(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     first = acquire_lock(path)
     assert (try_lock(path), is_locked(path)) == (None, True)
@@ -18,7 +18,7 @@ def test_a_lock_has_one_holder_until_it_is_given_back(tmp_path: Path) -> None:
     assert not is_locked(path)
 
 
-def test_shared_holders_keep_an_exclusive_one_out(tmp_path: Path) -> None:
+def test_shared_holders_exclude_an_exclusive_one(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     shared = [acquire_lock(path, shared=True), acquire_lock(path, shared=True)]
     os.close(shared[0])
@@ -30,13 +30,13 @@ def test_shared_holders_keep_an_exclusive_one_out(tmp_path: Path) -> None:
     os.close(second)
 
 
-def test_a_lock_that_was_never_made_is_not_held(tmp_path: Path) -> None:
+def test_a_lock_that_was_never_created_is_not_held(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / "none.lock")
     assert not (tmp_path / "none.lock").exists()
 
 
-def test_an_inherited_lock_lives_as_long_as_the_child_even_if_that_is_killed(tmp_path: Path) -> None:
-    """The supervisor gets its lock so, the server another one; kill -9 leaves nothing stale."""
+def test_an_inherited_lock_is_held_until_the_child_ends(tmp_path: Path) -> None:
+    """The supervisor and the server get their locks like this, so that kill -9 leaves no stale lock."""
     path = tmp_path / "a.lock"
     lock = acquire_lock(path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
@@ -48,7 +48,7 @@ def test_an_inherited_lock_lives_as_long_as_the_child_even_if_that_is_killed(tmp
     assert not is_locked(path)
 
 
-def test_a_child_that_is_not_given_the_lock_does_not_keep_it(tmp_path: Path) -> None:
+def test_a_child_without_the_inherited_lock_does_not_hold_it(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     lock = acquire_lock(path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -21,14 +21,14 @@ def used() -> Generator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_port_in_use_gives_way_to_the_next_free_one(used: int, tmp_path: Path) -> None:
+def test_a_port_in_use_is_replaced_by_the_next_free_one(used: int, tmp_path: Path) -> None:
     claim = claimed_port(used, tmp_path)
     assert used < claim.port < used + port_numbers.TRIES
     os.close(claim.descriptor)
 
 
-def test_two_servers_that_start_at_once_get_two_ports(used: int, tmp_path: Path) -> None:
-    """Neither has bound its port yet: the claim alone keeps them apart."""
+def test_two_servers_that_start_concurrently_get_different_ports(used: int, tmp_path: Path) -> None:
+    """Neither has bound its port yet, so only the claims separate them."""
     first = claimed_port(used + 1, tmp_path)
     second = claimed_port(first.port, tmp_path)
     assert second.port > first.port
@@ -40,7 +40,7 @@ def test_two_servers_that_start_at_once_get_two_ports(used: int, tmp_path: Path)
     os.close(again.descriptor)
 
 
-def test_a_number_that_is_ours_already_stays_ours_unless_it_is_in_use(used: int, tmp_path: Path) -> None:
+def test_a_claimed_port_is_kept_unless_it_is_in_use(used: int, tmp_path: Path) -> None:
     ours = claimed_port(used + 1, tmp_path)
     other = claimed_port(ours.port, tmp_path)
     assert other.port > ours.port
@@ -52,10 +52,10 @@ def test_a_number_that_is_ours_already_stays_ours_unless_it_is_in_use(used: int,
     claim = claimed_port(used, tmp_path, lock=taken)
     assert claim.port > used
     os.close(claim.descriptor)
-    assert number_lock(used, tmp_path) is not None, "what is not used is given back"
+    assert number_lock(used, tmp_path) is not None, "an unused claim is released"
 
 
-def test_when_all_ports_are_in_use_the_error_says_so(
+def test_an_error_explains_that_all_ports_are_in_use(
     used: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_numbers, "TRIES", 1)

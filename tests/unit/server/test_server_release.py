@@ -1,4 +1,4 @@
-"""The release's archive of the `temporal` command: nothing of it is used before its checksum is right."""
+"""The release archive of the `temporal` command is used only after its checksum was verified."""
 
 import asyncio
 import io
@@ -33,12 +33,12 @@ ARCHIVE = an_archive(LICENSE=b"MIT", temporal=COMMAND)
 
 
 def silent(line: str) -> None:
-    """Take no notice."""
+    """Ignore the line."""
 
 
 @asynccontextmanager
 async def published(monkeypatch: pytest.MonkeyPatch, served: bytes, archive: bytes = ARCHIVE) -> AsyncGenerator[None]:
-    """Serve these bytes where the archive for this machine is looked for."""
+    """Serve these bytes at the address of the archive for this machine."""
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setitem(obtain.ARCHIVES, ("Linux", "x86_64"), ("a", sha256(archive).hexdigest()))
@@ -47,7 +47,7 @@ async def published(monkeypatch: pytest.MonkeyPatch, served: bytes, archive: byt
         yield
 
 
-async def test_the_command_of_a_release_is_unpacked_and_can_be_run(
+async def test_the_command_of_a_release_is_unpacked_and_executable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []
@@ -68,13 +68,13 @@ CUT = answer("200 OK", ARCHIVE)[:-9]
     [
         pytest.param(answer("200 OK", OTHER), ARCHIVE, "what came is not release .*: its SHA-256 is", id="another one"),
         pytest.param(answer("200 OK", ARCHIVE + b"\0"), ARCHIVE, "what came is not release", id="one byte more"),
-        pytest.param(answer("404 Not Found"), ARCHIVE, "404 Not Found", id="none"),
-        pytest.param(CUT, ARCHIVE, "peer closed connection", id="half of it"),
-        pytest.param(answer("200 OK", b"x" * 2_001), ARCHIVE, "more than 2,000 bytes", id="far too much"),
+        pytest.param(answer("404 Not Found"), ARCHIVE, "404 Not Found", id="not found"),
+        pytest.param(CUT, ARCHIVE, "peer closed connection", id="an incomplete download"),
+        pytest.param(answer("200 OK", b"x" * 2_001), ARCHIVE, "more than 2,000 bytes", id="too many bytes"),
         pytest.param(answer("200 OK", an_archive(a=b"")), an_archive(a=b""), "holds no `temporal`", id="no command"),
     ],
 )
-async def test_whatever_else_comes_is_left(
+async def test_any_other_download_is_discarded(
     served: bytes, archive: bytes, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(obtain, "MAX_BYTES", 2_000)
@@ -84,13 +84,13 @@ async def test_whatever_else_comes_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_machine_without_a_release_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_without_a_release_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(ObtainFailed, match=r"release .* has none for \w+ riscv64"):
         await download_release(tmp_path / "temporal", silent)
 
 
-async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -102,7 +102,7 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatc
             await download_release(tmp_path / "temporal", silent)
 
 
-async def test_a_download_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_download_that_takes_too_long_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def for_ever(folder: Path) -> NoReturn:
         await asyncio.Event().wait()
         raise AssertionError
@@ -113,7 +113,7 @@ async def test_a_download_that_takes_too_long_is_given_up(tmp_path: Path, monkey
         await download_release(tmp_path / "temporal", silent)
 
 
-async def test_one_that_is_not_the_release_is_told_although_another_way_works(
+async def test_a_wrong_checksum_is_reported_although_the_build_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = tmp_path / "path" / "go"

@@ -1,4 +1,4 @@
-"""Which server is used, and what is said when it does not answer."""
+"""Which server is used, and the messages about one that does not answer."""
 
 import asyncio
 import socket
@@ -17,12 +17,12 @@ EMBEDDED = Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", embedded=True)
 
 
 def silent(line: str) -> None:
-    """Take no notice."""
+    """Ignore the line."""
 
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """A machine with no Temporal configuration; notes when the embedded server is asked for."""
+    """A machine without a Temporal configuration that notes requests for the embedded server."""
     asked: list[str] = []
 
     async def ensure(report: Report) -> Endpoint:
@@ -45,12 +45,12 @@ def closed() -> Generator[str]:
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
-async def test_without_configuration_it_is_the_embedded_server(started: list[str]) -> None:
+async def test_without_configuration_the_embedded_server_is_used(started: list[str]) -> None:
     assert await resolve_endpoint(None, silent) == EMBEDDED
     assert started == ["embedded"]
 
 
-async def test_a_configured_server_that_does_not_answer_is_named_and_none_is_started(
+async def test_a_configured_server_that_does_not_answer_is_reported_and_none_is_started(
     closed: str, started: list[str]
 ) -> None:
     with pytest.raises(ServerUnavailable) as caught:
@@ -78,9 +78,7 @@ async def test_temporals_own_configuration_counts_as_configured(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_the_address_of_the_embedded_server_is_that_server_with_its_ui(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_address_of_the_embedded_server_has_its_ui(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def connected(**_: object) -> None:
         return None
 
@@ -91,7 +89,7 @@ async def test_the_address_of_the_embedded_server_is_that_server_with_its_ui(
     assert (await resolve_endpoint("127.0.0.1:7234", silent)).ui is None
 
 
-async def test_an_address_with_a_scheme_is_refused_with_what_to_write(
+async def test_an_address_with_a_scheme_is_refused_with_a_correction(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "http://127.0.0.1:7233/")
@@ -100,13 +98,13 @@ async def test_an_address_with_a_scheme_is_refused_with_what_to_write(
     assert [each for each in recwarn if each.category is not ResourceWarning] == []  # another test's garbage
 
 
-async def test_a_profile_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_profile_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_PROFILE", "nope")
     with pytest.raises(ServerUnavailable, match=r"Profile 'nope' not found.*; correct it, or check TEMPORAL_PROFILE"):
         await resolve_endpoint(None, silent)
 
 
-def test_credentials_of_the_environment_go_to_configured_servers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_the_environment_are_sent_to_configured_servers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_API_KEY", "secret")
     assert connect_options(Endpoint("cloud:7233", None, "ours")) == {
         "target_host": "cloud:7233",
@@ -117,12 +115,12 @@ def test_credentials_of_the_environment_go_to_configured_servers_only(monkeypatc
     assert connect_options(EMBEDDED) == {"target_host": "127.0.0.1:7233", "namespace": "default"}
 
 
-async def test_waiting_for_a_server_ends_with_the_cause(closed: str) -> None:
+async def test_a_timeout_while_waiting_for_a_server_reports_the_cause(closed: str) -> None:
     with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at {closed} \(connection refused\)"):
         await wait_until_ready(closed, 0.3)
 
 
-async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() -> None:
+async def test_a_silent_server_is_reported_as_a_timeout() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -136,8 +134,8 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() 
         (b"", "it closes the connection without an answer"),
     ],
 )
-async def test_who_closes_the_connection_is_told_by_what_it_answers_to_the_web(answer: bytes, told: str) -> None:
-    """A web server may close before the SDK has read its answer: so it is asked in its own words."""
+async def test_a_server_that_closes_the_connection_is_identified_by_its_http_answer(answer: bytes, told: str) -> None:
+    """A web server may close before the SDK has read its answer, so it gets an HTTP request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if (await reader.read(4)) == b"HEAD":
@@ -161,17 +159,17 @@ async def test_who_closes_the_connection_is_told_by_what_it_answers_to_the_web(a
         pytest.param(
             'tonic::transport::Error(Transport, hyper::Error(Io, Custom { kind: BrokenPipe, error: "stream closed" }))',
             "it closes the connection without an answer",
-            id="who writes no more",
+            id="a closed connection",
         ),
         pytest.param(
             "tonic::transport::Error(Transport, hyper::Error(Io, Os { code: 104, kind: ConnectionReset }))",
             "it closes the connection without an answer",
-            id="who resets",
+            id="a reset connection",
         ),
         pytest.param(
             "tonic::transport::Error(Transport, hyper::Error(Parse(Version)))",
             "something other than a Temporal server answers",
-            id="whatever else a library says",
+            id="another library error",
         ),
         pytest.param("a\n  b", "a b", id="anything else, on one line"),
     ],

@@ -28,7 +28,7 @@ def test_names_and_types() -> None:
 
 
 class Serving:
-    """The parts of a client that registration uses, and what its server answers."""
+    """The parts of a client that registration uses, with a fixed answer of its server."""
 
     namespace = "ours"
 
@@ -50,7 +50,7 @@ def refusing(code: RPCStatusCode = RPCStatusCode.PERMISSION_DENIED) -> Client:
 
 
 def with_attributes(**other: IndexedValueType.ValueType) -> Client:
-    """Return a client whose namespace has all of them, but for these: of another type, or none."""
+    """Return a client whose namespace has all attributes, except that these have another type or are missing."""
     there = {key.name: cast(IndexedValueType.ValueType, key.indexed_value_type.value) for key in KEYS} | other
     known = {name: kind for name, kind in there.items() if kind}
     return cast(Client, Serving(ListSearchAttributesResponse(custom_attributes=known)))
@@ -70,9 +70,13 @@ async def test_a_refusal_names_the_command_for_an_administrator() -> None:
 @pytest.mark.parametrize(
     ("server", "told"),
     [
-        pytest.param(refusing(), "PERMISSION_DENIED: not yours); have an administrator run: temporal", id="not ours"),
-        pytest.param(refusing(RPCStatusCode.UNAVAILABLE), "UNAVAILABLE: not yours", id="away for a moment"),
-        pytest.param(refusing(RPCStatusCode.UNIMPLEMENTED), "the server knows no search attributes", id="has none"),
+        pytest.param(
+            refusing(), "PERMISSION_DENIED: not yours); have an administrator run: temporal", id="permission denied"
+        ),
+        pytest.param(refusing(RPCStatusCode.UNAVAILABLE), "UNAVAILABLE: not yours", id="unavailable"),
+        pytest.param(
+            refusing(RPCStatusCode.UNIMPLEMENTED), "the server knows no search attributes", id="unimplemented"
+        ),
         pytest.param(
             with_attributes(OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_TEXT),
             "search attribute OrgaAgent of namespace 'ours' is no Keyword",
@@ -88,7 +92,7 @@ async def test_a_refusal_names_the_command_for_an_administrator() -> None:
         ),
     ],
 )
-async def test_a_worker_begins_without_them_and_says_why_once(server: Client, told: str) -> None:
+async def test_a_worker_starts_without_them_and_reports_the_reason_once(server: Client, told: str) -> None:
     reports: list[str] = []
     assert not await are_usable(server, reports.append)
     [report] = reports
@@ -96,13 +100,13 @@ async def test_a_worker_begins_without_them_and_says_why_once(server: Client, to
     assert "runs go on without them" in report
 
 
-async def test_missing_ones_are_told_with_the_command_that_registers_them() -> None:
+async def test_missing_ones_are_reported_with_the_setup_command() -> None:
     reports: list[str] = []
     await are_usable(with_attributes(OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_UNSPECIFIED), reports.append)
     assert "register them once with `orga setup`" in reports[0]
 
 
-async def test_nothing_is_said_where_all_are_there() -> None:
+async def test_nothing_is_reported_if_all_exist() -> None:
     reports: list[str] = []
     assert await are_usable(with_attributes(), reports.append)
     assert reports == []
