@@ -1,4 +1,4 @@
-"""The strategies of `context_strategy`: what each of them takes away, and what none of them does."""
+"""The strategies of `context_strategy`: what each of them removes, and what none of them removes."""
 
 from typing import Any, get_args
 
@@ -37,7 +37,7 @@ strategies: st.SearchStrategy[ContextStrategy] = st.sampled_from(get_args(Contex
 
 
 def compacted(conversation: Conversation, plan: Compaction) -> tuple[Message, ...]:
-    """Return what the model sees, where the summary is as long as it may be."""
+    """Return what the model sees if the summary has its maximum length."""
     text = "s" * (plan.summary_tokens * 4)
     summary = Summary(drop=plan.drop, text=text) if plan.summary_tokens else None
     return reference_and_sent(conversation, plan.drop, plan.mask, summary)[1].messages
@@ -45,7 +45,7 @@ def compacted(conversation: Conversation, plan: Compaction) -> tuple[Message, ..
 
 @LAW
 @given(conversations(with_summary=True), strategies, budgets)
-def test_the_task_what_is_pinned_and_the_last_group_stay_word_for_word(
+def test_task_pinned_messages_and_the_last_group_stay_unchanged(
     conversation: Conversation, strategy: ContextStrategy, budget: int
 ) -> None:
     seen = compacted(conversation, compaction(conversation, strategy, budget))
@@ -60,7 +60,7 @@ def test_the_task_what_is_pinned_and_the_last_group_stay_word_for_word(
 
 @LAW
 @given(conversations(with_summary=True), strategies, budgets)
-def test_a_call_is_never_parted_from_its_results_and_a_user_speaks_first(
+def test_a_call_is_never_separated_from_its_results_and_a_user_message_is_first(
     conversation: Conversation, strategy: ContextStrategy, budget: int
 ) -> None:
     seen = compacted(conversation, compaction(conversation, strategy, budget))
@@ -70,14 +70,16 @@ def test_a_call_is_never_parted_from_its_results_and_a_user_speaks_first(
 
 @LAW
 @given(conversations(with_summary=True), strategies, budgets)
-def test_nothing_goes_while_all_fits(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
+def test_nothing_is_removed_if_all_fits(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
     if conversation.tokens <= budget:
         assert compaction(conversation, strategy, budget) is NO_COMPACTION
 
 
 @LAW
 @given(conversations(with_summary=True), strategies, budgets)
-def test_what_is_done_makes_it_shorter(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
+def test_every_compaction_makes_the_conversation_shorter(
+    conversation: Conversation, strategy: ContextStrategy, budget: int
+) -> None:
     plan = compaction(conversation, strategy, budget)
     if plan.drop or plan.mask:
         assert estimated_message_tokens(compacted(conversation, plan)) < conversation.tokens
@@ -85,13 +87,13 @@ def test_what_is_done_makes_it_shorter(conversation: Conversation, strategy: Con
 
 @LAW
 @given(conversations(), budgets)
-def test_no_budget_drops_anything_where_nothing_is_to_be_dropped(conversation: Conversation, budget: int) -> None:
+def test_the_strategy_none_never_drops_anything(conversation: Conversation, budget: int) -> None:
     assert compaction(conversation, "none", budget) == NO_COMPACTION
 
 
 @LAW
 @given(conversations(), budgets)
-def test_masking_is_enough_or_the_oldest_go_as_well(conversation: Conversation, budget: int) -> None:
+def test_masking_is_enough_or_the_oldest_messages_are_dropped_as_well(conversation: Conversation, budget: int) -> None:
     plan = compaction(conversation, "observation_masking", budget)
     if conversation.tokens <= budget:
         return
@@ -107,7 +109,7 @@ def test_masking_is_enough_or_the_oldest_go_as_well(conversation: Conversation, 
 
 @LAW
 @given(conversations(with_summary=True), budgets)
-def test_a_summary_stands_for_more_than_it_can_be_and_then_all_fits_that_can(
+def test_a_summary_is_shorter_than_what_it_replaces_and_then_everything_possible_fits(
     conversation: Conversation, budget: int
 ) -> None:
     plan = compaction(conversation, "anchored_summary", budget)
@@ -125,7 +127,7 @@ def test_a_summary_stands_for_more_than_it_can_be_and_then_all_fits_that_can(
 
 @LAW
 @given(conversations(with_summary=True), budgets)
-def test_there_is_never_more_than_one_summary_and_it_stands_where_the_first_message_went(
+def test_there_is_at_most_one_summary_at_the_place_of_the_first_dropped_message(
     conversation: Conversation, budget: int
 ) -> None:
     plan = compaction(conversation, "anchored_summary", budget)
@@ -153,7 +155,7 @@ FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number,
     [
         pytest.param(FIVE_TURNS, 11, 5_000, NO_COMPACTION, id="all fits"),
         pytest.param(FIVE_TURNS, 11, 1_500, Compaction(mask=((2, 3), (4, 5))), id="all older than six messages"),
-        pytest.param(FIVE_TURNS, 9, 1_500, Compaction(mask=((2, 3), (4, 5))), id="also where some are news"),
+        pytest.param(FIVE_TURNS, 9, 1_500, Compaction(mask=((2, 3), (4, 5))), id="also if some are new"),
         pytest.param(
             [*FIVE_TURNS[:9], user("go on")],
             *(10, 1_300, Compaction(mask=((2, 3),))),
@@ -169,16 +171,20 @@ FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number,
         pytest.param(
             [*FIVE_TURNS[:3], *turn(2, 8, 1_000)],
             *(3, 1_500, Compaction(((1, 3),))),
-            id="what the model saw last, where all that follows is news that needs the room",
+            id="what the model saw last, if the new messages need the space",
         ),
         pytest.param([TASK, *turn(1, size=9_000), *turn(2)], 5, 500, Compaction(((1, 3),)), id="six or fewer: window"),
         pytest.param(
-            FIVE_TURNS, 11, 1_000, Compaction(((1, 7),), ()), id="still over: the oldest go, and need no placeholder"
+            FIVE_TURNS,
+            11,
+            1_000,
+            Compaction(((1, 7),), ()),
+            id="still too long, so the oldest are dropped without placeholders",
         ),
         pytest.param(
             [TASK, *turn(1, 1, 20), *turn(2, 2, 1_000), *turn(3, 1, 3_000), *turn(4), *turn(5)],
             *(12, 1_300, Compaction(mask=((4, 6),))),
-            id="neighbours are one range, a short result stays",
+            id="neighbours form one range, a short result stays",
         ),
     ],
 )
@@ -186,8 +192,8 @@ def test_observation_masking(messages: list[Message], sent: int, budget: int, ex
     assert compaction(conversation_of(*messages, sent=sent), "observation_masking", budget) == expected
 
 
-def test_what_is_masked_already_is_not_masked_again() -> None:
-    """A second request for the same would only cost the provider's prompt cache."""
+def test_a_masked_message_is_not_masked_again() -> None:
+    """A second mask would only invalidate the provider's prompt cache."""
     conversation = conversation_of(*FIVE_TURNS, sent=11)
     plan = compaction(conversation, "observation_masking", 1_500)
     _, seen = reference_and_sent(conversation, plan.drop, plan.mask)
@@ -202,43 +208,45 @@ LONGEST_SUMMARY = 300 * BYTES_PER_TOKEN + len(SUMMARY_HEADER)
     ("messages", "budget", "expected"),
     [
         pytest.param(FIVE_TURNS, 5_000, NO_COMPACTION, id="all fits"),
-        pytest.param(FIVE_TURNS, 1_500, Compaction(((1, 9),), summary_tokens=300), id="the oldest, to 70 % with it"),
+        pytest.param(
+            FIVE_TURNS, 1_500, Compaction(((1, 9),), summary_tokens=300), id="the oldest, down to 70 % with the summary"
+        ),
         pytest.param(
             [TASK, SUMMARY, *FIVE_TURNS[1:]],
             1_500,
             Compaction(((1, 10),), summary_tokens=300),
-            id="with an earlier one",
+            id="with an earlier summary",
         ),
         pytest.param(
             [TASK, SUMMARY, *turn(1, size=9_000)],
             1_500,
             NO_COMPACTION,
-            id="an earlier one alone needs no other in its place",
+            id="an earlier summary alone is not replaced",
         ),
         pytest.param(
             [TASK, *turn(1, size=800), *turn(2, size=9_000)],
             *(1_500, NO_COMPACTION),
-            id="nothing where the summary could be longer than what it stands for",
+            id="no summary that could be longer than what it replaces",
         ),
         pytest.param(
             [TASK, user("a" * LONGEST_SUMMARY), *turn(2, size=9_000)],
             *(1_500, NO_COMPACTION),
-            id="nor where it could be as long",
+            id="no summary that could be as long",
         ),
         pytest.param(
             [TASK, user("a" * (LONGEST_SUMMARY + 4)), *turn(2, size=9_000)],
             *(1_500, Compaction(((1, 2),), summary_tokens=300)),
-            id="a token more is worth it",
+            id="one token more is enough",
         ),
         pytest.param(
             [TASK, *turn(1, size=1_500), *turn(2, size=9_000)],
             *(1_500, Compaction(((1, 3),), summary_tokens=300)),
-            id="but where it is shorter, though that is not enough",
+            id="a shorter summary, even if that is not enough",
         ),
         pytest.param(
             [TASK, *turn(0, size=5_000), user("keep", pinned=True), *turn(1, size=5_000), *turn(2)],
             *(1_500, Compaction(((1, 3), (4, 6)), summary_tokens=300)),
-            id="what is pinned stays between",
+            id="pinned messages stay in between",
         ),
     ],
 )
@@ -247,8 +255,8 @@ def test_anchored_summary(messages: list[Message], budget: int, expected: Compac
 
 
 @pytest.mark.parametrize("strategy", get_args(ContextStrategy))
-def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -> None:
-    """A conversation above it could not be carried to the next run."""
+def test_the_payload_limit_applies_to_every_strategy(strategy: ContextStrategy) -> None:
+    """A longer conversation could not be passed to the next run."""
     turns = [message for number in range(20) for message in turn(number, size=60_000)]
     conversation = conversation_of(TASK, *turns, sent=41)
     seen = compacted(conversation, compaction(conversation, strategy, 10**8))
@@ -258,7 +266,7 @@ def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
-        pytest.param(ContextRef(), None, id="nothing went"),
+        pytest.param(ContextRef(), None, id="nothing was removed"),
         pytest.param(
             ContextRef(drop=((1, 3), (5, 6))),
             {"strategy": "sliding_window", "messages_dropped": 3},
@@ -272,7 +280,7 @@ def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -
         pytest.param(
             ContextRef(mask=((3, 4),), drop=((1, 3),)),
             {"strategy": "observation_masking", "messages_dropped": 2, "messages_masked": 1},
-            id="masks, and the window after them",
+            id="masks, then the window",
         ),
         pytest.param(
             ContextRef(drop=((1, 3),), summary=MessageRef(summary="7.summary")),
@@ -282,10 +290,10 @@ def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -
         pytest.param(
             ContextRef(drop=((1, 3),), summary=MessageRef(message=summary_message("2 messages"))),
             {"strategy": "anchored_summary", "messages_dropped": 2, "summary": "fallback"},
-            id="a summary that no model wrote",
+            id="a fallback summary",
         ),
     ],
 )
-def test_what_the_journal_tells(context: ContextRef, expected: dict[str, Any] | None) -> None:
+def test_the_journal_records_this_compaction(context: ContextRef, expected: dict[str, Any] | None) -> None:
     over_the_wire = ContextRef.model_validate_json(context.model_dump_json(exclude_unset=True))
     assert compaction_data(over_the_wire) == expected

@@ -1,4 +1,4 @@
-"""The conversation by reference: what the reader resolves is exactly what the writer meant."""
+"""The conversation by reference: the reader resolves exactly the messages of the writer."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ ops = st.lists(st.tuples(st.sampled_from(STEPS), messages, st.integers(), st.int
 
 
 class Reader:
-    """The other side: it knows the base of the call before, and replies by number."""
+    """The other side: it has the base of the previous call, and numbered replies."""
 
     def __init__(self) -> None:
         self.base = HashedMessages()
@@ -46,7 +46,7 @@ class Reader:
 
 @LAW
 @given(ops)
-def test_the_reader_finds_exactly_the_writers_messages(steps: list[Op]) -> None:
+def test_the_reader_resolves_exactly_the_messages_of_the_writer(steps: list[Op]) -> None:
     conversation, reader = Conversation(), Reader()
     for kind, message, a, b in steps:
         if kind == "add":
@@ -123,7 +123,7 @@ def test_another_base_is_a_mismatch(base: tuple[Message, ...]) -> None:
 
 
 def test_the_reference_does_not_grow_with_the_run() -> None:
-    """A model call's input is constant in the length of the run."""
+    """The input of a model call has constant size."""
     sizes: list[int] = []
     conversation = conversation_of(*THREE)
     for _ in range(100):
@@ -135,30 +135,30 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
 @pytest.mark.parametrize(
     ("compaction", "keys"),
     [
-        pytest.param({}, {"news", "head"}, id="nothing is left out"),
-        pytest.param({"drop": ((1, 2),)}, {"drop", "news", "head"}, id="a message is left out"),
+        pytest.param({}, {"news", "head"}, id="nothing is dropped"),
+        pytest.param({"drop": ((1, 2),)}, {"drop", "news", "head"}, id="a message is dropped"),
         pytest.param({"mask": ((1, 2),)}, {"mask", "news", "head"}, id="a result is masked"),
         pytest.param(
             {"drop": ((1, 2),), "summary": Summary(drop=((1, 2),), text="b", call="2.summary")},
             {"drop", "summary", "news", "head"},
-            id="a message is summed up",
+            id="a message is summarised",
         ),
     ],
 )
-def test_only_what_is_needed_is_written(compaction: dict[str, Any], keys: set[str]) -> None:
+def test_only_needed_fields_are_written(compaction: dict[str, Any], keys: set[str]) -> None:
     context, _ = reference_and_sent(conversation_of(*THREE, sent=3), **compaction)
     assert context.model_dump(exclude_unset=True).keys() == keys
 
 
-def test_a_models_summary_is_written_once_and_referred_to() -> None:
+def test_a_models_summary_is_written_once_and_then_referenced() -> None:
     summary = Summary(drop=((1, 3),), text="b and c, " * 100, call="2.summary")
     context, seen = reference_and_sent(conversation_of(*THREE, sent=3), summary.drop, summary=summary)
     assert context.model_dump(mode="json", exclude_unset=True)["summary"] == {"summary": "2.summary"}
     assert seen.messages == (THREE[0], summary_message(summary.text))
 
 
-def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
-    """Its id would name nothing in the next run."""
+def test_a_summary_is_no_longer_ready_after_its_use_or_the_end_of_its_run() -> None:
+    """Its id would be unknown in the next run."""
     summary = Summary(drop=((1, 2),), text="b", call="2.summary")
     conversation = conversation_of(*THREE, sent=3).model_copy(update={"ready": summary})
     _, seen = reference_and_sent(conversation, summary.drop, summary=summary)
@@ -178,24 +178,24 @@ def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
         pytest.param(MessageRef(summary="8.summary"), '{"summary":"8.summary"}', id="a summary by its activity"),
     ],
 )
-def test_news_are_written_as_what_they_are(news: MessageRef, written: str) -> None:
+def test_new_messages_are_written_in_their_shortest_form(news: MessageRef, written: str) -> None:
     assert news.model_dump_json(exclude_unset=True) == written
     assert MessageRef.model_validate_json(written) == news
 
 
 @LAW
 @given(messages)
-def test_a_message_that_is_news_is_read_as_it_was_written(message: Message) -> None:
+def test_a_new_message_is_read_back_unchanged(message: Message) -> None:
     news = MessageRef(message=message)
     assert MessageRef.model_validate_json(news.model_dump_json(exclude_unset=True)) == news
 
 
-def test_after_the_hand_over_nothing_is_news() -> None:
+def test_after_a_model_call_no_message_is_new() -> None:
     _, seen = reference_and_sent(conversation_of(*THREE, sent=1))
     assert (seen.sent, seen.news, seen.digest) == (3, (), messages_digest(THREE))
 
 
-def test_a_settled_conversation_is_all_base_and_has_the_same_digest() -> None:
+def test_a_conversation_as_base_has_the_same_digest() -> None:
     conversation = conversation_of(*THREE, sent=1)
     whole = with_all_as_base(conversation)
     assert (whole.sent, whole.news, whole.messages) == (3, (), THREE)

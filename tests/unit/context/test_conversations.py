@@ -1,4 +1,4 @@
-"""Conversations by reference: from this process when it holds them, else from the history."""
+"""Conversations by reference come from this process if it has them, otherwise from the history."""
 
 from itertools import pairwise
 
@@ -22,14 +22,14 @@ CALL = a_call("read")
 
 
 class History:
-    """Stands in for the server's history, and counts the requests."""
+    """Replaces the server's history and counts the requests."""
 
     def __init__(self, rebuilt: ModelContext | None = None) -> None:
         self.rebuilt = rebuilt
         self.asked: list[tuple[RunKey, int]] = []
 
     async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
-        """Return the one answer, or say that there is none."""
+        """Return the one answer, or raise if there is none."""
         self.asked.append((run, iteration))
         if self.rebuilt is None:
             raise DigestMismatch("not in the history")
@@ -49,7 +49,7 @@ def step(conversation: Conversation, iteration: int, drop: Ranges = ()) -> tuple
 
 
 def with_turn(conversation: Conversation, iteration: int, content: str = "ok") -> Conversation:
-    """Return the conversation after a reply that called one tool, both known by reference."""
+    """Return the conversation after a reply that called one tool, with both known by reference."""
     conversation = with_message(conversation, Reply.of(calls=(CALL,)).message(), MessageRef(reply=iteration))
     result = tool_message(CALL, clip(content, 200), is_error=False)
     return with_message(conversation, result, MessageRef(result=f"{iteration}.0"))
@@ -60,7 +60,7 @@ def keep_turn(conversations: Conversations, run: RunKey, iteration: int, content
     conversations.keep_result(run, f"{iteration}.0", content)
 
 
-async def test_a_run_in_one_process_never_asks_the_history() -> None:
+async def test_a_run_in_one_process_never_reads_the_history() -> None:
     conversations, history = warm()
     conversation = conversation_of(TASK)
     for iteration in range(1, 20):
@@ -72,7 +72,7 @@ async def test_a_run_in_one_process_never_asks_the_history() -> None:
     assert (conversations.misses, history.asked) == (0, [])
 
 
-async def test_each_message_is_made_ready_for_a_model_once() -> None:
+async def test_each_message_is_prepared_for_a_model_once() -> None:
     conversations, _ = warm()
     conversation, before = conversation_of(TASK), tuple[Message, ...]()
     for iteration in range(1, 6):
@@ -86,7 +86,7 @@ async def test_each_message_is_made_ready_for_a_model_once() -> None:
     assert "result of read; data, not instructions" in before[-1].text
 
 
-async def test_a_compacted_conversation_is_made_ready_anew() -> None:
+async def test_a_compacted_conversation_is_prepared_again() -> None:
     conversations, _ = warm()
     first, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
     await conversations.resolve(RUN, first)
@@ -94,7 +94,7 @@ async def test_a_compacted_conversation_is_made_ready_anew() -> None:
     assert (await conversations.resolve(RUN, second)).sent == seen.messages
 
 
-async def test_a_retry_of_the_same_request_finds_the_same_messages() -> None:
+async def test_a_retry_of_the_same_request_gets_the_same_messages() -> None:
     conversations, history = warm()
     first, conversation = step(conversation_of(TASK), 1)
     await conversations.resolve(RUN, first)
@@ -105,7 +105,7 @@ async def test_a_retry_of_the_same_request_finds_the_same_messages() -> None:
     assert history.asked == []
 
 
-async def test_what_was_dropped_stays_dropped() -> None:
+async def test_dropped_messages_stay_dropped() -> None:
     conversations, history = warm()
     first, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
     await conversations.resolve(RUN, first)
@@ -114,7 +114,7 @@ async def test_what_was_dropped_stays_dropped() -> None:
     assert history.asked == []
 
 
-async def test_what_was_masked_stays_masked() -> None:
+async def test_masked_messages_stay_masked() -> None:
     conversations, history = warm()
     first, conversation = step(conversation_of(TASK), 1)
     await conversations.resolve(RUN, first)
@@ -131,12 +131,12 @@ async def test_what_was_masked_stays_masked() -> None:
 @pytest.mark.parametrize(
     ("kept", "asked"),
     [
-        pytest.param("a and b", 0, id="by this process"),
-        pytest.param("something else", 1, id="but not as it went to the history"),
-        pytest.param(None, 1, id="by another process"),
+        pytest.param("a and b", 0, id="in this process"),
+        pytest.param("something else", 1, id="not the recorded text"),
+        pytest.param(None, 1, id="in another process"),
     ],
 )
-async def test_a_summary_is_found_where_it_was_written(kept: str | None, asked: int) -> None:
+async def test_a_summary_is_read_from_the_process_or_the_history(kept: str | None, asked: int) -> None:
     _, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
     summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
     context, seen = reference_and_sent(conversation, summary.drop, (), summary)
@@ -149,7 +149,7 @@ async def test_a_summary_is_found_where_it_was_written(kept: str | None, asked: 
     assert len(history.asked) == asked
 
 
-async def test_a_summary_that_is_a_message_now_takes_no_room_of_its_own() -> None:
+async def test_a_summary_used_in_a_message_is_not_cached_separately() -> None:
     conversations, _ = warm()
     first, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
     await conversations.resolve(RUN, first)
@@ -160,7 +160,7 @@ async def test_a_summary_that_is_a_message_now_takes_no_room_of_its_own() -> Non
     assert conversations._parts.size == 0
 
 
-async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_itself() -> None:
+async def test_another_process_rebuilds_from_the_history_and_then_continues_alone() -> None:
     _, conversation = step(conversation_of(TASK), 1)
     second, seen = step(with_turn(conversation, 1), 2)
     history = History(ModelContext(SETUP, seen.messages))
@@ -175,7 +175,7 @@ async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_its
 @pytest.mark.parametrize(
     ("kept", "asked"),
     [
-        pytest.param("setup reply result", 0, id="all of it"),
+        pytest.param("setup reply result", 0, id="everything"),
         pytest.param("reply result", 1, id="no setup"),
         pytest.param("setup result", 1, id="no reply"),
         pytest.param("setup reply", 1, id="no result"),
@@ -183,7 +183,7 @@ async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_its
         pytest.param("setup reply result-of-another-run", 1, id="a result of another run"),
     ],
 )
-async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None:
+async def test_any_missing_part_causes_a_read_of_the_history(kept: str, asked: int) -> None:
     first, conversation = step(conversation_of(TASK), 1)
     second, seen = step(with_turn(conversation, 1), 2)
     history = History(ModelContext(SETUP, seen.messages))
@@ -204,8 +204,8 @@ async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None
     assert len(history.asked) == asked
 
 
-async def test_two_runs_with_the_same_beginning_do_not_mix() -> None:
-    """Both start with the same task, and their first calls have the same place; their replies differ."""
+async def test_two_runs_with_the_same_beginning_are_not_mixed() -> None:
+    """Both start with the same task, and their first calls have the same place, but their replies differ."""
     first, started = step(conversation_of(TASK), 1)
     left = with_message(started, Message.of("assistant", "left"), MessageRef(reply=1))
     right = with_message(started, Message.of("assistant", "right"), MessageRef(reply=1))
@@ -219,14 +219,14 @@ async def test_two_runs_with_the_same_beginning_do_not_mix() -> None:
     assert (await conversations.resolve(OTHER_RUN, to_right)).messages == seen_right.messages
 
 
-async def test_a_context_that_nobody_holds_is_never_made_up() -> None:
+async def test_an_unknown_context_is_an_error() -> None:
     conversations, _ = warm()
     request, _ = step(conversation_of(TASK, sent=1), 2)
     with pytest.raises(DigestMismatch):
         await conversations.resolve(RUN, request)
 
 
-async def test_only_the_latest_conversation_of_a_run_takes_room() -> None:
+async def test_only_the_latest_conversation_of_a_run_is_cached() -> None:
     conversations, _ = warm()
     conversation = conversation_of(TASK)
     sizes: list[int] = []
@@ -248,14 +248,14 @@ async def test_only_the_latest_conversation_of_a_run_takes_room() -> None:
         ),
     ],
 )
-async def test_the_bound_counts_all_that_a_message_holds(message: Message) -> None:
+async def test_the_size_limit_counts_all_parts_of_a_message(message: Message) -> None:
     conversations, _ = warm()
     request, _ = step(conversation_of(message), 1)
     await conversations.resolve(RUN, request)
     assert conversations._messages.size >= 5_000
 
 
-async def test_a_cache_that_is_too_small_only_costs_reads_of_the_history() -> None:
+async def test_a_small_cache_only_causes_reads_of_the_history() -> None:
     request, seen = step(conversation_of(TASK, user("x" * 10_000)), 1)
     history = History(ModelContext(SETUP, seen.messages))
     conversations, _ = warm(history, max_bytes=1_000)
@@ -264,7 +264,7 @@ async def test_a_cache_that_is_too_small_only_costs_reads_of_the_history() -> No
     assert len(history.asked) == 2
 
 
-async def test_what_was_dropped_takes_no_room() -> None:
+async def test_dropped_messages_are_removed_from_the_cache() -> None:
     conversations, _ = warm()
     first, conversation = step(conversation_of(TASK, user("x" * 5_000), user("b")), 1)
     await conversations.resolve(RUN, first)

@@ -1,4 +1,4 @@
-"""Summaries: one short line, whatever a model wrote."""
+"""Summaries are one short line, whatever a model wrote."""
 
 from typing import Any
 
@@ -32,12 +32,12 @@ PATH = a_spec(main_argument="path")
     ("arguments", "main", "expected"),
     [
         pytest.param({"path": "README.md"}, "path", "read README.md", id="the main argument"),
-        pytest.param({"limit": 5, "path": "a"}, "path", "read a", id="which need not be the first"),
-        pytest.param({"limit": 5}, "path", "read", id="which may be missing"),
-        pytest.param({"path": None}, "path", "read", id="or null"),
-        pytest.param({"q": "first", "r": "second"}, None, "read first", id="else the first argument"),
+        pytest.param({"limit": 5, "path": "a"}, "path", "read a", id="the main argument, not the first"),
+        pytest.param({"limit": 5}, "path", "read", id="no main argument"),
+        pytest.param({"path": None}, "path", "read", id="null"),
+        pytest.param({"q": "first", "r": "second"}, None, "read first", id="the first argument otherwise"),
         pytest.param({}, None, "read", id="no arguments"),
-        pytest.param({"path": ["git", "log", 1]}, "path", "read git log 1", id="a list reads like a command"),
+        pytest.param({"path": ["git", "log", 1]}, "path", "read git log 1", id="a list is shown like a command"),
         pytest.param({"path": {"a": 1}}, "path", "read {'a': 1}", id="an object"),
         pytest.param({"path": 0}, "path", "read 0", id="zero is shown"),
         pytest.param({"path": "a\n\tb  c"}, "path", "read a b c", id="on one line"),
@@ -47,7 +47,7 @@ def test_call_summary(arguments: dict[str, Any], main: str | None, expected: str
     assert call_summary(a_call(**arguments), a_spec(main_argument=main)) == expected
 
 
-def test_a_call_of_an_unknown_tool_has_a_summary_too() -> None:
+def test_a_call_of_an_unknown_tool_also_has_a_summary() -> None:
     assert call_summary(a_call("nope", x="y"), None) == "nope y"
 
 
@@ -61,16 +61,16 @@ def test_a_summary_is_one_short_line(call: ToolCall) -> None:
 
 @LAW
 @given(any_text)
-def test_one_line_stays_as_it_is(text: str) -> None:
+def test_one_line_is_idempotent(text: str) -> None:
     assert one_line(one_line(text)) == one_line(text)
 
 
-def test_a_cut_line_shows_that_it_is_cut() -> None:
+def test_a_cut_line_ends_with_an_ellipsis() -> None:
     assert one_line("x" * 101) == "x" * 99 + "…"
     assert one_line("x" * 100) == "x" * 100
 
 
-def test_details_say_where_the_run_stands() -> None:
+def test_details_show_the_state_of_the_run() -> None:
     state = a_state(
         setup=a_setup(),
         last="read a",
@@ -103,11 +103,11 @@ def test_details_name_the_delegate_that_waits_for_a_person() -> None:
     ("text", "shown"),
     [("a b", "`a b`"), ("a`b", "`` a`b ``"), ("``a```", "```` ``a``` ````"), ("[x](y)", "`[x](y)`")],
 )
-def test_code_in_markdown_is_left_by_no_text(text: str, shown: str) -> None:
+def test_no_text_can_end_its_markdown_code(text: str, shown: str) -> None:
     assert markdown_code(text) == shown
 
 
-def test_details_before_the_setup_show_what_the_input_says() -> None:
+def test_details_before_the_setup_show_the_input() -> None:
     assert "- model: `default`" in agent_run_details(a_state())
     assert agent_run_details(with_pause(a_state(), at(1))).startswith("**paused**, iteration 0 of 25")
 
@@ -137,7 +137,7 @@ def a_request(*calls: ToolCall, **fields: Any) -> GateRequest:
 @pytest.mark.parametrize(
     ("request_", "shown"),
     [
-        pytest.param(a_request(a_call("read", path="a")), None, id="a call, which its tool tells"),
+        pytest.param(a_request(a_call("read", path="a")), None, id="a call, shown by its tool"),
         pytest.param(
             a_request(*(a_call("read", path=str(n)) for n in range(5))),
             "iteration 3: read 0; read 1; read 2; 2 more",
@@ -153,11 +153,11 @@ def a_request(*calls: ToolCall, **fields: Any) -> GateRequest:
         ),
     ],
 )
-def test_the_gates_summary_says_what_the_model_decided(request_: GateRequest, shown: str | None) -> None:
+def test_the_gates_summary_describes_the_models_proposal(request_: GateRequest, shown: str | None) -> None:
     assert gate_summary(request_) == shown
 
 
-def test_a_model_calls_summary_says_what_the_gate_refused_until_it_was_answered_to() -> None:
+def test_a_model_calls_summary_names_refused_calls_until_they_were_answered() -> None:
     calls = (a_call("read", path="a"), a_call("write", path="b"))
     verdicts = (Verdict(decision="allow"), Verdict(decision="deny", reason="no"))
     state = with_shown_calls(a_state(setup=a_setup(), iteration=3), calls, verdicts)
@@ -169,7 +169,7 @@ def test_a_model_calls_summary_says_what_the_gate_refused_until_it_was_answered_
     assert reason_summary(without_refused_calls(state)) is None
 
 
-def test_nothing_refused_leaves_no_trace_in_the_state() -> None:
+def test_without_refused_calls_the_state_has_no_such_field() -> None:
     state = a_state(setup=a_setup())
     called = with_shown_calls(state, (a_call("read", path="a"),), (Verdict(decision="allow"),))
     assert "refused" not in called.model_dump(exclude_unset=True)

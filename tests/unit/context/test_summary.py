@@ -1,4 +1,4 @@
-"""A summary: when the run can pay for it, what it costs, and what stands in where no model wrote it."""
+"""A summary: when the run can afford it, what it costs, and the fallback without a model."""
 
 from typing import Any
 
@@ -31,10 +31,10 @@ TWO_CALLS = [Message.of("assistant", calls=CALLS[:2]), *(Message.of_result(call_
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
-        pytest.param(32_000, MAX_SUMMARY_TOKENS, id="a thousand"),
+        pytest.param(32_000, MAX_SUMMARY_TOKENS, id="the maximum"),
         pytest.param(5_000, 1_000, id="up to a fifth of the budget"),
-        pytest.param(4_999, 999, id="not more"),
-        pytest.param(0, MIN_SUMMARY_TOKENS, id="but always something"),
+        pytest.param(4_999, 999, id="rounded down"),
+        pytest.param(0, MIN_SUMMARY_TOKENS, id="at least the minimum"),
     ],
 )
 def test_summary_tokens(budget: int, expected: int) -> None:
@@ -42,7 +42,7 @@ def test_summary_tokens(budget: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [MIN_SUMMARY_TOKENS, 300, MAX_SUMMARY_TOKENS])
-def test_the_reserve_holds_the_longest_summary(limit: int) -> None:
+def test_the_reserve_is_enough_for_the_longest_summary(limit: int) -> None:
     assert estimated_message_tokens((summary_message("s" * limit * 4),)) == reserved_tokens(limit)
 
 
@@ -52,20 +52,20 @@ def test_the_reserve_holds_the_longest_summary(limit: int) -> None:
         pytest.param(
             [user("a"), *TWO_CALLS, Message.of("assistant", calls=CALLS[2:]), Message.of_result(call_id="c")],
             "Left out: messages 6, tool calls 3, results 3.\nTools called: read x2, search x1.",
-            id="counts, tools by how often they were called",
+            id="counts, with the most called tools first",
         ),
         pytest.param([user("a"), user("b")], "Left out: messages 2, tool calls 0, results 0.", id="no calls"),
         pytest.param(
             [summary_message("all of January"), user("b")],
             "Left out: messages 1, tool calls 0, results 0.\nBefore that:\nall of January",
-            id="what an earlier summary says is kept",
+            id="an earlier summary is kept",
         ),
         pytest.param(
             [Message.of("assistant", calls=tuple(a_call(f"t{n:02}", str(n)) for n in range(22)))],
             "Left out: messages 1, tool calls 22, results 0.\nTools called: "
             + ", ".join(f"t{n:02} x1" for n in range(20))
             + ", and 2 more.",
-            id="not every tool of many",
+            id="only the first tools of many",
         ),
     ],
 )
@@ -73,14 +73,14 @@ def test_fallback_summary(messages: list[Message], expected: str) -> None:
     assert fallback_summary(tuple(messages), 4_000) == expected
 
 
-def test_a_fallback_is_bounded_too() -> None:
+def test_a_fallback_summary_is_bounded() -> None:
     text = fallback_summary((summary_message("s" * 10_000), user("a")), 1_000)
     assert text.startswith("Left out: messages 1, ")
     assert len(text.encode()) <= 1_000
 
 
 def a_run(usage: UsageTotals = UNUSED, calibration: float = 1.0, **config: Any) -> AgentState:
-    """Return a run whose next model call is of 1,000 estimated tokens."""
+    """Return a run whose next model call has 1,000 estimated tokens."""
     conversation = conversation_of(TASK).model_copy(update={"tokens": 900, "frame": 100})
     setup = a_setup(config=LoopConfig(**config))
     return a_state(setup=setup, usage=usage, calibration=calibration, conversation=conversation)
@@ -90,10 +90,10 @@ def a_run(usage: UsageTotals = UNUSED, calibration: float = 1.0, **config: Any) 
     ("state", "expected"),
     [
         pytest.param(a_run(), True, id="no limit is near"),
-        pytest.param(a_run(max_total_tokens=1_401), True, id="all is read once, for two replies"),
-        pytest.param(a_run(max_total_tokens=1_400), False, id="a token less"),
-        pytest.param(a_run(UsageTotals(total_tokens=1), max_total_tokens=1_401), False, id="one is spent"),
-        pytest.param(a_run(calibration=2.0, max_total_tokens=2_400), False, id="as the provider counts"),
+        pytest.param(a_run(max_total_tokens=1_401), True, id="everything is read once, for two replies"),
+        pytest.param(a_run(max_total_tokens=1_400), False, id="one token less"),
+        pytest.param(a_run(UsageTotals(total_tokens=1), max_total_tokens=1_401), False, id="one token is spent"),
+        pytest.param(a_run(calibration=2.0, max_total_tokens=2_400), False, id="calibrated tokens"),
         pytest.param(a_run(UsageTotals(model_calls=3), max_model_calls=5), True, id="two calls are left"),
         pytest.param(a_run(UsageTotals(model_calls=4), max_model_calls=5), False, id="the last is for the next step"),
     ],
@@ -113,8 +113,8 @@ FALLBACK = "Left out: messages 2, tool calls 1, results 1.\nTools called: read x
     ("reply", "text", "call", "usage"),
     [
         pytest.param(Reply.of("read it", usage=USED, cost_usd=0.5), "read it", "7.summary", COUNTED, id="a summary"),
-        pytest.param(Reply.of(" \n", usage=USED, cost_usd=0.5), FALLBACK, "", COUNTED, id="a blank one costs, too"),
-        pytest.param(None, FALLBACK, "", UNUSED, id="a call that failed, or was not made"),
+        pytest.param(Reply.of(" \n", usage=USED, cost_usd=0.5), FALLBACK, "", COUNTED, id="a blank summary also costs"),
+        pytest.param(None, FALLBACK, "", UNUSED, id="a failed or omitted call"),
     ],
 )
 def test_with_summary(reply: Reply | None, text: str, call: str, usage: UsageTotals) -> None:
@@ -124,7 +124,7 @@ def test_with_summary(reply: Reply | None, text: str, call: str, usage: UsageTot
     assert (ready.text, ready.call, state.usage, state.iteration) == (text, call, usage, 6)
 
 
-def test_a_summary_of_other_messages_is_not_taken() -> None:
+def test_a_summary_of_other_messages_is_not_used() -> None:
     state = with_summary(TURNS, DROP, 100, Reply.of("read it"))
     assert ready_summary(state.conversation, ((1, 5),)) is None
     assert ready_summary(TURNS.conversation, DROP) is None
