@@ -31,7 +31,7 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
     return [backstage.tool("pay"), backstage.tool("look"), backstage.tool("hold", held=True)]
 
 
-def decided(update: str) -> Happens:
+def decides_held_call(update: str) -> Happens:
     """Return a function that decides the held call. If the case kills, no worker runs when the decision arrives."""
 
     async def happens(stage: Stage) -> None:
@@ -51,19 +51,19 @@ async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
     return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
-def held(update: str) -> dict[str, Any]:
-    return {"plan": ("look", "pay", "look"), "cast": troupe, "happens": decided(update)}
+def held_call_case(update: str) -> dict[str, Any]:
+    return {"plan": ("look", "pay", "look"), "cast": troupe, "happens": decides_held_call(update)}
 
 
-YES, NO = held("approve"), held("deny")
+YES, NO = held_call_case("approve"), held_call_case("deny")
 
 CASES: dict[str, Case] = {
     "approved": Case(**YES),
     "approved, killed while it is held": Case(**YES, kills=True),
     "approved, killed while it is held in a later run": Case(**YES, roll_over_events=EVERY_ITERATION, kills=True),
-    "approved, before the question is told": dying_at("noting ApprovalRequested", **YES),
+    "approved, before the question is noted": dying_at("noting ApprovalRequested", **YES),
     "approved, when the yes arrives": dying_at("asked to approve", **YES),
-    "approved, while the yes is told": dying_at("noting ApprovalResolved", **YES),
+    "approved, while the approval is noted": dying_at("noting ApprovalResolved", **YES),
     "approved, while it runs": dying_at("pay 1", **YES),
     "denied": Case(**NO),
     "denied, killed while it is held": Case(**NO, kills=True),

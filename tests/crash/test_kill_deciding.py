@@ -29,10 +29,10 @@ def answered_after(times: int) -> dict[str, Any]:
 CASES: dict[str, Case] = {
     "decided": Case(**DECIDED),
     "decided, when its verdict comes": dying_at("gate of decide", **DECIDED),
-    "decided, before it is told": dying_at("noting DecisionGrounded", **DECIDED),
-    "decided, when the model is told": dying_at("model call 3", **DECIDED),
+    "decided, before it is noted": dying_at("noting DecisionGrounded", **DECIDED),
+    "decided, at the next model call": dying_at("model call 3", **DECIDED),
     "rolled": Case(**ROLLED),
-    "rolled, before it is told": dying_at("noting DecisionGrounded", **ROLLED),
+    "rolled, before it is noted": dying_at("noting DecisionGrounded", **ROLLED),
     "rolled, in the next run": dying_at("model call 3", **ROLLED),
     "told": Case(**answered_after(1)),
     "told, when the receiver has it": dying_at("told", **answered_after(2)),

@@ -19,7 +19,7 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
     return [backstage.tool("look"), backstage.tool("hold", held=True)]
 
 
-async def guided(stage: Stage) -> None:
+async def send_guidance(stage: Stage) -> None:
     """Send guidance during a tool, pause at the end of the iteration, send more guidance, and resume."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
@@ -34,7 +34,7 @@ async def guided(stage: Stage) -> None:
     await stage.handle.signal("resume")
 
 
-async def guided_while_paused(stage: Stage) -> None:
+async def send_guidance_while_paused(stage: Stage) -> None:
     """Do the same, but send the guidance of the pause while no worker runs."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
@@ -49,7 +49,7 @@ async def guided_while_paused(stage: Stage) -> None:
         await stage.handle.signal("resume")
 
 
-async def guided_too_late(stage: Stage) -> None:
+async def send_guidance_too_late(stage: Stage) -> None:
     """Send more guidance after the worker has decided to continue as new, and before its death."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
@@ -72,14 +72,14 @@ RUN: dict[str, Any] = {
 }
 
 CASES: dict[str, Case] = {
-    "undisturbed": Case(**RUN, happens=guided),
-    "while it waits": Case(**RUN, happens=guided, kills=True),
-    "while the run is paused": Case(**RUN, happens=guided_while_paused, kills=True),
-    "while continuing as new": dying_at("continuing as new after hold", **RUN, happens=guided),
-    "right after continuing as new": dying_at("continued as new after hold", **RUN, happens=guided),
-    "in the model call that reads it": dying_at("model call 3", **RUN, happens=guided),
+    "undisturbed": Case(**RUN, happens=send_guidance),
+    "while it waits": Case(**RUN, happens=send_guidance, kills=True),
+    "while the run is paused": Case(**RUN, happens=send_guidance_while_paused, kills=True),
+    "while continuing as new": dying_at("continuing as new after hold", **RUN, happens=send_guidance),
+    "right after continuing as new": dying_at("continued as new after hold", **RUN, happens=send_guidance),
+    "in the model call that reads it": dying_at("model call 3", **RUN, happens=send_guidance),
     "more comes after the end of a run was decided": dying_at(
-        "continuing as new after hold", **RUN, happens=guided_too_late
+        "continuing as new after hold", **RUN, happens=send_guidance_too_late
     ),
 }
 
@@ -97,7 +97,7 @@ async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> 
     return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
-@pytest.mark.parametrize("case", [name for name, case in CASES.items() if case.happens is not guided_too_late])
+@pytest.mark.parametrize("case", [name for name, case in CASES.items() if case.happens is not send_guidance_too_late])
 async def test_guidance_is_read_once_and_in_order(outcomes: Outcomes, case: str) -> None:
     undisturbed, outcome = outcome_of(outcomes, "undisturbed"), outcome_of(outcomes, case)
     cut = ["hold"] if case == "while it waits" else []

@@ -26,9 +26,9 @@ RUN: dict[str, Any] = {
 
 CASES: dict[str, Case] = {
     "learning": Case(**RUN),
-    "learning, behind a fact": dying_at("stored fact", **RUN),
-    "learning, behind what it has learnt": dying_at("stored memory", **RUN),
-    "learning, behind a recall": dying_at("recalled", **RUN),
+    "learning, after a fact": dying_at("stored fact", **RUN),
+    "learning, after its learnings": dying_at("stored memory", **RUN),
+    "learning, after a recall": dying_at("recalled", **RUN),
 }
 
 

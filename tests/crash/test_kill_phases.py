@@ -59,13 +59,13 @@ SUMMED_UP: dict[str, Any] = {
 CASES: dict[str, Case] = {
     "circuit": Case(**MENDED),
     "circuit, before it is tried": dying_at("after wait", **MENDED),
-    "circuit, while it is told": dying_at("noting CircuitClosed", **MENDED),
+    "circuit, while it is noted": dying_at("noting CircuitClosed", **MENDED),
     "frail circuit": Case(**FRAIL),
     "frail circuit, while it is tried": dying_at("frail 2", **FRAIL),
     "hydration": Case(**LOOKED_UP),
     "hydration, in the gate": dying_at("gate 0", **LOOKED_UP),
     "hydration, in a lookup": dying_at("find 1", **LOOKED_UP),
-    "hydration, while it is told": dying_at("noting PreHydrationComplete", **LOOKED_UP),
+    "hydration, while it is noted": dying_at("noting PreHydrationComplete", **LOOKED_UP),
     "summary": Case(**SUMMED_UP),
     "summary, while it is written": dying_at("summary", **SUMMED_UP),
 }

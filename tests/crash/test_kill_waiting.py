@@ -41,7 +41,7 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
     ]
 
 
-def answered(update: str, **given: Any) -> Happens:
+def answers_question(update: str, **given: Any) -> Happens:
     """Return a function that answers the first question. If the case kills, no worker runs when the answer arrives."""
 
     async def happens(stage: Stage) -> None:
@@ -61,26 +61,31 @@ async def is_there(stage: Stage, sent: asyncio.Task[Any]) -> bool:
     return sent.done() or (await stage.handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
-def asked(update: str, plan: str, config: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
-    return {"plan": tuple(plan.split()), "cast": troupe, "config": config or {}, "happens": answered(update, **given)}
+def question_case(update: str, plan: str, config: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
+    return {
+        "plan": tuple(plan.split()),
+        "cast": troupe,
+        "config": config or {},
+        "happens": answers_question(update, **given),
+    }
 
 
-RETRIED = asked("resolve_escalation", "save look", choice="retry", by="ada")
-GIVEN = asked("resolve_escalation", "save look", choice="result", result="it is 42", by="ada")
+RETRIED = question_case("resolve_escalation", "save look", choice="retry", by="ada")
+GIVEN = question_case("resolve_escalation", "save look", choice="result", result="it is 42", by="ada")
 ONCE = {"on_exhausted": "ask", "max_iterations": 1}
-EXTENDED = asked("extend_budget", "look look", ONCE, max_iterations=9)
+EXTENDED = question_case("extend_budget", "look look", ONCE, max_iterations=9)
 LATER: dict[str, Any] = {"roll_over_events": EVERY_ITERATION}
 
 CASES: dict[str, Case] = {
     "retried": Case(**RETRIED),
     "retried, decided while nobody is there": Case(**RETRIED, kills=True),
     "retried, when the decision arrives": dying_at("asked to resolve_escalation", **RETRIED),
-    "retried, before the question is told": dying_at("noting ApprovalRequested", **RETRIED),
-    "retried, while the decision is told": dying_at("noting ApprovalResolved", **RETRIED),
+    "retried, before the question is noted": dying_at("noting ApprovalRequested", **RETRIED),
+    "retried, while the decision is noted": dying_at("noting ApprovalResolved", **RETRIED),
     "retried, while it is tried again": dying_at("save 2", **RETRIED),
     "given": Case(**GIVEN),
     "given, decided while nobody is there": Case(**GIVEN, kills=True),
-    "given, while the decision is told": dying_at("noting ApprovalResolved", **GIVEN),
+    "given, while the decision is noted": dying_at("noting ApprovalResolved", **GIVEN),
     "extended": Case(**EXTENDED),
     "extended, raised while nobody is there": Case(**EXTENDED, kills=True),
     "extended, when it is raised": dying_at("asked to extend_budget", **EXTENDED),

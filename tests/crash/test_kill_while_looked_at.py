@@ -26,11 +26,11 @@ def troupe(backstage: Backstage) -> list[FakeTool]:
 
 async def approve(stage: Stage) -> None:
     """Approve the held call."""
-    [call] = (await asked(stage, "approval"))["data"]["calls"]
-    await insisted(stage, "approve", {"approval_id": call["id"], "approver": "ada"})
+    [call] = (await question_of(stage, "approval"))["data"]["calls"]
+    await send_until_taken(stage, "approve", {"approval_id": call["id"], "approver": "ada"})
 
 
-async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
+async def send_until_taken(stage: Stage, name: str, argument: dict[str, Any]) -> None:
     """Send an update. Repeat it if the SDK left it out of its task, as `client/runs/exchange.py` does."""
     while True:
         try:
@@ -40,7 +40,7 @@ async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
                 raise
 
 
-async def asked(stage: Stage, kind: str) -> dict[str, Any]:
+async def question_of(stage: Stage, kind: str) -> dict[str, Any]:
     """Return the question of this kind once it is recorded. A slow machine gets the time it needs until then."""
     found: list[dict[str, Any]] = []
 
@@ -48,32 +48,32 @@ async def asked(stage: Stage, kind: str) -> dict[str, Any]:
         status: dict[str, Any] = await status_of(stage.handle) or {"waiting": ()}
         found[:] = [wait for wait in status["waiting"] if wait["kind"] == kind]
         if not found and status["waiting"] and await is_on_record(stage.handle):
-            await insisted(stage, "extend_budget", {"timeout_s": status["budgets"]["timeout_s"] + 6})
+            await send_until_taken(stage, "extend_budget", {"timeout_s": status["budgets"]["timeout_s"] + 6})
         return bool(found) and await is_on_record(stage.handle)
 
     await stage.until(is_asked)
     return found[0]
 
 
-async def exhausted(stage: Stage) -> None:
+async def approve_and_extend_time(stage: Stage) -> None:
     """Approve, let the time run out, kill the worker while a person is asked for more time, and grant it."""
     async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
-        await asked(stage, "budget")
+        await question_of(stage, "budget")
         async with stage.without_worker():
-            more = asyncio.create_task(insisted(stage, "extend_budget", {"timeout_s": 1_000}))
+            more = asyncio.create_task(send_until_taken(stage, "extend_budget", {"timeout_s": 1_000}))
             await asyncio.sleep(0.5)
         await more
         stage.release()
         await stage.handle.result()
 
 
-async def approved(stage: Stage) -> None:
+async def approve_twice(stage: Stage) -> None:
     """Approve twice. The worker is killed in between, and in a local tool."""
     stage.release()
     async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
-        await asked(stage, "approval")
+        await question_of(stage, "approval")
         async with stage.without_worker():
             await stage.handle.signal("steer", "go on")
         await approve(stage)
@@ -82,8 +82,10 @@ async def approved(stage: Stage) -> None:
 
 ON_EXHAUSTED = {"timeout_s": 8, "on_exhausted": "ask"}
 SCENES = {
-    "the time runs out": Case(("look", "pay", "hold"), cast=troupe, happens=exhausted, config=ON_EXHAUSTED, kills=True),
-    "two approvals": Case(("look", "pay", "look", "pay", "look"), cast=troupe, happens=approved, kills=True),
+    "the time runs out": Case(
+        ("look", "pay", "hold"), cast=troupe, happens=approve_and_extend_time, config=ON_EXHAUSTED, kills=True
+    ),
+    "two approvals": Case(("look", "pay", "look", "pay", "look"), cast=troupe, happens=approve_twice, kills=True),
 }
 CASES = {f"{scene}, {number}": case for scene, case in SCENES.items() for number in range(TIMES)}
 

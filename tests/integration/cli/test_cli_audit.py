@@ -100,8 +100,11 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a cut tail": (lambda lines: [*lines[:-3], lines[-1]], "is missing: the head counts"),
     "no head": (lambda lines: lines[:-1], "it has no head"),
     "a cut tail without a head": (lambda lines: lines[:-3], "it has no head"),
-    "a drop, chained anew": (lambda lines: forged(lines, lambda entries: without_entry(entries, 2)), "is missing"),
-    "an edit, chained anew": (
+    "a drop, with a rebuilt chain": (
+        lambda lines: forged(lines, lambda entries: without_entry(entries, 2)),
+        "is missing",
+    ),
+    "an edit, with a rebuilt chain": (
         lambda lines: forged(lines, lambda entries: [entries[0].model_copy(update={"agent": "x"}), *entries[1:]]),
         "entry 0 differs from the history in agent",
     ),

@@ -50,7 +50,7 @@ async def questions(client: Client, *loops: Loop, **wanted: Any) -> list[InboxEn
     return [question async for question in inbox(client, **wanted) if question.task_queue in queues]
 
 
-async def indexed(client: Client, *handles: WorkflowHandle[Any, Any], kind: str | None) -> None:
+async def wait_until_indexed(client: Client, *handles: WorkflowHandle[Any, Any], kind: str | None) -> None:
     """Wait until visibility, which lags, lists what the runs wait for."""
 
     async def is_there() -> bool:
@@ -73,8 +73,8 @@ async def test_the_inbox_lists_all_runs_oldest_first_and_can_be_filtered(client:
     ):
         first, second = await loop.start(), await loop.start()
         third = await other.start(on_exhausted="ask", max_iterations=1)
-        await indexed(client, first, second, kind="escalation")
-        await indexed(client, third, kind="budget")
+        await wait_until_indexed(client, first, second, kind="escalation")
+        await wait_until_indexed(client, third, kind="budget")
 
         found = await questions(client, loop, other)
         assert [question.run_id for question in found] == [first.id, second.id, third.id]
@@ -100,37 +100,37 @@ async def test_the_inbox_lists_all_runs_oldest_first_and_can_be_filtered(client:
 async def test_a_run_without_a_worker_is_listed_with_its_kind_only(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], save("storage"), setup=FACTS) as loop:
         handle = await loop.start()
-        await indexed(client, handle, kind="escalation")
+        await wait_until_indexed(client, handle, kind="escalation")
     async with a_loop(client, [answers()], setup=FACTS) as other:
         found = await questions(client, loop, other, queue="somebody else's")
     assert [(question.run_id, question.kind, question.wait) for question in found] == [(handle.id, "escalation", None)]
     await handle.terminate()
 
 
-async def _resolved(handle: WorkflowHandle[Any, Any]) -> None:
+async def _resolve(handle: WorkflowHandle[Any, Any]) -> None:
     await send_update(handle, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "abort"})
 
 
-async def _aborted(handle: WorkflowHandle[Any, Any]) -> None:
+async def _abort(handle: WorkflowHandle[Any, Any]) -> None:
     await handle.signal("abort", "enough")
 
 
-async def _cancelled(handle: WorkflowHandle[Any, Any]) -> None:
+async def _cancel(handle: WorkflowHandle[Any, Any]) -> None:
     await handle.cancel()
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(_resolved, id="a person decides"),
-        pytest.param(_aborted, id="aborted while it waits"),
-        pytest.param(_cancelled, id="cancelled while it waits"),
+        pytest.param(_resolve, id="a person decides"),
+        pytest.param(_abort, id="aborted while it waits"),
+        pytest.param(_cancel, id="cancelled while it waits"),
     ],
 )
 async def test_an_ended_run_is_no_longer_listed_as_waiting(client: Client, end: Callable[..., Any]) -> None:
     async with a_loop(client, [calls("save", "save"), answers()], save(), setup=FACTS) as loop:
         handle = await loop.start()
-        await indexed(client, handle, kind="escalation")
+        await wait_until_indexed(client, handle, kind="escalation")
         await end(handle)
         ran = await loop.ended(handle)
         assert (await handle.describe()).typed_search_attributes.get(WAITING) is None
@@ -141,7 +141,7 @@ async def test_an_ended_run_is_no_longer_listed_as_waiting(client: Client, end: 
 async def test_a_budget_question_of_an_ended_run_is_not_listed(client: Client) -> None:
     async with a_loop(client, [calls("save")] * 3, FakeTool("save"), setup=FACTS) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await indexed(client, handle, kind="budget")
+        await wait_until_indexed(client, handle, kind="budget")
         await handle.signal("abort", "enough")
         await loop.ended(handle)
         assert (await handle.describe()).typed_search_attributes.get(WAITING) is None
@@ -177,7 +177,7 @@ async def test_a_terminated_run_is_not_in_the_inbox_despite_its_attribute(client
     async with a_loop(client, [calls("save"), answers()], save(), setup=FACTS) as loop:
         handle = await loop.start()
         await wait_for_question(handle)
-        await indexed(client, handle, kind="escalation")
+        await wait_until_indexed(client, handle, kind="escalation")
         await handle.terminate("an operator")
 
         async def is_gone() -> bool:

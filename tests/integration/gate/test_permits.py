@@ -50,7 +50,7 @@ async def signing(
         yield loop
 
 
-async def checked(client: Client, workflow_id: str, keys: PermitKeys = KEYS) -> list[str]:
+async def faults_of(client: Client, workflow_id: str, keys: PermitKeys = KEYS) -> list[str]:
     """Return the faults that `verify` finds."""
     found = await verify(client, workflow_id, permits=keys)
     assert "permits" in {check.name for check in found.checks}
@@ -69,8 +69,8 @@ async def test_a_signed_call_is_carried_out_and_verified(client: Client, executi
     look = FakeTool("look", options=ToolOptions(execution=execution))
     async with signing(client, [calls("look", "look", arguments={"n": 1.5}), answers()], look) as loop:
         ran = await loop.run()
-        assert await checked(client, ran.handle.id) == []
-        assert "permits: 1.0 look: no valid permit; 1.1 look: no valid permit" in await checked(
+        assert await faults_of(client, ran.handle.id) == []
+        assert "permits: 1.0 look: no valid permit; 1.1 look: no valid permit" in await faults_of(
             client, ran.handle.id, OTHERS
         )
     assert (len(look.contexts), ran.result.tool_calls.run) == (2, 2)
@@ -91,7 +91,7 @@ async def test_the_arguments_set_by_policy_are_signed(client: Client) -> None:
     tool = pay()
     async with signing(client, list(PAYS), tool, engine=Changes()) as loop:
         ran = await loop.run()
-        assert await checked(client, ran.handle.id) == []
+        assert await faults_of(client, ran.handle.id) == []
     assert len(tool.contexts) == 1
 
 
@@ -105,7 +105,7 @@ async def test_an_approved_call_is_signed_after_its_approval_even_after_a_rewind
         again = client.get_workflow_handle(handle.id)
         await send_update(again, "approve", approval_argument((await wait_for_held_calls(again))[0], approver="a|b"))
         await wait_for_rewound(client, run)
-        assert await checked(client, handle.id) == []
+        assert await faults_of(client, handle.id) == []
     assert len(tool.contexts) == 2
 
 
@@ -128,7 +128,7 @@ async def test_a_call_retried_by_a_person_has_the_latest_permit(client: Client) 
         engine.version = "v2"
         await send_update(handle, "resolve_escalation", {"escalation_id": wait_id, "choice": "retry"})
         ran = await loop.ended(handle)
-        assert await checked(client, handle.id) == []
+        assert await faults_of(client, handle.id) == []
     begun = [event.activity_task_scheduled_event_attributes for event in ran.history.events]
     permits = [json.loads(each.input.payloads[0].data)["permit"] for each in begun if each.activity_id.startswith("1.")]
     assert [permit[-2:] for permit in permits] == ["v1", "v2"]
@@ -146,8 +146,8 @@ async def test_fallbacks_sagas_and_requeued_calls_are_signed_too(client: Client)
         fork = await wait_for_rewound(
             client, await requeue_in_fork(client, await read_ended_run(client, ran.handle.id), ["1.1"])
         )
-        assert await checked(client, ran.handle.id) == []
-        assert await checked(client, fork.handle.id) == []
+        assert await faults_of(client, ran.handle.id) == []
+        assert await faults_of(client, fork.handle.id) == []
     assert (len(tool.contexts), len(letter.contexts)) == (2, 2)
 
 
@@ -155,7 +155,7 @@ async def test_a_lookup_before_the_first_step_is_signed_too(client: Client) -> N
     fetch = FakeTool("fetch_url", parameters={"type": "object", "properties": {"url": {"type": "string"}}})
     async with signing(client, [answers()], fetch) as loop:
         ran = await loop.run("see https://a.io and https://b.io")
-        assert await checked(client, ran.handle.id) == []
+        assert await faults_of(client, ran.handle.id) == []
     assert len(fetch.contexts) == 2
 
 
@@ -167,8 +167,8 @@ async def test_an_old_key_is_valid_while_it_is_listed(client: Client) -> None:
         hold.go.set()
         await handle.result()
     new = PermitKeys(["n" * 32, "k" * 32])
-    assert await checked(client, handle.id, new) == []
-    assert await checked(client, handle.id, PermitKeys(["n" * 32])) != []
+    assert await faults_of(client, handle.id, new) == []
+    assert await faults_of(client, handle.id, PermitKeys(["n" * 32])) != []
 
 
 @workflow.defn(name="Thief", sandboxed=False)
@@ -192,7 +192,7 @@ async def test_a_call_that_no_gate_judged_is_refused(client: Client, has_permit:
     tool = pay()
     async with signing(client, list(PAYS), tool, keys=keys) as loop:
         ran = await loop.run()
-        request = {**(await recorded(client, ran, "pay")), **({} if has_permit else {"permit": ""})}
+        request = {**(await recorded_input(client, ran, "pay")), **({} if has_permit else {"permit": ""})}
         own = f"thief-{uuid.uuid4()}"
         async with Worker(client, task_queue=own, workflows=[Thief]):
             stolen = client.execute_workflow("Thief", args=["1.0", loop.task_queue, request], id=own, task_queue=own)
@@ -205,7 +205,7 @@ async def test_a_call_that_no_gate_judged_is_refused(client: Client, has_permit:
     assert len(tool.contexts) == (2 if keys is None else 1)
 
 
-async def recorded(client: Client, ran: Ran, tool: str) -> dict[str, Any]:
+async def recorded_input(client: Client, ran: Ran, tool: str) -> dict[str, Any]:
     for event in ran.history.events:
         scheduled = event.activity_task_scheduled_event_attributes
         if scheduled.activity_type.name == tool:
@@ -250,7 +250,7 @@ async def test_a_forged_verdict_lets_nothing_run(client: Client, permit: str) ->
         )
         engine.over.set()
         ran = await loop.ended(handle)
-        assert any("1.0 pay: no valid permit" in fault for fault in await checked(client, handle.id))
+        assert any("1.0 pay: no valid permit" in fault for fault in await faults_of(client, handle.id))
     assert tool.contexts == []
     assert (ran.result.tool_calls.run, ran.result.tool_calls.not_run) == (0, 1)
 

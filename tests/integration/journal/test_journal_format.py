@@ -81,14 +81,12 @@ ATTACKS: dict[str, Callable[[Export], object]] = {
     "a tail that was cut before the head": lambda export: export.edit(lambda lines: [*lines[:-2], lines[-1]]),
     "half a line": lambda export: export.path.write_bytes(export.path.read_bytes()[:-40]),
     "an empty file": lambda export: export.path.write_bytes(b""),
-    "a key that stands twice": replaced('"iteration":1', '"iteration":9,"iteration":1'),
-    "a hash that stands within the data": replaced('"hash":"', '"hash":"0","hash":"'),
-    "an edit that was chained anew under the old signature": lambda export: export.edit(
+    "a duplicate key": replaced('"iteration":1', '"iteration":9,"iteration":1'),
+    "a hash within the data": replaced('"hash":"', '"hash":"0","hash":"'),
+    "an edit with a rebuilt chain under the old signature": lambda export: export.edit(
         lambda lines: [*(entry.model_dump_json() for entry in forged(export)), lines[-1]]
     ),
-    "an edit that was signed anew by another key": lambda export: export.write(
-        forged(export), Ed25519PrivateKey.generate()
-    ),
+    "an edit signed with another key": lambda export: export.write(forged(export), Ed25519PrivateKey.generate()),
     "an edit that nobody signed": lambda export: export.write(forged(export), None),
     "another run's name": lambda export: export.edit(
         lambda lines: [*lines[:-1], lines[-1].replace("agent-", "other-")]

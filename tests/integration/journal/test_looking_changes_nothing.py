@@ -40,7 +40,7 @@ async def under_watch(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncG
         yield
 
 
-async def verified(client: Client, workflow_id: str) -> None:
+async def assert_verifies(client: Client, workflow_id: str) -> None:
     """Assert that all checks of `orga verify` pass, including those of its clocks."""
     found = (await verify(client, workflow_id)).checks
     assert [(check.name, check.detail) for check in found if not check.ok] == []
@@ -49,7 +49,7 @@ async def verified(client: Client, workflow_id: str) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_any_queried_run_verifies(client: Client, under_watch: None, name: str) -> None:
     ran = await SCENARIOS[name](client)
-    await verified(client, ran.handle.id)
+    await assert_verifies(client, ran.handle.id)
 
 
 async def approved_run(loop: Loop) -> str:
@@ -68,7 +68,7 @@ async def test_queried_runs_that_wait_for_people_verify(client: Client) -> None:
         steps = [calls("look"), calls("pay"), calls("pay"), calls("pay", "pay"), answers()]
         pay = FakeTool("pay", effect="irreversible")
         async with a_loop(client, steps, pay, FakeTool("look"), engine=Asks()) as loop:
-            await verified(client, await approved_run(loop))
+            await assert_verifies(client, await approved_run(loop))
         assert len(pay.contexts) == 4
 
 
@@ -88,7 +88,7 @@ async def test_queried_runs_with_local_tools_and_signals_verify(client: Client) 
                     await asyncio.sleep(0.03)
                 await handle.signal("abort", "enough")
                 await handle.result()
-            await verified(client, handle.id)
+            await assert_verifies(client, handle.id)
 
 
 async def test_queried_runs_that_no_worker_caches_continue(client: Client) -> None:
@@ -102,4 +102,4 @@ async def _looked_at_a_little(loop: Loop) -> None:
     handle = await loop.start()
     async with being_looked_at(loop.client, handle.id, lookers=1):
         await handle.result()
-    await verified(loop.client, handle.id)
+    await assert_verifies(loop.client, handle.id)

@@ -22,12 +22,12 @@ CLAIMS: dict[str, Any] = {
 }
 
 
-def refused(ran: Ran) -> list[bool]:
+def refusals(ran: Ran) -> list[bool]:
     received = [entry.data for entry in ran.journal if entry.event == "InterventionReceived"]
     return ["refused" in data for data in received if data["kind"] == "rewind"]
 
 
-async def held(loop: Loop, hold: Hold, **config: Any) -> Any:
+async def start_held(loop: Loop, hold: Hold, **config: Any) -> Any:
     handle = await loop.start(**config)
     await hold.reached()
     return handle
@@ -39,13 +39,13 @@ async def test_a_forged_rewound_signal_does_not_undo_an_abort(client: Client, cl
     hold = Hold()
     wait = FakeTool("wait", lambda arguments, context: hold.then("never"))
     async with a_loop(client, [calls("wait"), answers("it went on")], wait) as loop:
-        handle = await held(loop, hold)
+        handle = await start_held(loop, hold)
         await asyncio.gather(
             handle.signal("rewound", claim), handle.signal("abort", "enough"), handle.signal("rewound", claim)
         )
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "enough")
-    assert refused(ran) == [True, True]
+    assert refusals(ran) == [True, True]
 
 
 async def test_an_abort_with_a_forged_rewound_signal_in_one_task_counts(client: Client) -> None:
@@ -57,7 +57,7 @@ async def test_an_abort_with_a_forged_rewound_signal_in_one_task_counts(client: 
     async with a_loop(client, [answers("it went on")], task_queue=loop.task_queue) as there:
         ran = await there.ended(handle)
     assert ran.result.termination.reason == "aborted"
-    assert refused(ran) == [True, True]
+    assert refusals(ran) == [True, True]
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS.keys())
@@ -65,7 +65,7 @@ async def test_a_forged_rewound_signal_does_not_change_the_clock(client: Client,
     hold = Hold()
     wait = FakeTool("wait", lambda arguments, context: hold.then("ok"))
     async with a_loop(client, [calls("wait"), answers()], wait) as loop:
-        handle = await held(loop, hold)
+        handle = await start_held(loop, hold)
         before = (await handle.query("status"))["budgets"]["time_s"]
         await handle.signal("rewound", claim)
         await handle.signal("pause")
@@ -79,7 +79,7 @@ async def test_a_forged_rewound_signal_does_not_change_the_clock(client: Client,
     assert isinstance(provider, ScriptedModel)
     assert 0 <= ran.result.duration_s < 300
     assert "do as I say" not in str(provider.seen)
-    assert refused(ran) == [True, True]
+    assert refusals(ran) == [True, True]
 
 
 async def test_a_forged_signal_delivered_again_after_a_reset_is_not_the_reset(client: Client) -> None:
@@ -87,7 +87,7 @@ async def test_a_forged_signal_delivered_again_after_a_reset_is_not_the_reset(cl
     hold = Hold()
     provider = ScriptedModel([calls("look"), hold.step(answers("first")), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
-        handle = await held(loop, hold)
+        handle = await start_held(loop, hold)
         await handle.signal("rewound", CLAIMS["of now"])
         await handle.signal("abort", "enough")
         assert (await handle.result())["termination"]["reason"] == "aborted"

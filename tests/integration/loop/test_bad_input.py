@@ -37,11 +37,11 @@ BAD: dict[str, tuple[list[Any], str]] = {
     "a number of 5,000 digits": ([raw(b'{"task": "t", "config": {"max_iterations": %s}}' % (b"9" * 5_000))], "input: "),
     "an unknown agent": ([{"task": "t", "agent": "defualt"}], "agent: there is no agent 'defualt'; did you mean 'de"),
     "an unknown tool": ([{"task": "t", "tools": ["lok"]}], "tools: agent 'default' does not list 'lok'; did you mean"),
-    "a task and a bad input beside": ([{"task": "t", "config": None}, {"task": "t"}], "config: "),
+    "a task next to a bad input": ([{"task": "t", "config": None}, {"task": "t"}], "config: "),
 }
 
 
-async def started(loop: Loop, given: list[Any], name: str) -> WorkflowHandle[Any, Any]:
+async def start(loop: Loop, given: list[Any], name: str) -> WorkflowHandle[Any, Any]:
     return await loop.client.start_workflow(
         "AgentWorkflow",
         args=given,
@@ -56,7 +56,7 @@ async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str)
     given, said = BAD[name]
     provider = ScriptedModel([answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
-        handle = await started(loop, given, name)
+        handle = await start(loop, given, name)
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()
 
@@ -89,14 +89,14 @@ async def check_history(client: Client, handle: WorkflowHandle[Any, Any]) -> Non
 async def test_a_second_argument_is_ignored(client: Client, second: Any) -> None:
     """The second argument is the state carried by continue-as-new. A starter has none to give."""
     async with a_loop(client, [answers("fine")]) as loop:
-        ran = await loop.ended(await started(loop, [{"task": "t"}, second, 3], "beside"))
+        ran = await loop.ended(await start(loop, [{"task": "t"}, second, 3], "beside"))
 
     assert ran.result.output == "fine"
 
 
 async def test_an_unknown_model_is_named_before_the_first_call(client: Client) -> None:
     async with a_loop(client, [answers()], check_model=_no_such_provider) as loop:
-        handle = await started(loop, [{"task": "t", "model": "acme:gpt"}], "model")
+        handle = await start(loop, [{"task": "t", "model": "acme:gpt"}], "model")
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()
 

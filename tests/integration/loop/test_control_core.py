@@ -53,7 +53,7 @@ async def errands(client: Client, cached: int = 100) -> AsyncGenerator[tuple[str
         yield queue, outside
 
 
-async def started(client: Client, queue: str, *todo: str, **given: Any) -> WorkflowHandle[Any, Any]:
+async def start(client: Client, queue: str, *todo: str, **given: Any) -> WorkflowHandle[Any, Any]:
     await register_missing(client)
     return await client.start_workflow(
         "Errands", {"todo": todo, **given}, id=f"errands-{uuid4()}", task_queue=queue, run_timeout=timedelta(minutes=1)
@@ -93,7 +93,7 @@ async def notes(handle: WorkflowHandle[Any, Any]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("cached", [100, 0], ids=["cached", "replayed for each task"])
 async def test_an_approval_is_shown_everywhere_and_counts(client: Client, cached: int) -> None:
     async with errands(client, cached) as (queue, outside):
-        handle = await started(client, queue, "walk", "buy milk", "rest", notify=True)
+        handle = await start(client, queue, "walk", "buy milk", "rest", notify=True)
         [question] = (await comes_to(handle, "waiting"))["waiting"]
         assert (question["kind"], question["question"]) == ("approval", "buy milk")
         [call] = question["data"]["calls"]
@@ -124,8 +124,8 @@ async def test_an_approval_is_shown_everywhere_and_counts(client: Client, cached
 
 async def test_an_undecided_approval_expires_and_a_denial_is_reported(client: Client) -> None:
     async with errands(client) as (queue, _):
-        late = await started(client, queue, "buy milk", expires_s=0.3)
-        refused = await started(client, queue, "buy milk")
+        late = await start(client, queue, "buy milk", expires_s=0.3)
+        refused = await start(client, queue, "buy milk")
         await comes_to(refused, "waiting")
         await update(refused, "deny", approval_id="yes-0", approver="ada", reason="too dear")
         assert (await refused.result())["done"] == ["buy milk: not bought, too dear"]
@@ -134,7 +134,7 @@ async def test_an_undecided_approval_expires_and_a_denial_is_reported(client: Cl
 
 async def test_a_question_has_choices_and_the_first_valid_answer_counts(client: Client) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, "ask the way", "walk")
+        handle = await start(client, queue, "ask the way", "walk")
         [question] = (await comes_to(handle, "waiting"))["waiting"]
         assert question["choices"] == ["retry", "skip"]
         for wrong in ("abort", "result", "go"):
@@ -146,7 +146,7 @@ async def test_a_question_has_choices_and_the_first_valid_answer_counts(client: 
 
 async def test_the_run_is_paused_guided_and_resumed(client: Client) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, *["walk"] * 5)
+        handle = await start(client, queue, *["walk"] * 5)
         await handle.signal("pause")
         await comes_to(handle, "paused")
         await handle.signal("steer", "slowly")
@@ -159,7 +159,7 @@ async def test_the_run_is_paused_guided_and_resumed(client: Client) -> None:
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 async def test_an_end_closes_the_open_question(client: Client, how: str) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, "buy milk", "walk")
+        handle = await start(client, queue, "buy milk", "walk")
         await comes_to(handle, "waiting")
         await (handle.signal("abort", "enough") if how == "abort" else handle.cancel())
         result = await handle.result()
@@ -171,7 +171,7 @@ async def test_an_end_closes_the_open_question(client: Client, how: str) -> None
 
 async def test_the_deadline_ends_the_run_and_waits_for_people_use_no_time(client: Client) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, "buy milk", *["walk"] * 100, seconds=1)
+        handle = await start(client, queue, "buy milk", *["walk"] * 100, seconds=1)
         await comes_to(handle, "waiting")
         await asyncio.sleep(1.5)
         assert (await status_of(handle))["phase"] == "waiting"
@@ -184,7 +184,7 @@ async def test_the_deadline_ends_the_run_and_waits_for_people_use_no_time(client
 
 async def test_a_question_stays_open_across_continue_as_new(client: Client) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, "walk", "buy milk", roll_over_events=40)
+        handle = await start(client, queue, "walk", "buy milk", roll_over_events=40)
         first = (await handle.describe()).run_id
         [before] = (await comes_to(handle, "waiting"))["waiting"]
         for number in range(30):
@@ -205,7 +205,7 @@ async def test_a_question_stays_open_across_continue_as_new(client: Client) -> N
 
 async def test_a_forged_rewound_signal_does_not_undo_an_abort(client: Client) -> None:
     async with errands(client) as (queue, _):
-        handle = await started(client, queue, "buy milk", "walk")
+        handle = await start(client, queue, "buy milk", "walk")
         await comes_to(handle, "waiting")
         rewind = {"to_iteration": 0, "boundary_at": "2026-01-01T00:00:00Z"}
         await asyncio.gather(handle.signal("abort", "enough"), handle.signal("rewound", rewind))
@@ -215,7 +215,7 @@ async def test_a_forged_rewound_signal_does_not_undo_an_abort(client: Client) ->
 async def test_a_run_resumed_after_its_end_no_longer_shows_the_end(client: Client) -> None:
     async with errands(client) as (queue, outside):
         outside.opens.clear()
-        handle = await started(client, queue, "walk", notify=True)
+        handle = await start(client, queue, "walk", notify=True)
 
         async def was_notified() -> bool:
             return bool(outside.told)
@@ -235,7 +235,7 @@ async def test_a_run_resumed_after_its_end_no_longer_shows_the_end(client: Clien
     assert [message["event"] for message in outside.told] == ["ended", "waiting", "ended"]
 
 
-def reached(module: str) -> set[str]:
+def modules_reached_from(module: str) -> set[str]:
     """Return the modules of `workflows/` that this module imports, directly or through others."""
     found, left = set[str](), [module]
     while left:
@@ -251,7 +251,7 @@ def reached(module: str) -> set[str]:
 
 
 def test_the_control_core_imports_nothing_of_agents() -> None:
-    known = reached("tests.support.runs.errand")
+    known = modules_reached_from("tests.support.runs.errand")
     assert {name for name in known if ".control" not in name} == {
         *("types.tool_calls.breakers", "types.names", "types.questions", "types.record"),
         *("types.telemetry_names", "types.text", "types.json_text"),

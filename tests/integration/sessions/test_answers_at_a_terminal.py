@@ -35,7 +35,7 @@ def worker(orga: Orga) -> Iterator[Running]:
         yield running
 
 
-def answered(orga: Orga, run_id: str) -> list[tuple[Any, Any, Any]]:
+def answers_in_journal(orga: Orga, run_id: str) -> list[tuple[Any, Any, Any]]:
     entries = [json.loads(line) for line in orga("journal", run_id, "--json").out.splitlines()]
     told = [each["data"] for each in entries if each["event"] == "QuestionAnswered"]
     return [(data["choice"], data.get("answer"), data.get("by")) for data in told]
@@ -47,7 +47,7 @@ def test_typed_text_is_the_answer(orga: Orga) -> None:
         terminal.types("1999\r")
         terminal.shows("It is known.")
         assert terminal.code() == 0
-    assert answered(orga, "typed") == [("result", "1999", "ada")]
+    assert answers_in_journal(orga, "typed") == [("result", "1999", "ada")]
 
 
 def test_a_refused_answer_is_shown_and_can_be_corrected(orga: Orga) -> None:
@@ -58,7 +58,7 @@ def test_a_refused_answer_is_shown_and_can_be_corrected(orga: Orga) -> None:
         terminal.shows(LINE, told)
         terminal.types("1998\r")
         assert terminal.code() == 0
-    assert answered(orga, "mended") == [("result", "1998", "ada")]
+    assert answers_in_journal(orga, "mended") == [("result", "1998", "ada")]
 
 
 @pytest.mark.parametrize("keys", ["\r", "\x04"], ids=["Enter", "Ctrl-D"])
@@ -70,7 +70,7 @@ def test_an_empty_line_leaves_the_question_for_another_command(orga: Orga, keys:
         terminal.shows("waits for you", asked)
         assert orga("answer", run_id, "1999", "--by", "grace").code == 0
         assert terminal.code() == 0
-    assert answered(orga, run_id) == [("result", "1999", "grace")]
+    assert answers_in_journal(orga, run_id) == [("result", "1999", "grace")]
 
 
 def test_the_input_line_disappears_when_somebody_else_answers(orga: Orga) -> None:
@@ -80,7 +80,7 @@ def test_the_input_line_disappears_when_somebody_else_answers(orga: Orga) -> Non
         assert orga("answer", "elsewhere", "1998", "--by", "grace").code == 0
         terminal.shows("It is known.")
         assert terminal.code() == 0
-    assert answered(orga, "elsewhere") == [("result", "1998", "grace")]
+    assert answers_in_journal(orga, "elsewhere") == [("result", "1998", "grace")]
 
 
 def test_ctrl_c_in_the_line_detaches_and_keeps_the_question(orga: Orga) -> None:

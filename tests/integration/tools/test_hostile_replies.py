@@ -61,7 +61,7 @@ REPLIES = {
     "1 MB of text": answers("x" * MB),
     "1 MB of control characters": answers("\x01" * MB),
     "1 MB of quotes": answers('"' * MB),
-    "1 MB of text beside calls": calling(call(), text="y" * MB),
+    "1 MB of text next to calls": calling(call(), text="y" * MB),
     "text of surrogates and NUL": answers("\ud800 \udfff \x00 \ud83d\ude00"),
     "arguments of 10 MB": calling(call(arguments={"a": "x" * 10 * MB})),
     "arguments of control characters": calling(*[call(arguments={"a": "\x01" * 190_000})] * 32),

@@ -53,17 +53,17 @@ async def test_a_run_uses_the_code_with_which_its_worker_started(client: Client,
     (install / "notes.md").write_text("The quagga of the meadow eats 25 thistles.")
     queue = f"folder-{uuid.uuid4()}"
     with a_worker(install, client, queue):
-        await answered(client, queue)
+        await run_to_its_answer(client, queue)
         rewritten = f"open({str(install / 'imported')!r}, 'a').write(__name__)\nraise SystemExit\n"
         for file in install.rglob("*.py"):
             file.write_text(rewritten)
         for folder in [*install.rglob("__pycache__")]:
             shutil.rmtree(folder)
-        await answered(client, queue)
+        await run_to_its_answer(client, queue)
     assert not (install / "imported").exists()
 
 
-async def answered(client: Client, queue: str) -> None:
+async def run_to_its_answer(client: Client, queue: str) -> None:
     given = {"task": "What does the quagga of the meadow eat?"}
     ended = await client.execute_workflow("AgentWorkflow", given, id=f"folder-{uuid.uuid4()}", task_queue=queue)
     assert ended["termination"]["reason"] == "completed"
