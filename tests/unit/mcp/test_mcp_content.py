@@ -20,13 +20,13 @@ JSON_TEXT = {"type": "text", "text": '{"n": 1}'}
             [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}],
             None,
             "[image image/png, 5 bytes; it cannot be shown here]",
-            id="an image is named",
+            id="an image",
         ),
         pytest.param(
             [{"type": "audio", "data": "aGVsbA==", "mimeType": "audio/wav"}],
             None,
             "[audio audio/wav, 4 bytes; it cannot be shown here]",
-            id="a sound is named",
+            id="a sound",
         ),
         pytest.param(
             [{"type": "resource_link", "uri": "file:///a.txt", "name": "a", "description": "notes"}],
@@ -44,17 +44,17 @@ JSON_TEXT = {"type": "text", "text": '{"n": 1}'}
             [{"type": "resource", "resource": {"uri": "x://a", "blob": "aGVsbG8h"}}],
             None,
             "[x://a, unknown type, 6 bytes; it cannot be shown here]",
-            id="a resource that is no text",
+            id="a binary resource",
         ),
-        pytest.param([], {"n": 1}, '{"n":1}', id="structured alone"),
-        pytest.param([TEXT], {"n": 1}, 'hello\n{"n":1}', id="structured beside another text"),
-        pytest.param([JSON_TEXT], {"n": 1}, '{"n": 1}', id="structured that a text says"),
-        pytest.param([TEXT], {"result": "hello"}, "hello", id="a wrapped text that a text says"),
+        pytest.param([], {"n": 1}, '{"n":1}', id="only structured"),
+        pytest.param([TEXT], {"n": 1}, 'hello\n{"n":1}', id="structured next to another text"),
+        pytest.param([JSON_TEXT], {"n": 1}, '{"n": 1}', id="structured, equal to a text"),
+        pytest.param([TEXT], {"result": "hello"}, "hello", id="a wrapped text, equal to a text"),
         pytest.param([TEXT, TEXT], {"result": ["hello", "hello"]}, "hello\nhello", id="a wrapped list, text by text"),
-        pytest.param([], {"result": "hello"}, '{"result":"hello"}', id="a wrapped text that no text says"),
+        pytest.param([], {"result": "hello"}, '{"result":"hello"}', id="a wrapped text without an equal text"),
     ],
 )
-def test_a_result_as_text(content: list[Any], structured: Any, expected: str) -> None:
+def test_a_result_is_rendered_as_text(content: list[Any], structured: Any, expected: str) -> None:
     result = CallToolResult.model_validate({"content": content, "structuredContent": structured})
     assert result_text(result) == expected
 

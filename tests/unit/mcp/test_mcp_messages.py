@@ -1,4 +1,4 @@
-"""Lines of an MCP server: messages, what can be mended, what is an answer that nobody can read."""
+"""Lines of an MCP server: messages, repairable ones, and unreadable answers."""
 
 import json
 from typing import Any
@@ -26,8 +26,8 @@ def test_a_message_is_read() -> None:
     assert isinstance(message_of(line(id=7, method="ping")), JSONRPCRequest)
 
 
-def test_half_a_character_is_replaced() -> None:
-    """JavaScript cuts texts in the middle of a character, and writes the half as an escape."""
+def test_a_lone_surrogate_is_replaced() -> None:
+    """JavaScript may cut a text in the middle of a surrogate pair and write the half as an escape."""
     found = message_of(line(id=7, result={"text": "a\ud83d", "\ude00": 1}))
     assert isinstance(found, JSONRPCResponse)
     assert (found.id, found.result) == (7, {"text": "a\ufffd", "\ufffd": 1})
@@ -37,7 +37,7 @@ def test_half_a_character_is_replaced() -> None:
     ("sent", "text"),
     [
         pytest.param("caf\xe9".encode("latin-1"), "caf\ufffd", id="in Latin-1"),
-        pytest.param(b"a\xff\xfe\x00b", "a\ufffd\ufffd\ufffdb", id="of no text at all"),
+        pytest.param(b"a\xff\xfe\x00b", "a\ufffd\ufffd\ufffdb", id="binary data"),
         pytest.param(b"a\tb", "a\tb", id="with a raw tab"),
         pytest.param("é😀".encode("cp1252", "replace"), "\ufffd?", id="in a code page"),
     ],
@@ -48,7 +48,7 @@ def test_an_answer_that_is_not_utf_8_is_read(sent: bytes, text: str) -> None:
     assert (found.id, found.result) == ("a", {"text": text})
 
 
-def test_a_mark_of_byte_order_is_passed_over() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert message_of(b"\xef\xbb\xbf" + line(id=7, result={"text": "a"})) == JSONRPCResponse.model_validate(READ)
 
 
@@ -63,15 +63,15 @@ def test_a_line_is_changed_only_if_it_cannot_be_read() -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        pytest.param(line(id=7, result="no object"), id="a result that is none"),
-        pytest.param(line(id=7, result={"a": json.loads("[" * 300 + "]" * 300)}), id="nested too deep to be read"),
-        pytest.param(line(id=7, result={"a": "\ud83d" + "x" * MAX_REPAIRED_BYTES}), id="too large to be mended"),
-        pytest.param(line(id=7, error={"code": "x"}), id="an error that is none"),
-        pytest.param(b'{"id": 7, "result": {', id="half of one"),
-        pytest.param(b'{"jsonrpc": "2.0", "id":7 ,"result":{"a": "b"c"}}\n', id="one that is no JSON"),
+        pytest.param(line(id=7, result="no object"), id="an invalid result"),
+        pytest.param(line(id=7, result={"a": json.loads("[" * 300 + "]" * 300)}), id="nested too deeply"),
+        pytest.param(line(id=7, result={"a": "\ud83d" + "x" * MAX_REPAIRED_BYTES}), id="too large to be repaired"),
+        pytest.param(line(id=7, error={"code": "x"}), id="an invalid error"),
+        pytest.param(b'{"id": 7, "result": {', id="half an answer"),
+        pytest.param(b'{"jsonrpc": "2.0", "id":7 ,"result":{"a": "b"c"}}\n', id="invalid JSON"),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_an_error_of_its_request(sent: bytes) -> None:
+def test_an_unreadable_answer_is_an_error_of_its_request(sent: bytes) -> None:
     found = message_of(sent)
     assert isinstance(found, JSONRPCError)
     assert (found.id, found.error.message) == (7, "its answer cannot be read")
@@ -81,21 +81,21 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_request(sent: bytes) -
     "sent",
     [
         pytest.param(b"*** Welcome ***\n", id="a banner"),
-        pytest.param(b"\n", id="nothing"),
-        pytest.param(b"{}\n", id="an object of nothing"),
+        pytest.param(b"\n", id="an empty line"),
+        pytest.param(b"{}\n", id="an empty object"),
         pytest.param(b"[" * 5_000, id="brackets"),
-        pytest.param(b'{"result": {"id": 7, "result": {', id="half a message of which nobody says what it answers"),
+        pytest.param(b'{"result": {"id": 7, "result": {', id="half a message without an id"),
         pytest.param(b'{"id": 7, "method": {', id="half a request"),
-        pytest.param(line(id=[7], result="x"), id="an answer to nobody"),
-        pytest.param(b'{"id": ' + b"[" * 280 + b"]" * 280 + b', "result": {}}', id="an answer to nested lists"),
+        pytest.param(line(id=[7], result="x"), id="an answer with an invalid id"),
+        pytest.param(b'{"id": ' + b"[" * 280 + b"]" * 280 + b', "result": {}}', id="an answer with a nested id"),
         pytest.param(b"\xff\xfe", id="no text"),
     ],
 )
-def test_what_is_no_message_is_none(sent: bytes) -> None:
+def test_other_lines_are_ignored(sent: bytes) -> None:
     assert message_of(sent) is None
 
 
-def test_what_is_nested_beyond_reading_ends_the_connection() -> None:
+def test_extreme_nesting_ends_the_connection() -> None:
     with pytest.raises(RecursionError):
         message_of(b'{"id": 7, "result": {"a": ' + b"[" * 9_000 + b"]" * 9_000 + b"}}")
 

@@ -1,4 +1,4 @@
-"""Names of MCP tools: legal, unique, and the same wherever they are made."""
+"""Names of MCP tools are legal, unique, and always the same."""
 
 import re
 
@@ -17,26 +17,26 @@ NAMES = st.lists(st.text(max_size=80) | st.from_regex(r"[a-z./ ]{0,70}", fullmat
     [
         pytest.param("get_time", r"files_get_time", id="a legal name stays"),
         pytest.param("get-time", r"files_get-time", id="a hyphen is legal"),
-        pytest.param("a/b", r"files_a_b_[0-9a-f]{8}", id="what is illegal is replaced"),
+        pytest.param("a/b", r"files_a_b_[0-9a-f]{8}", id="illegal characters are replaced"),
         pytest.param("über", r"files__ber_[0-9a-f]{8}", id="a letter that is not ASCII is illegal"),
         pytest.param("", r"files_", id="an empty name"),
         pytest.param("x" * 58, r"files_x{58}", id="64 characters fit"),
         pytest.param("x" * 59, r"files_x{49}_[0-9a-f]{8}", id="65 are cut"),
-        pytest.param("taken", r"files_taken_[0-9a-f]{8}", id="a name that belongs to another"),
+        pytest.param("taken", r"files_taken_[0-9a-f]{8}", id="a name that is taken"),
         pytest.param("a\n", r"files_a__[0-9a-f]{8}", id="a line break at the end"),
     ],
 )
-def test_the_name_of_a_tool(own: str, expected: str) -> None:
+def test_a_tool_name_has_its_server_as_prefix(own: str, expected: str) -> None:
     assert re.fullmatch(expected, legal_names("files", [own], {"files_taken"})[own])
 
 
-def test_names_that_would_be_the_same_are_told_apart() -> None:
+def test_names_that_would_collide_are_made_different() -> None:
     names = legal_names("s", ["a/b", "a.b", "a_b"], ())
     assert names["a_b"] == "s_a_b"
     assert len(set(names.values())) == 3
 
 
-def test_a_tool_that_is_named_like_the_replacement_of_another_takes_nothing_from_it() -> None:
+def test_a_tool_named_like_the_replacement_of_another_keeps_its_name() -> None:
     replaced = legal_names("s", ["a/b"], ())["a/b"]
     names = legal_names("s", ["a/b", replaced.removeprefix("s_")], ())
     assert names[replaced.removeprefix("s_")] == replaced
@@ -71,5 +71,5 @@ def test_names_do_not_depend_on_the_order(own: list[str], random: object) -> Non
         pytest.param("ti*_now", None, id="tools of several servers"),
     ],
 )
-def test_the_server_that_a_name_means(name: str, server: str | None) -> None:
+def test_the_server_of_a_name_is_found(name: str, server: str | None) -> None:
     assert meant_server(name, ["time", "git-hub"]) == server

@@ -1,4 +1,4 @@
-"""Tools of a source beside the worker's own: which a run is offered, what `orga doctor` says, which activity runs."""
+"""Tools of MCP servers next to the worker's own: what a run is offered, and which activity runs them."""
 
 from collections.abc import Collection, Mapping
 from types import TracebackType
@@ -30,7 +30,7 @@ from tests.support.values.core import a_setup, a_spec
 
 
 class FakeSource:
-    """Two servers: `up` has two tools, `down` is away."""
+    """Two servers: `up` has two tools, and `down` is unavailable."""
 
     def __init__(self) -> None:
         self.wanted: Collection[str] = ()
@@ -72,15 +72,15 @@ def agents(source: FakeSource, *listed: str, **fields: Any) -> ConfiguredAgents:
     [
         pytest.param(["up_*", "read"], {}, ["up_a", "up_b", "read"], id="a glob, in its place"),
         pytest.param(["up_b", "up_*"], {}, ["up_b", "up_a"], id="once each"),
-        pytest.param(["*"], {}, ["up_a", "up_b", "read", "write"], id="all, but not what belongs to the loop"),
+        pytest.param(["*"], {}, ["up_a", "up_b", "read", "write"], id="all, except tools of the loop"),
         pytest.param(["?rite"], {}, ["write"], id="a glob of the worker's own"),
-        pytest.param(["down_*", "down_a", "read"], {}, ["read"], id="without what is away"),
-        pytest.param(["up_*"], {"tools": ("up_a",)}, ["up_a"], id="what the run names of a glob"),
-        pytest.param(["down_*"], {"tools": ("down_a",)}, [], id="what the run names and is away"),
+        pytest.param(["down_*", "down_a", "read"], {}, ["read"], id="without an unavailable server"),
+        pytest.param(["up_*"], {"tools": ("up_a",)}, ["up_a"], id="a tool of a glob named by the run"),
+        pytest.param(["down_*"], {"tools": ("down_a",)}, [], id="an unavailable tool named by the run"),
         pytest.param(["up_*"], {"ceiling": Ceiling(tools=("*_b",))}, ["up_b"], id="under a ceiling"),
     ],
 )
-async def test_what_a_run_is_offered(listed: list[str], request_: dict[str, Any], expected: list[str]) -> None:
+async def test_a_run_is_offered_these_tools(listed: list[str], request_: dict[str, Any], expected: list[str]) -> None:
     setup = await agents(FakeSource(), *listed).setup(PrepareRequest(**request_))
     assert [tool.name for tool in setup.tools] == expected
 
@@ -108,12 +108,16 @@ UP = ("fetch_page", "fetch_uri")
     ("source", "listed", "request_", "expected"),
     [
         pytest.param(FetchSource(*UP), ["fetch_*"], {}, ["fetch_page", "fetch_uri"], id="all of the server"),
-        pytest.param(FetchSource(*UP), ["fetch_ur?"], {}, ["fetch_uri"], id="a letter"),
-        pytest.param(FetchSource(*UP), ["fetch_?rl", "read_file"], {}, ["read_file"], id="only the built-in would fit"),
+        pytest.param(FetchSource(*UP), ["fetch_ur?"], {}, ["fetch_uri"], id="a single-character wildcard"),
+        pytest.param(
+            FetchSource(*UP), ["fetch_?rl", "read_file"], {}, ["read_file"], id="only the built-in tool would match"
+        ),
         pytest.param(FetchSource(*UP), ["fetch_url*"], {}, [], id="its whole name and a star"),
-        pytest.param(FetchSource(*UP), ["fetch_*", "fetch_url"], {}, [*UP, "fetch_url"], id="named beside it"),
+        pytest.param(
+            FetchSource(*UP), ["fetch_*", "fetch_url"], {}, [*UP, "fetch_url"], id="the built-in tool named as well"
+        ),
         pytest.param(FetchSource(*UP), ["*_url"], {}, ["fetch_url"], id="a glob of no server"),
-        pytest.param(FetchSource(*UP), ["*"], {}, [*UP, *OWN], id="all of everybody"),
+        pytest.param(FetchSource(*UP), ["*"], {}, [*UP, *OWN], id="all tools"),
         pytest.param(FetchSource(), ["fetch_*", "read_file"], {}, ["read_file"], id="the server is away"),
         pytest.param(FakeSource(), ["fetch_*"], {}, ["fetch_url", "fetch_own"], id="another server"),
         pytest.param(FakeSource(), ["fetch_?rl"], {}, ["fetch_url"], id="another server, a letter"),
@@ -121,7 +125,7 @@ UP = ("fetch_page", "fetch_uri")
         pytest.param(FetchSource(*UP), ["*"], {"ceiling": Ceiling(tools=("fetch_*",))}, [*UP], id="as a ceiling"),
     ],
 )
-async def test_a_glob_of_a_server_means_its_tools_alone(
+async def test_a_glob_with_the_prefix_of_a_server_matches_only_its_tools(
     source: FakeSource | None, listed: list[str], request_: dict[str, Any], expected: list[str]
 ) -> None:
     known = {"default": AgentConfig(tools=tuple(listed))}
@@ -132,7 +136,7 @@ async def test_a_glob_of_a_server_means_its_tools_alone(
 
 
 @pytest.mark.parametrize("source", [FetchSource(*UP), FetchSource()])
-async def test_a_run_cannot_name_what_a_glob_of_a_server_does_not_mean(source: FakeSource) -> None:
+async def test_a_run_cannot_name_tools_that_the_glob_of_a_server_does_not_match(source: FakeSource) -> None:
     known = {"default": AgentConfig(tools=("fetch_*",))}
     own = {name: a_spec(name) for name in OWN}
     configured = ConfiguredAgents(known, own, "offline:x", lambda model: None, a_setup(), source=source)
@@ -140,7 +144,7 @@ async def test_a_run_cannot_name_what_a_glob_of_a_server_does_not_mean(source: F
         await configured.setup(PrepareRequest(tools=("fetch_url",)))
 
 
-async def test_what_is_offered_carries_its_digest() -> None:
+async def test_offered_tools_have_their_digest() -> None:
     setup = await agents(FakeSource(), "up_a").setup(PrepareRequest())
     assert [tool.digest for tool in setup.tools] == ["digest of up_a"]
 
@@ -149,21 +153,21 @@ async def test_what_is_offered_carries_its_digest() -> None:
     ("listed", "request_", "why"),
     [
         pytest.param(["up_c"], {}, "its server has no such tool", id="a tool that its server lacks"),
-        pytest.param(["nobody_*"], {}, "no tool of this worker fits 'nobody_*'", id="a glob of nobody's"),
-        pytest.param(["nobody_a"], {}, "no tool 'nobody_a'", id="a tool of nobody's"),
-        pytest.param(["up_a"], {"tools": ("up_b",)}, "does not list 'up_b'", id="what the agent does not list"),
-        pytest.param(["up_*"], {"tools": ("up_*",)}, "does not list 'up_*'", id="a glob of the run's"),
+        pytest.param(["nobody_*"], {}, "no tool of this worker fits 'nobody_*'", id="a glob without a match"),
+        pytest.param(["nobody_a"], {}, "no tool 'nobody_a'", id="an unknown tool"),
+        pytest.param(["up_a"], {"tools": ("up_b",)}, "does not list 'up_b'", id="a tool that the agent does not list"),
+        pytest.param(["up_*"], {"tools": ("up_*",)}, "does not list 'up_*'", id="a glob in the request of the run"),
         pytest.param(["*"], {"tools": ("terminate",)}, "does not list 'terminate'", id="a tool of the loop"),
         pytest.param(["*"], {"tools": ("delegate",)}, "does not list 'delegate'", id="delegation"),
     ],
 )
-async def test_what_a_run_cannot_be_offered(listed: list[str], request_: dict[str, Any], why: str) -> None:
+async def test_these_tools_cannot_be_offered(listed: list[str], request_: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         await agents(FakeSource(), *listed).setup(PrepareRequest(**request_))
     assert why in str(raised.value)
 
 
-async def test_an_alternative_that_is_away_is_no_mistake() -> None:
+async def test_an_unavailable_alternative_is_no_error() -> None:
     source = FakeSource()
     config = LoopConfig(recovery=Recovery(strategy="fallback", alternatives=("down_a",)))
     assert await agents(source, "read", config=config).setup(PrepareRequest())
@@ -193,7 +197,7 @@ def _is_up(tool: str) -> bool:
     return tool.startswith("up_")
 
 
-def test_doctor_knows_what_only_shows_when_the_worker_runs() -> None:
+def test_doctor_reports_unknown_tools() -> None:
     assert problems("up_*", "read_*") == []
     assert problems("up_a", "nobody_*", "nobody_a") == ["no such tool: nobody_*, nobody_a"]
 
@@ -209,14 +213,14 @@ def given(digest: str = "") -> list[RawValue]:
     return [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))]
 
 
-async def test_one_activity_stands_for_all_tools_of_a_source() -> None:
+async def test_one_activity_runs_all_tools_of_a_source() -> None:
     source = FakeSource()
     run = source_activity(source, Conversations(NoHistory()))
     output = await beats("up_a").run(run, given("pinned"))
     assert (output.content, source.asked) == ("up_a ran", [("up_a", "pinned")])
 
 
-async def test_an_activity_that_nobody_has_is_not_found() -> None:
+async def test_an_unknown_activity_is_not_found() -> None:
     run = source_activity(FakeSource(), Conversations(NoHistory()))
     with pytest.raises(ApplicationError) as raised:
         await beats("nobody_a").run(run, given())
@@ -226,12 +230,12 @@ async def test_an_activity_that_nobody_has_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("failures", "seconds"),
     [
-        pytest.param(0, 0, id="none after a connection of use"),
+        pytest.param(0, 0, id="none after a useful connection"),
         pytest.param(1, 0.25, id="short at first"),
         pytest.param(3, 1, id="doubling"),
         pytest.param(9, MAX_DELAY_S, id="up to a minute"),
-        pytest.param(100_000, MAX_DELAY_S, id="however long it lasts"),
+        pytest.param(100_000, MAX_DELAY_S, id="never longer"),
     ],
 )
-def test_the_pause_before_the_next_connection(failures: int, seconds: float) -> None:
+def test_the_delay_before_a_reconnect_doubles_up_to_a_minute(failures: int, seconds: float) -> None:
     assert reconnect_delay_s(failures) == seconds

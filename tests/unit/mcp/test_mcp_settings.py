@@ -1,4 +1,4 @@
-"""Settings of MCP servers: what the config may say, what of the environment reaches a server."""
+"""Settings of MCP servers: what the configuration allows, and which environment variables reach a server."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.support.mcp.sources import settings_of
 ENV = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value", "OPENAI_API_KEY": "sk-other", "EMPTY": ""}
 
 
-def test_a_server_gets_what_it_is_passed_and_a_minimum() -> None:
+def test_a_server_gets_its_variables_and_a_minimum() -> None:
     (settings,) = settings_of(ENV, s=McpServer(command="x", env_from=("TOKEN",)))
     given = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value"}
     assert settings.environment == {**given, "PYTHONPYCACHEPREFIX": bytecode_folder()}
@@ -27,7 +27,7 @@ def test_headers_come_from_the_environment() -> None:
     assert settings.headers == {"X-Key": "s3cr3t-value", "Authorization": "Bearer sk-other"}
 
 
-def test_settings_show_no_secret_and_hide_it_in_what_a_server_says() -> None:
+def test_secrets_are_hidden_in_settings_and_in_texts_of_the_server() -> None:
     (settings,) = settings_of({**ENV, "TOKEN": 'quo"te-value'}, s=McpServer(command="x", env_from=("TOKEN",)))
     assert "quo" not in repr(settings)
     said = settings.secrets.redact('it is quo"te-value, or "quo\\"te-value"')
@@ -40,7 +40,7 @@ def test_settings_show_no_secret_and_hide_it_in_what_a_server_says() -> None:
         pytest.param(McpServer(command="x", env_from=("GONE",)), {}, "has no GONE", id="a variable that is not set"),
         pytest.param(McpServer(command="x", env_from=("EMPTY",)), {}, "has no EMPTY", id="a variable that is empty"),
         pytest.param(
-            McpServer(url="http://example.org", bearer_from="TOKEN"), {}, "https://", id="a secret in the clear"
+            McpServer(url="http://example.org", bearer_from="TOKEN"), {}, "https://", id="a secret without TLS"
         ),
         pytest.param(
             McpServer(command="x", options=ToolOptions(execution="local")),
@@ -56,17 +56,17 @@ def test_settings_show_no_secret_and_hide_it_in_what_a_server_says() -> None:
         ),
     ],
 )
-def test_settings_that_cannot_be(server: McpServer, options: dict[str, ToolOptions], problem: str) -> None:
+def test_invalid_settings_are_refused(server: McpServer, options: dict[str, ToolOptions], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         settings_of(ENV, options, s=server)
 
 
-def test_a_secret_may_go_to_this_machine_in_the_clear() -> None:
+def test_a_secret_may_be_sent_to_this_machine_without_tls() -> None:
     (settings,) = settings_of(ENV, s=McpServer(url="http://127.0.0.1:1/mcp", bearer_from="TOKEN"))
     assert settings.headers
 
 
-def test_options_of_tools_are_told_apart() -> None:
+def test_options_of_own_tools_are_separated_from_those_of_servers() -> None:
     options = {name: ToolOptions() for name in ("read_file", "read_issue", "time_now")}
     assert set(own_options(options, ["read", "time"], ["read_file"])) == {"read_file"}
 
@@ -84,6 +84,6 @@ def test_options_of_tools_are_told_apart() -> None:
         pytest.param({"s": {"command": "x", "env_from": ["A=b"]}}, "env_from", id="a value in place of a name"),
     ],
 )
-def test_a_config_that_is_refused(servers: dict[str, Any], problem: str) -> None:
+def test_an_invalid_configuration_is_refused(servers: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         OrgaConfig.model_validate({"mcp": {"servers": servers}}, extra="forbid")

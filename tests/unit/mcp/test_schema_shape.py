@@ -1,4 +1,4 @@
-"""The parts of JSON Schema that a provider accepts, and schemas made to fit."""
+"""The parts of JSON Schema that a provider accepts, and schemas adapted to them."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ TREE: dict[str, Any] = {
         pytest.param({"type": "object", "$ref": "#/$defs/x", "$defs": {"x": {}}}, False, id="a reference"),
     ],
 )
-def test_what_can_stand_at_the_top(schema: dict[str, Any], expected: bool) -> None:
+def test_only_a_plain_object_can_be_the_root(schema: dict[str, Any], expected: bool) -> None:
     assert fits_as_root(schema) is expected
 
 
@@ -47,7 +47,7 @@ def test_what_can_stand_at_the_top(schema: dict[str, Any], expected: bool) -> No
         pytest.param({"properties": {"$ref": {"type": "integer"}}}, {"$ref": 1}, {"$ref": "x"}, id="a property $ref"),
     ],
 )
-def test_a_schema_made_a_property_means_the_same(schema: dict[str, Any], good: Any, bad: Any) -> None:
+def test_a_schema_wrapped_as_a_property_has_the_same_meaning(schema: dict[str, Any], good: Any, bad: Any) -> None:
     root = as_root(schema, "value")
     assert fits_as_root(root)
     assert (argument_errors(schema, good), argument_errors(root, {"value": good})) == ([], [])
@@ -55,11 +55,11 @@ def test_a_schema_made_a_property_means_the_same(schema: dict[str, Any], good: A
     assert argument_errors(root, {"value": bad})
 
 
-def test_a_schema_that_can_be_a_root_stays_as_it_is() -> None:
+def test_a_valid_root_is_unchanged() -> None:
     assert as_root(CLOSED, "value") is CLOSED
 
 
-def test_moving_a_schema_leaves_the_one_given_alone() -> None:
+def test_moving_references_does_not_change_the_original_schema() -> None:
     before = json.dumps(TREE)
     assert with_moved_references(TREE, "#/a")["anyOf"][1]["items"] == {"$ref": "#/a"}
     assert json.dumps(TREE) == before
@@ -72,7 +72,7 @@ def test_moving_a_schema_leaves_the_one_given_alone() -> None:
         pytest.param({"additionalProperties": True}, False, id="open"),
         pytest.param({"required": ["city"]}, False, id="an optional property"),
         pytest.param(
-            {"properties": CLOSED["properties"] | {"city": {"type": "object"}}}, False, id="an open object in it"
+            {"properties": CLOSED["properties"] | {"city": {"type": "object"}}}, False, id="a nested open object"
         ),
         pytest.param(
             {"properties": CLOSED["properties"] | {"city": {"type": "string", "minLength": 1}}}, False, id="a keyword"

@@ -1,4 +1,4 @@
-"""A server's tool definitions are read first: unpinned ones taint a run from its start."""
+"""A server's unpinned tool definitions taint a run from its start."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ DIGEST = "d" * 32
     [
         pytest.param([{"name": "read"}], (), id="a tool of our own"),
         pytest.param([{"name": "s_a", "digest": DIGEST, "pinned": True}], (), id="a pinned definition"),
-        pytest.param([{"name": "s_a", "digest": DIGEST}], ("definitions of s",), id="one that is not"),
+        pytest.param([{"name": "s_a", "digest": DIGEST}], ("definitions of s",), id="an unpinned definition"),
         pytest.param(
             [{"name": f"s-1_{n}_x", "digest": DIGEST} for n in range(300)],
             ("definitions of s-1",),
@@ -29,15 +29,15 @@ DIGEST = "d" * 32
         pytest.param(
             [{"name": "s_a", "digest": DIGEST, "trusted_output": True}],
             ("definitions of s",),
-            id="what a tool returns is another matter",
+            id="trusted output does not matter",
         ),
     ],
 )
-def test_unpinned_definitions_taint(specs: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
+def test_unpinned_definitions_taint_a_run(specs: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
     state = a_state(setup=a_setup(*(a_spec(**spec) for spec in specs)))
     assert with_unpinned_server_taint(state).taint == expected
 
 
-def test_taint_that_was_there_stays() -> None:
+def test_existing_taint_is_kept() -> None:
     state = a_state(setup=a_setup(a_spec("s_a", digest=DIGEST)), taint=("fetch_url",))
     assert with_unpinned_server_taint(state).taint == ("fetch_url", "definitions of s")
