@@ -1,4 +1,4 @@
-"""Metrics: what a model makes up is no attribute."""
+"""Metrics never have names invented by a model as attributes."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def what_is_counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     return found
 
 
-def test_a_name_that_a_model_made_up_is_no_attribute_though_it_was_denied(counted: list[tuple[str, Any]]) -> None:
-    """A gate that decides nothing, or whose time is over, denies calls before it knows whether there is such a tool."""
+def test_an_invented_tool_name_of_a_denied_call_is_no_attribute(counted: list[tuple[str, Any]]) -> None:
+    """A gate that fails or times out denies calls before it knows whether the tool exists."""
     count_verdicts([a_call("read"), a_call("made-up-7f3a")], [DENIED, DENIED], known={"read"})
     assert counted == [
         (names.DENIAL_COUNT, {names.PROPOSAL: "tool_call", names.TOOL: "read"}),

@@ -1,4 +1,4 @@
-"""The exporters' side: one set-up a process, one warning, an ending in bounded time."""
+"""The exporters: one set-up per process, one warning, and a shutdown in bounded time."""
 
 import logging
 import socket
@@ -17,7 +17,7 @@ __all__ = ["fresh_globals"]
 pytestmark = pytest.mark.usefixtures("fresh_globals")
 
 
-def test_a_provider_that_someone_else_has_set_is_left_alone() -> None:
+def test_an_existing_provider_is_kept() -> None:
     foreign = TracerProvider(shutdown_on_exit=False)
     trace.set_tracer_provider(foreign)
 
@@ -35,7 +35,7 @@ def test_the_signals_go_to_their_paths_below_the_endpoint(slash: str) -> None:
     assert [path for path, _ in receiver.bodies] == ["/tenant/v1/traces"]
 
 
-def test_a_silent_collector_holds_no_shutdown_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_collector_does_not_delay_the_shutdown(caplog: pytest.LogCaptureFixture) -> None:
     """It accepts the connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         on = start_telemetry(f"http://127.0.0.1:{silent.getsockname()[1]}")

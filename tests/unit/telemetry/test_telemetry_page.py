@@ -1,4 +1,4 @@
-"""docs/telemetry.md names every span, attribute and metric, and none that there is not."""
+"""docs/telemetry.md names every existing span, attribute and metric, and no others."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spans of activities: what a failure is called, and that nothing of it is quoted."""
+"""Spans of activities contain the kind of a failure and none of its text."""
 
 import asyncio
 from collections.abc import Generator
@@ -62,7 +62,7 @@ def test_a_failure_has_a_name_and_no_text(finished: InMemorySpanExporter, error:
     assert (span.status.description, span.events) == (None, ())
 
 
-def test_a_model_span_names_provider_and_model_apart(finished: InMemorySpanExporter) -> None:
+def test_a_model_span_has_provider_and_model_separately(finished: InMemorySpanExporter) -> None:
     def ask() -> Reply:
         request = ModelRequest(model="vendor/m-1", temperature=None, max_output_tokens=7)
         with model_span(Setup(agent="a", model="openrouter:vendor/m-1"), request) as noted:
@@ -80,14 +80,14 @@ def test_a_model_span_names_provider_and_model_apart(finished: InMemorySpanExpor
     assert names.REQUEST_TEMPERATURE not in attributes
 
 
-def test_a_phase_outside_a_run_span_has_none(finished: InMemorySpanExporter) -> None:
-    """A provider of the host's own is not safe under replay; orga's opens the run's span first."""
+def test_without_the_span_of_a_run_a_phase_has_no_span(finished: InMemorySpanExporter) -> None:
+    """A tracer provider of the host is not safe under replay, and orga's opens the span of the run first."""
     with phase_span("reason", 1):
         pass
     assert finished.get_finished_spans() == ()
 
 
-async def test_a_provider_hears_of_the_trace_and_of_nothing_else(finished: InMemorySpanExporter) -> None:
+async def test_a_provider_gets_the_trace_id_and_no_baggage(finished: InMemorySpanExporter) -> None:
     network = Network([stream_response(chunk("stop", content="hi"))])
     model = provider("openai", network)
     token = context.attach(baggage.set_baggage("customer", "secret"))
@@ -113,7 +113,7 @@ async def test_a_provider_hears_of_the_trace_and_of_nothing_else(finished: InMem
     assert span.instrumentation_scope.schema_url == names.SCHEMA_URL
 
 
-async def test_without_telemetry_a_provider_hears_nothing() -> None:
+async def test_without_telemetry_a_provider_gets_no_trace_id() -> None:
     network = Network([stream_response(chunk("stop", content="hi"))])
     model = provider("openai", network)
     await model.complete(a_request(), lambda text: None)

@@ -1,4 +1,4 @@
-"""Gauges of what waits for people: as visibility tells it, with 0 once nothing is left."""
+"""Gauges of what waits for people, from visibility, with 0 once nothing is left."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -58,7 +58,7 @@ def points(reader: InMemoryMetricReader) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.usefixtures("fresh_globals")
-async def test_what_waits_is_counted_by_kind_with_the_age_of_the_oldest() -> None:
+async def test_waiting_runs_are_counted_by_kind_with_the_age_of_the_oldest() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
@@ -80,7 +80,7 @@ async def test_what_waits_is_counted_by_kind_with_the_age_of_the_oldest() -> Non
 
 @dataclass
 class Unwilling:
-    """Lists nothing, for a reason."""
+    """Refuses to list runs with this status."""
 
     status: RPCStatusCode
     asked: int = 0
@@ -94,12 +94,12 @@ class Unwilling:
 @pytest.mark.parametrize(
     ("status", "goes_on"),
     [
-        pytest.param(RPCStatusCode.UNAVAILABLE, True, id="a server that is away"),
+        pytest.param(RPCStatusCode.UNAVAILABLE, True, id="an unavailable server"),
         pytest.param(RPCStatusCode.UNIMPLEMENTED, False, id="a server that never lists"),
     ],
 )
 @pytest.mark.usefixtures("fresh_globals")
-async def test_a_server_that_never_lists_is_asked_once(status: RPCStatusCode, goes_on: bool) -> None:
+async def test_a_server_without_lists_is_asked_only_once(status: RPCStatusCode, goes_on: bool) -> None:
     server = Unwilling(status)
     async with waiting_metrics(cast("Client", server), every_s=0.001):
         await asyncio.sleep(0.2)
