@@ -1,4 +1,4 @@
-"""Types of arguments: what is let through, in which spelling, and what is refused, at every boundary."""
+"""Types of arguments: which values are accepted, in which normal form, and which are refused at every boundary."""
 
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,13 @@ def a_root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("declared", "value", "expected"),
     [
-        pytest.param('type = "string"', "a b; $(x) 'q' \"", "a b; $(x) 'q' \"", id="a text keeps its marks"),
+        pytest.param('type = "string"', "a b; $(x) 'q' \"", "a b; $(x) 'q' \"", id="a text with special characters"),
         pytest.param('type = "string"', "", "", id="an empty text"),
-        pytest.param('type = "string", min = 2, max = 3', "äöü", "äöü", id="as long as it may be"),
-        pytest.param('type = "string", multiline = true', "a\n\tb", "a\n\tb", id="lines where they may be"),
+        pytest.param('type = "string", min = 2, max = 3', "äöü", "äöü", id="the maximum length"),
+        pytest.param('type = "string", multiline = true', "a\n\tb", "a\n\tb", id="lines if allowed"),
         pytest.param('type = "string", pattern = "a|b"', "b", "b", id="a pattern of alternatives"),
         pytest.param('type = "integer"', -3, -3, id="an integer"),
-        pytest.param('type = "integer"', 2.0, 2, id="an integer that JSON wrote with a point"),
+        pytest.param('type = "integer"', 2.0, 2, id="an integer written with a decimal point"),
         pytest.param('type = "integer", min = 1, max = 5', 5, 5, id="the largest integer"),
         pytest.param('type = "number", min = 0.5', 0.5, 0.5, id="the smallest number"),
         pytest.param('type = "boolean"', False, False, id="false"),
@@ -51,16 +51,16 @@ def a_root(tmp_path: Path) -> Path:
             "https://example.org/a?b=1&c=2#d",
             id="a URL with a query",
         ),
-        pytest.param('type = "url"', "https://h/a b", "https://h/a%20b", id="a URL with a blank"),
+        pytest.param('type = "url"', "https://h/a b", "https://h/a%20b", id="a URL with a space"),
         pytest.param('type = "url", schemes = ["ftp"]', "ftp://h/x", "ftp://h/x", id="another scheme"),
         pytest.param('type = "path"', "docs/a.md", "./docs/a.md", id="a path"),
         pytest.param('type = "path"', ".", "./.", id="the root itself"),
-        pytest.param('type = "path"', "-rf", "./-rf", id="a file whose name begins with a dash"),
-        pytest.param('type = "path"', "new/file", "./new/file", id="a file that is not there yet"),
+        pytest.param('type = "path"', "-rf", "./-rf", id="a file name with a leading dash"),
+        pytest.param('type = "path"', "new/file", "./new/file", id="a file that does not exist yet"),
         pytest.param('type = "path"', "in/a.md", "./docs/a.md", id="a link that stays inside"),
-        pytest.param('type = "path", must_exist = true', "docs", "./docs", id="a folder that is there"),
+        pytest.param('type = "path", must_exist = true', "docs", "./docs", id="an existing folder"),
         pytest.param('type = "ip_address"', "192.0.2.1", "192.0.2.1", id="IPv4"),
-        pytest.param('type = "ip_address"', "2001:DB8::0001", "2001:db8::1", id="IPv6 in one spelling"),
+        pytest.param('type = "ip_address"', "2001:DB8::0001", "2001:db8::1", id="IPv6 in its normal form"),
         pytest.param('type = "cidr"', "10.0.0.0/8", "10.0.0.0/8", id="a network"),
         pytest.param('type = "cidr"', "2001:db8::/32", "2001:db8::/32", id="a network of IPv6"),
         pytest.param('type = "hostname"', "WWW.example.org", "www.example.org", id="a host name in lower case"),
@@ -76,7 +76,7 @@ def a_root(tmp_path: Path) -> Path:
         pytest.param('type = "array", items = { type = "path" }', ["docs"], ("./docs",), id="a list of paths"),
     ],
 )
-def test_a_good_value_comes_out_in_one_spelling(root: Path, declared: str, value: Any, expected: Any) -> None:
+def test_a_valid_value_is_normalised(root: Path, declared: str, value: Any, expected: Any) -> None:
     found = read(root, declared, value)["x"]
     assert (found, type(found)) == (expected, type(expected))
 
@@ -87,27 +87,29 @@ def test_a_good_value_comes_out_in_one_spelling(root: Path, declared: str, value
         pytest.param('type = "string"', 3, "string", id="a number for a text"),
         pytest.param('type = "string"', None, "string", id="null for a text"),
         pytest.param('type = "string", max = 2', "abc", "longer than 2", id="too long"),
-        pytest.param('type = "string"', "x" * 10_001, "$.x", id="longer than anything"),
+        pytest.param('type = "string"', "x" * 10_001, "$.x", id="longer than the general limit"),
         pytest.param('type = "string", min = 1', "", "shorter than 1", id="too short"),
-        pytest.param('type = "string", pattern = "a|b"', "xa", "does not match", id="a pattern matches the whole"),
+        pytest.param(
+            'type = "string", pattern = "a|b"', "xa", "does not match", id="a pattern must match the whole text"
+        ),
         pytest.param('type = "string", pattern = "a"', "a\n", "does not match", id="a pattern and a line break"),
         pytest.param('type = "string"', "a\nb", "U+000A", id="a line break"),
         pytest.param('type = "string"', "a\0b", "U+0000", id="NUL"),
-        pytest.param('type = "string", multiline = true', "a\rb", "U+000D", id="a carriage return among lines"),
+        pytest.param('type = "string", multiline = true', "a\rb", "U+000D", id="a carriage return in lines"),
         pytest.param('type = "string"', "a\u2028b", "U+2028", id="a line separator"),
         pytest.param('type = "string"', "\x1b[2J", "U+001B", id="an escape sequence"),
-        pytest.param('type = "string"', "\ud800", "not valid Unicode", id="half a character"),
+        pytest.param('type = "string"', "\ud800", "not valid Unicode", id="a lone surrogate"),
         pytest.param('type = "integer"', "3", "integer", id="a text for an integer"),
-        pytest.param('type = "integer"', True, "integer", id="a truth for an integer"),
+        pytest.param('type = "integer"', True, "integer", id="a boolean for an integer"),
         pytest.param('type = "integer"', 2.5, "integer", id="a fraction"),
         pytest.param('type = "integer", min = 1', 0, "less than the minimum", id="below the minimum"),
         pytest.param('type = "integer", max = 5', 6, "greater than the maximum", id="above the maximum"),
-        pytest.param('type = "integer"', 10**30, "greater than the maximum", id="a number without end"),
-        pytest.param('type = "boolean"', "true", "boolean", id="a text for a truth"),
-        pytest.param('type = "boolean"', 1, "boolean", id="a number for a truth"),
+        pytest.param('type = "integer"', 10**30, "greater than the maximum", id="a huge number"),
+        pytest.param('type = "boolean"', "true", "boolean", id="a text for a boolean"),
+        pytest.param('type = "boolean"', 1, "boolean", id="a number for a boolean"),
         pytest.param('type = "enum", allowed = ["a"]', "b", "not", id="no allowed word"),
-        pytest.param('type = "port"', 0, "minimum", id="no port"),
-        pytest.param('type = "port"', 65_536, "maximum", id="beyond the ports"),
+        pytest.param('type = "port"', 0, "minimum", id="port zero"),
+        pytest.param('type = "port"', 65_536, "maximum", id="above the last port"),
         pytest.param('type = "url"', "www.example.org", "scheme", id="a URL without scheme"),
         pytest.param('type = "url"', "file:///etc/passwd", "scheme", id="a URL of a file"),
         pytest.param('type = "url"', "https:///x", "no host", id="a URL without host"),
@@ -116,15 +118,19 @@ def test_a_good_value_comes_out_in_one_spelling(root: Path, declared: str, value
         pytest.param('type = "url"', "https://h\\@evil/", "credentials", id="a backslash before the host"),
         pytest.param('type = "url"', "https://h\\evil/", "no host", id="a backslash in the host"),
         pytest.param('type = "url"', "https://１２７.0.0.1/", "no URL", id="full-width digits"),
-        pytest.param('type = "url", pattern = "https://h/a/.*"', "https://h/a/../b", "`..`", id="a URL with a detour"),
-        pytest.param('type = "url", pattern = "https://h/a/.*"', "https://h/a/%2e%2e/b", "`..`", id="an encoded one"),
+        pytest.param(
+            'type = "url", pattern = "https://h/a/.*"', "https://h/a/../b", "`..`", id="a URL with a parent segment"
+        ),
+        pytest.param(
+            'type = "url", pattern = "https://h/a/.*"', "https://h/a/%2e%2e/b", "`..`", id="an encoded parent segment"
+        ),
         pytest.param('type = "path"', "../x", "`..`", id="above the root"),
-        pytest.param('type = "path"', "docs/../docs", "`..`", id="a detour"),
+        pytest.param('type = "path"', "docs/../docs", "`..`", id="a parent segment"),
         pytest.param('type = "path"', "/etc/passwd", "outside the root", id="an absolute path"),
         pytest.param('type = "path"', "out/x", "outside the root", id="a link that leads out"),
         pytest.param('type = "path"', "a\0b", "U+0000", id="NUL in a path"),
         pytest.param('type = "path"', "", "shorter than 1", id="no path"),
-        pytest.param('type = "path", must_exist = true', "gone", "no such file", id="a file that is not there"),
+        pytest.param('type = "path", must_exist = true', "gone", "no such file", id="a missing file"),
         pytest.param('type = "ip_address"', "010.0.0.1", "no IP", id="leading zeros"),
         pytest.param('type = "ip_address"', "fe80::1%eth0", "zone", id="a zone"),
         pytest.param('type = "ip_address"', "1.2.3", "no IP", id="three parts"),
@@ -136,10 +142,12 @@ def test_a_good_value_comes_out_in_one_spelling(root: Path, declared: str, value
         pytest.param('type = "hostname"', "a" * 64, "no host name", id="a label that is too long"),
         pytest.param('type = "hostname"', "2130706433", "number", id="a number for a name"),
         pytest.param('type = "hostname"', "a.0x7f", "number", id="a hexadecimal number"),
-        pytest.param('type = "hostname"', "еxample.org", "no host name", id="a letter that looks alike"),
+        pytest.param('type = "hostname"', "еxample.org", "no host name", id="a letter that looks the same"),
         pytest.param('type = "scope_target"', "*.example.org", "wildcards", id="a wildcard"),
         pytest.param('type = "scope_target", scope = ["*.b.org"]', "b.org", "out of scope", id="the name itself"),
-        pytest.param('type = "scope_target", scope = ["*.b.org"]', "eb.org", "out of scope", id="a name that ends so"),
+        pytest.param(
+            'type = "scope_target", scope = ["*.b.org"]', "eb.org", "out of scope", id="a name with the same ending"
+        ),
         pytest.param('type = "scope_target", scope = ["10.0.0.0/8"]', "0.0.0.0/0", "out of scope", id="a wider net"),
         pytest.param('type = "scope_target", scope = ["10.0.0.0/8"]', "a.org", "out of scope", id="a name for a net"),
         pytest.param('type = "scope_target", scope = ["10.0.0.0/8"]', "::1", "out of scope", id="the other family"),
@@ -156,7 +164,7 @@ def test_a_good_value_comes_out_in_one_spelling(root: Path, declared: str, value
         pytest.param('type = "array", max = 1, items = { type = "string" }', ["a", "b"], "more than 1", id="two items"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_name(root: Path, declared: str, value: Any, says: str) -> None:
+def test_an_invalid_value_is_refused_with_its_name(root: Path, declared: str, value: Any, says: str) -> None:
     with pytest.raises(ToolError) as caught:
         read(root, declared, value)
     assert says in str(caught.value)
@@ -164,12 +172,12 @@ def test_a_bad_value_is_refused_with_its_name(root: Path, declared: str, value: 
     assert not caught.value.retryable
 
 
-def test_an_argument_that_nobody_declared_is_refused(root: Path) -> None:
+def test_an_undeclared_argument_is_refused(root: Path) -> None:
     with pytest.raises(ToolError, match="Additional properties"):
         checked_values({"y": "a"}, {}, PathContext(FileRoot(root)))
 
 
-def test_the_model_sees_true_json_types() -> None:
+def test_the_model_gets_real_json_types() -> None:
     arguments = {
         "path": Argument(type="path", description="The file."),
         "limit": Argument(type="integer", min=1, max=9, default=5),
@@ -200,11 +208,11 @@ def test_the_model_sees_true_json_types() -> None:
 
 
 @given(st.text(max_size=5), st.sampled_from("-‐‑–—―−－﹣⸺\u00ad"), st.text(max_size=20))
-def test_a_dash_behind_anything_invisible_looks_like_a_flag(before: str, dash: str, after: str) -> None:
+def test_a_dash_after_invisible_characters_counts_as_a_flag(before: str, dash: str, after: str) -> None:
     invisible = "".join(c for c in before if c.isspace() or c in "\u200b\u200d\ufeff\u202e")
     assert is_like_flag(invisible + dash + after)
 
 
 @given(st.from_regex(r"[A-Za-z0-9/.@+=][^\x00]*", fullmatch=True))
-def test_what_begins_with_a_letter_is_no_flag(value: str) -> None:
+def test_a_value_with_a_leading_letter_is_no_flag(value: str) -> None:
     assert not is_like_flag(value)

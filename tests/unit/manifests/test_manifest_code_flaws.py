@@ -1,4 +1,4 @@
-"""The model's choices never become code of a shell, another interpreter or a started program."""
+"""The model's values never become code of a shell, another interpreter or a started program."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     [
         pytest.param('["sh", "-c", "grep {x}"]', True, id="a shell"),
         pytest.param('["/bin/bash", "-lc", "{x}"]', True, id="a shell by its path"),
-        pytest.param('["env", "python3.11", "-Ic", "print({x})"]', True, id="Python behind env"),
+        pytest.param('["env", "python3.11", "-Ic", "print({x})"]', True, id="Python after env"),
         pytest.param('["perl", "-ne", "{x}"]', True, id="Perl"),
         pytest.param('["sh", "-c", "grep \\"$1\\"", "sh", "{x}"]', False, id="an argument of a shell's code"),
         pytest.param('["grep", "-e", "{x}"]', False, id="no interpreter"),
@@ -124,7 +124,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ),
     ],
 )
-def test_no_value_becomes_code(argv: str, is_code: bool) -> None:
+def test_values_that_become_code_are_reported(argv: str, is_code: bool) -> None:
     found = problems(f"{HEAD}arguments.x = {{ type = 'string' }}\n[command]\nargv = {argv}\n")
     assert any("would be read as code" in each for each in found) is is_code
 
@@ -133,8 +133,8 @@ def test_no_value_becomes_code(argv: str, is_code: bool) -> None:
     ("argv", "is_code"),
     [
         pytest.param('["bash"]', True, id="a shell"),
-        pytest.param('["python3", "-"]', True, id="Python told to read it"),
-        pytest.param('["env", "sh"]', True, id="a shell behind env"),
+        pytest.param('["python3", "-"]', True, id="Python reading it"),
+        pytest.param('["env", "sh"]', True, id="a shell after env"),
         pytest.param('["psql", "shop"]', True, id="a client of a database"),
         pytest.param('["sqlite3", "a.db", "select 1"]', False, id="SQL that is given"),
         pytest.param('["sqlite3"]', True, id="SQL"),
@@ -156,7 +156,7 @@ def test_no_value_becomes_code(argv: str, is_code: bool) -> None:
         pytest.param('["wc", "-l"]', False, id="no interpreter"),
     ],
 )
-def test_no_input_becomes_code(argv: str, is_code: bool) -> None:
+def test_input_that_becomes_code_is_reported(argv: str, is_code: bool) -> None:
     found = problems(f"{HEAD}arguments.x = {{ type = 'string' }}\n[command]\nargv = {argv}\nstdin = '{{x}}'\n")
     assert any("would be read as code" in each for each in found) is is_code
 
@@ -164,6 +164,6 @@ def test_no_input_becomes_code(argv: str, is_code: bool) -> None:
 @pytest.mark.parametrize(
     "argv", ['["env", "{x}"]', '["sudo", "-u", "me", "{x}"]', '["find", ".", "-exec", "{x}", ";"]']
 )
-def test_no_value_names_what_another_program_runs(argv: str) -> None:
+def test_values_that_name_a_program_for_another_program_are_reported(argv: str) -> None:
     found = problems(f"{HEAD}arguments.x = {{ type = 'string' }}\n[command]\nargv = {argv}\n")
     assert any("the name of a program" in each for each in found)

@@ -1,4 +1,4 @@
-"""Commands of manifests: what they are started with, how they end, what becomes of their output."""
+"""Commands of manifests: how they are started, how they end, and how their output is used."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), 
 
 
 def python(code: str, *parts: str, more: str = "", arguments: str = "") -> str:
-    """Return a manifest that runs Python code; `parts` are TOML."""
+    """Return a manifest that runs Python code. `parts` are TOML."""
     escaped = code.replace("{", "{{").replace("}", "}}")
     argv = ", ".join([f"'{sys.executable}'", '"-ISc"', f"'''{escaped}'''", *parts])
     return f"{arguments}\n[command]\nargv = [{argv}]\n{more}"
@@ -31,7 +31,7 @@ async def shown(root: Path, text: str, env: dict[str, str] | None = None, **argu
     ("arguments", "parts", "given", "expected"),
     [
         pytest.param('x = { type = "string" }', ['"a={x}.b"'], {"x": "1 2"}, ["a=1 2.b"], id="within a text"),
-        pytest.param('x = { type = "boolean" }', ['"{x}"'], {"x": True}, ["true"], id="a truth as a text"),
+        pytest.param('x = { type = "boolean" }', ['"{x}"'], {"x": True}, ["true"], id="a boolean as a text"),
         pytest.param('x = { type = "number" }', ['"{x}"'], {"x": 1.5}, ["1.5"], id="a number"),
         pytest.param('x = { type = "string" }', ['"{{x}}"', '"{x}"'], {"x": "1"}, ["{x}", "1"], id="braces"),
         pytest.param('x = { type = "integer", default = 3 }', ['"{x}"'], {}, ["3"], id="a default"),
@@ -78,7 +78,7 @@ async def shown(root: Path, text: str, env: dict[str, str] | None = None, **argu
             ['"--"', '"{x}"'],
             {"x": "-rf"},
             ["--", "-rf"],
-            id="a dash that the author lets through",
+            id="a dash allowed by the author",
         ),
         pytest.param('x = { type = "path" }', ['"{x}"'], {"x": "-rf"}, ["./-rf"], id="a path is no flag"),
         pytest.param('x = { type = "duration" }', ['"{x}"'], {"x": "2m"}, ["120"], id="a duration in seconds"),
@@ -91,13 +91,13 @@ async def test_one_text_is_one_argument(
     assert (await shown(tmp_path, text, **given))[0] == expected
 
 
-async def test_a_negative_number_is_no_flag_by_accident(tmp_path: Path) -> None:
+async def test_a_negative_number_does_not_become_a_flag(tmp_path: Path) -> None:
     tool = a_manifest_tool(tmp_path, python(SHOW, '"{n}"', arguments='arguments.n = { type = "integer" }'))
     error = await failure(tool, n=-9)
     assert "n: begins with a dash" in str(error)
 
 
-async def test_a_path_is_relative_to_where_the_command_runs(tmp_path: Path) -> None:
+async def test_a_path_is_relative_to_the_folder_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     text = python(SHOW, '"{p}"', arguments='arguments.p = { type = "path" }', more='cwd = "sub"')
     inside, outside = await shown(tmp_path, text, p="sub/a"), await shown(tmp_path, text, p="b")
@@ -105,7 +105,7 @@ async def test_a_path_is_relative_to_where_the_command_runs(tmp_path: Path) -> N
     assert outside[0] == [str(tmp_path / "b")]
 
 
-async def test_the_environment_is_the_manifests_alone(tmp_path: Path) -> None:
+async def test_the_environment_comes_only_from_the_manifest(tmp_path: Path) -> None:
     """The worker's other variables, including secrets, are not passed on."""
     text = python(SHOW, more='env = { MODE = "fast" }\nenv_from = ["TOKEN"]')
     worker = {"TOKEN": SECRET, "OTHER_TOKEN": "another"}
@@ -135,14 +135,14 @@ async def test_standard_input_takes_any_value(tmp_path: Path) -> None:
             "print('the cause'); raise SystemExit(3)",
             "CommandFailed",
             "the cause",
-            id="its output, said otherwise nothing",
+            id="its output, without an error output",
         ),
         pytest.param("raise SystemExit(2)", "CommandFailed", "without output", id="silence"),
         pytest.param("import os; os.kill(os.getpid(), 9)", "CommandFailed", "SIGKILL", id="a signal"),
-        pytest.param("import time; print('begun', flush=True); time.sleep(60)", "TimeLimit", "begun", id="no end"),
+        pytest.param("import time; print('begun', flush=True); time.sleep(60)", "TimeLimit", "begun", id="a timeout"),
     ],
 )
-async def test_a_command_that_fails_is_an_error(tmp_path: Path, code: str, kind: str, says: str) -> None:
+async def test_a_failing_command_is_an_error(tmp_path: Path, code: str, kind: str, says: str) -> None:
     text = "name = 'tool'\ndescription = 'A tool.'\ntimeout_s = 1.5\n" + python(code)
     error = await failure(a_manifest_tool(tmp_path, text))
     assert error.kind == kind
@@ -150,14 +150,14 @@ async def test_a_command_that_fails_is_an_error(tmp_path: Path, code: str, kind:
 
 
 @pytest.mark.parametrize(
-    ("code", "retryable"), [pytest.param(75, True, id="declared"), pytest.param(1, False, id="no")]
+    ("code", "retryable"), [pytest.param(75, True, id="declared"), pytest.param(1, False, id="not declared")]
 )
-async def test_exit_codes_say_whether_the_call_may_succeed_later(tmp_path: Path, code: int, retryable: bool) -> None:
+async def test_exit_codes_determine_whether_the_call_is_retryable(tmp_path: Path, code: int, retryable: bool) -> None:
     error = await failure(a_manifest_tool(tmp_path, python(f"raise SystemExit({code})", more="retry_codes = [75]")))
     assert error.retryable is retryable
 
 
-async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     error = await failure(a_manifest_tool(tmp_path, '[command]\nargv = ["no-such-program-here"]'))
     assert "no-such-program-here" in str(error)
     assert not error.retryable
@@ -188,7 +188,7 @@ async def test_a_limit_of_the_sandbox_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_secret_stands_in_no_result(tmp_path: Path, code: str) -> None:
+async def test_results_contain_no_secret(tmp_path: Path, code: str) -> None:
     more = 'env_from = ["TOKEN"]\nmax_output_bytes = 1_000'
     tool = a_manifest_tool(tmp_path, python(code, more=more), {"TOKEN": SECRET})
     try:
@@ -198,7 +198,7 @@ async def test_a_secret_stands_in_no_result(tmp_path: Path, code: str) -> None:
     assert not any(form in text for form in (SECRET, "s3cret", "s3cret%2Fvalue", "czNjcmV0"))
 
 
-def test_a_secret_that_is_not_there_stops_the_worker(tmp_path: Path) -> None:
+def test_a_missing_secret_stops_the_worker(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the environment has no TOKEN"):
         a_manifest_tool(tmp_path, python("", more='env_from = ["TOKEN"]'))
 
@@ -222,24 +222,24 @@ def test_a_folder_outside_the_root_stops_the_worker(tmp_path: Path) -> None:
             id="named groups",
         ),
         pytest.param("print('a1b2')", "parser = 'regex'\npattern = '\\d'", '["1", "2"]', id="a pattern without names"),
-        pytest.param("print('[1]')", 'parser = "json"\nschema = { type = "array" }', "[1]", id="what fits its schema"),
+        pytest.param(
+            "print('[1]')", 'parser = "json"\nschema = { type = "array" }', "[1]", id="output valid for its schema"
+        ),
         pytest.param(
             "print('[1]')",
             'parser = "json"\nschema = { type = "object" }',
             '[Warning] the output does not fit its schema: $: [1] is not of type "object"\n[1]',
-            id="what does not fit",
+            id="output invalid for its schema",
         ),
         pytest.param(
             "print('ab')",
             "schema = { type = 'string', maxLength = 1 }",
             '[Warning] the output does not fit its schema: $: "ab" is longer than 1 character\nab',
-            id="a text that does not fit",
+            id="a text invalid for its schema",
         ),
     ],
 )
-async def test_the_output_is_parsed_and_held_against_its_schema(
-    tmp_path: Path, code: str, output: str, expected: str
-) -> None:
+async def test_the_output_is_parsed_and_validated(tmp_path: Path, code: str, output: str, expected: str) -> None:
     assert await result(a_manifest_tool(tmp_path, python(code, more=f"[output]\n{output}"))) == expected
 
 
@@ -249,25 +249,25 @@ async def test_the_output_is_parsed_and_held_against_its_schema(
         pytest.param("print('{')", 'parser = "json"', "BadOutput", id="no JSON"),
         pytest.param("print('NaN')", 'parser = "json"', "BadOutput", id="no number"),
         pytest.param("print('[' * 100_000)", 'parser = "json"', "BadOutput", id="deep JSON"),
-        pytest.param("print('1' * 2_000_000)", 'parser = "lines"', "BadOutput", id="more than is kept"),
+        pytest.param("print('1' * 2_000_000)", 'parser = "lines"', "BadOutput", id="over the limit"),
         pytest.param(
             "print('1')", 'parser = "json"\nstrict = true\nschema = { type = "string" }', "OutputMismatch", id="strict"
         ),
     ],
 )
-async def test_an_output_that_cannot_be_used_is_an_error(tmp_path: Path, code: str, output: str, kind: str) -> None:
+async def test_unusable_output_is_an_error(tmp_path: Path, code: str, output: str, kind: str) -> None:
     error = await failure(a_manifest_tool(tmp_path, python(code, more=f"[output]\n{output}")))
     assert (error.kind, error.retryable) == (kind, False)
 
 
-async def test_a_long_text_is_cut_and_says_so(tmp_path: Path) -> None:
+async def test_a_long_text_is_cut_with_a_note(tmp_path: Path) -> None:
     text = await result(a_manifest_tool(tmp_path, python("print('1' * 9_999)", more="max_output_bytes = 1_000")))
     assert text.startswith("1" * 900)
     assert text.endswith("[cut after 1,000 bytes]")
 
 
-async def test_progress_names_the_program_alone(tmp_path: Path) -> None:
-    """Arguments may be private; heartbeats are seen by everybody."""
+async def test_progress_names_only_the_program(tmp_path: Path) -> None:
+    """Arguments may be private, and heartbeats are visible to everybody."""
     notes: list[str] = []
     tool = a_manifest_tool(tmp_path, '[arguments]\nx = { type = "string" }\n[command]\nargv = ["echo", "{x}"]')
     await tool.call({"x": "private"}, ToolContext("c1", "k1", heartbeat=notes.append))

@@ -24,9 +24,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(f"efect = 'read_only'\n{HEAD}{RUN}", "1", "efect: unknown key", "'effect'", id="unknown key"),
         pytest.param(f"{HEAD}timeout_s = 0\n{RUN}", "3", "timeout_s", "greater", id="no time"),
         pytest.param(f"{HEAD}effect = 'harmless'\n{RUN}", "3", "effect", "'read_only'", id="unknown effect"),
-        pytest.param(f"{HEAD}approval = 'yes'\n{RUN}", "3", "approval", "boolean", id="a text for a truth"),
+        pytest.param(f"{HEAD}approval = 'yes'\n{RUN}", "3", "approval", "boolean", id="a text for a boolean"),
         pytest.param('description = "It."\n' + RUN, "1", "name: Field required", "tool-manifests", id="no name"),
-        pytest.param('name = "a b"\ndescription = "It."\n' + RUN, "1", "name", "pattern", id="a blank in the name"),
+        pytest.param('name = "a b"\ndescription = "It."\n' + RUN, "1", "name", "pattern", id="a space in the name"),
         pytest.param('name = "read_file"\ndescription = "It."\n' + RUN, "1", "taken by a built-in", "", id="built-in"),
         pytest.param('name = "reason"\ndescription = "It."\n' + RUN, "1", "the loop itself", "another", id="reserved"),
         pytest.param(HEAD, "1", "either a command or a request", "[command]", id="neither command nor request"),
@@ -103,11 +103,13 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(
             f"{HEAD}{RUN}[options.breaker]\ntreshold = 1\n", "6", "unknown key", "failure_threshold", id="breaker"
         ),
-        pytest.param(f"{HEAD}{RUN}[output]\npattern = 'a'\n", "6", "belongs to", "both", id="a pattern for nothing"),
         pytest.param(
-            f"{HEAD}{RUN}[output]\nparser = 'regex'\npattern = '(?=a)'\n", "7", "no pattern", "RE2", id="looking ahead"
+            f"{HEAD}{RUN}[output]\npattern = 'a'\n", "6", "belongs to", "both", id="a pattern without its parser"
         ),
-        pytest.param(f"{HEAD}{RUN}[output]\nstrict = true\n", "6", "no schema", "add", id="strict about nothing"),
+        pytest.param(
+            f"{HEAD}{RUN}[output]\nparser = 'regex'\npattern = '(?=a)'\n", "7", "no pattern", "RE2", id="a lookahead"
+        ),
+        pytest.param(f"{HEAD}{RUN}[output]\nstrict = true\n", "6", "no schema", "add", id="strict without a schema"),
         pytest.param(
             f"{HEAD}{RUN}[output]\nschema = {{ type = 'strin' }}\n", "6", "schema", "JSON Schema", id="no schema"
         ),
@@ -142,7 +144,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             "4",
             "in the clear",
             "https",
-            id="a secret in the clear",
+            id="a secret without TLS",
         ),
         pytest.param(
             f"{HEAD}arguments.x = {{ type = 'url' }}\n[http]\nurl = '{{x}}'\nheaders = {{ a = '{{secret:T}}' }}\n",
@@ -210,21 +212,21 @@ def test_a_problem_has_its_line_and_remedy(text: str, place: str, problem: str, 
         pytest.param("type = 'duration', default = '5'", "no duration", id="a default that is no duration"),
         pytest.param("type = 'path', default = '../x'", "`..`", id="a default outside the root"),
         pytest.param("type = 'string', default = 'a', required = true", "no default", id="required, with a default"),
-        pytest.param("type = 'integer', min = 3, max = 2", "min is above max", id="no number between"),
+        pytest.param("type = 'integer', min = 3, max = 2", "min is above max", id="reversed bounds"),
         pytest.param("type = 'string', min = -1", "a length", id="a negative length"),
         pytest.param("type = 'string', pattern = '(a'", "no pattern", id="a broken pattern"),
         pytest.param("type = 'string', allowed = ['a', 3]", "3 is no string", id="an allowed value of another type"),
         pytest.param("type = 'scope_target', scope = ['*']", "'*'", id="a scope of everything"),
         pytest.param("type = 'integer', min = '1'", "min", id="a text for a bound"),
-        pytest.param("type = 'path', required = 'no'", "required", id="a text for a truth"),
+        pytest.param("type = 'path', required = 'no'", "required", id="a text for a boolean"),
     ],
 )
-def test_a_declaration_that_contradicts_itself_is_told(declared: str, says: str) -> None:
+def test_a_contradictory_declaration_is_reported(declared: str, says: str) -> None:
     found = problems(f"{HEAD}[arguments]\nx = {{ {declared} }}\n[command]\nargv = ['a', '{{x}}']\n")
     assert any(says in each and each.startswith("it.toml:4: ") for each in found), found
 
 
-def test_every_problem_is_told_in_the_order_of_the_file() -> None:
+def test_all_problems_are_reported_in_file_order() -> None:
     found = problems(f"{HEAD}approval = 1\n[arguments.x]\ntype = 'y'\n[command]\nargv = [1]\n")
     assert [each.split(":")[1] for each in found] == ["3", "5", "7"]
 
@@ -242,17 +244,17 @@ def test_two_files_cannot_declare_one_name() -> None:
     [
         pytest.param(None, "cannot be read (No such file", id="no file"),
         pytest.param(b"\xff", "byte 0 is not UTF-8", id="no text"),
-        pytest.param(b"#" * 500_001, "more than 500,000 bytes", id="a book"),
+        pytest.param(b"#" * 500_001, "more than 500,000 bytes", id="a very long file"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told(content: bytes | None, says: str) -> None:
+def test_an_unreadable_file_is_reported(content: bytes | None, says: str) -> None:
     if content is not None:
         Path("it.toml").write_bytes(content)
     _, (problem,) = read_manifests([Path("it.toml")])
     assert says in str(problem)
 
 
-def test_a_worker_takes_all_manifests_or_none() -> None:
+def test_a_worker_uses_all_manifests_or_none() -> None:
     Path("a.toml").write_text(GOOD)
     Path("b.toml").write_text("name = 1")
     assert len(configured_manifests(OrgaConfig(tools=ToolsConfig(manifests=("a.toml",))))) == 1
@@ -260,7 +262,7 @@ def test_a_worker_takes_all_manifests_or_none() -> None:
         configured_manifests(OrgaConfig(tools=ToolsConfig(manifests=("*.toml",))))
 
 
-def test_globs_find_files_once_and_in_order() -> None:
+def test_globs_find_each_file_once_in_order() -> None:
     Path("t/u").mkdir(parents=True)
     for name in ("t/b.toml", "t/a.toml", "t/u/c.toml", "t/d.txt"):
         Path(name).write_text(GOOD)

@@ -1,4 +1,4 @@
-"""The message after an incomplete answer: the status that did arrive, and requests that were never sent."""
+"""Errors after an incomplete answer name the received status. Requests that were never sent are marked."""
 
 import asyncio
 import socket
@@ -31,7 +31,7 @@ def paying(root: Path, url: str, method: str = "POST") -> Tool:
 
 @asynccontextmanager
 async def saying(said: bytes) -> AsyncGenerator[str]:
-    """Serve a machine that says so much and no more, and never hangs up."""
+    """Run a server that sends only these bytes and keeps the connection open."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(said)
@@ -46,15 +46,15 @@ async def saying(said: bytes) -> AsyncGenerator[str]:
 @pytest.mark.parametrize(
     ("said", "kind", "retryable", "acted"),
     [
-        pytest.param(b"HTTP/1.1 401 No\r\n" + CUT, "Http401", False, "maybe", id="a refusal that is cut"),
-        pytest.param(b"HTTP/1.1 503 Busy\r\n" + CUT, "Http503", True, "maybe", id="a failure that is cut"),
+        pytest.param(b"HTTP/1.1 401 No\r\n" + CUT, "Http401", False, "maybe", id="an incomplete refusal"),
+        pytest.param(b"HTTP/1.1 503 Busy\r\n" + CUT, "Http503", True, "maybe", id="an incomplete server error"),
         pytest.param(
             answer("502 Bad", b"\x1f\x8bno", "content-encoding: gzip"), "Http502", True, "maybe", id="damaged"
         ),
-        pytest.param(answer("429 Slow", b"x", "content-encoding: br"), "Http429", True, "no", id="encoded otherwise"),
+        pytest.param(answer("429 Slow", b"x", "content-encoding: br"), "Http429", True, "no", id="another encoding"),
     ],
 )
-async def test_a_status_is_told_though_the_rest_cannot_be_read(
+async def test_the_status_is_reported_although_the_body_is_unreadable(
     tmp_path: Path, said: bytes, kind: str, retryable: bool, acted: Acted
 ) -> None:
     async with raw_http({"": said}) as (url, _):
@@ -63,14 +63,14 @@ async def test_a_status_is_told_though_the_rest_cannot_be_read(
     assert f" answered {kind[-3:]} " in str(error)
 
 
-async def test_a_status_is_told_though_the_rest_never_comes(tmp_path: Path) -> None:
+async def test_the_status_is_reported_although_the_body_never_arrives(tmp_path: Path) -> None:
     async with saying(b"HTTP/1.1 429 Too Many Requests\r\n" + CUT) as place:
         error = await failure(paying(tmp_path, f"http://{place}"))
     assert (error.kind, "429 Too Many Requests" in str(error)) == ("TimeLimit", True)
 
 
-async def test_a_connection_that_is_never_made_has_done_nothing(tmp_path: Path) -> None:
-    """A queue of connections that is full drops the next one, as a firewall does."""
+async def test_a_failed_connection_has_not_acted(tmp_path: Path) -> None:
+    """A full accept queue drops the next connection, as a firewall does."""
     with ExitStack() as opened:
         server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
@@ -81,25 +81,25 @@ async def test_a_connection_that_is_never_made_has_done_nothing(tmp_path: Path) 
     assert (error.kind, error.acted, "no connection" in str(error)) == ("ConnectionFailed", "no", True)
 
 
-async def test_one_who_speaks_no_tls_was_told_nothing(tmp_path: Path) -> None:
+async def test_a_failed_tls_handshake_has_not_acted(tmp_path: Path) -> None:
     async with saying(answer("200 OK")) as place:
         error = await failure(paying(tmp_path, f"https://{place}"))
     assert (error.kind, error.acted) == ("ConnectionFailed", "no")
 
 
-async def test_who_takes_the_request_and_says_nothing_may_have_acted(tmp_path: Path) -> None:
+async def test_a_silent_server_may_have_acted(tmp_path: Path) -> None:
     async with saying(b"") as place:
         error = await failure(paying(tmp_path, f"http://{place}"))
     assert (error.kind, error.acted) == ("TimeLimit", None)
 
 
 @pytest.mark.parametrize("location", ["http://[bad", "https://host:99999/", "//", "\\x00", "http://a" + "b" * 70_000])
-async def test_a_redirect_to_what_is_no_address_comes_after_the_request(tmp_path: Path, location: str) -> None:
+async def test_an_invalid_redirect_comes_after_the_request(tmp_path: Path, location: str) -> None:
     async with raw_http({"": answer("302 Found", b"", f"location: {location}")}) as (url, _):
         assert (await failure(paying(tmp_path, f"{url}/", "GET"))).acted == "maybe"
 
 
-async def test_an_address_that_is_too_long_is_the_arguments_fault(tmp_path: Path) -> None:
+async def test_an_address_that_is_too_long_is_an_invalid_argument(tmp_path: Path) -> None:
     declared = 'arguments.tags = { type = "array", items = { type = "string" } }\n[http]'
     text = PAY.replace("[http]", declared) + 'query.tags = "{tags}"'
     tool = a_manifest_tool(tmp_path, text.replace("HERE", "http://127.0.0.1:9"), allow_hosts=["127.0.0.1"])

@@ -1,4 +1,4 @@
-"""Requests of manifests against a server of this machine: what it is asked, and what becomes of its answers."""
+"""Requests of manifests to a local server: what is sent, and how the answers are used."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def another_server() -> Iterator[EchoServer]:
 
 
 def a_tool(root: Path, server: EchoServer, text: str, env: dict[str, str] | None = None, head: str = "") -> Tool:
-    """Return a tool whose `HERE` is the server."""
+    """Return a tool with the URL of the server in place of `HERE`."""
     named = f'name = "tool"\ndescription = "A tool."\n{head}\n{text}' if head else text
     return a_manifest_tool(root, named.replace("HERE", server.url), env, allow_hosts=["127.0.0.1"])
 
@@ -55,10 +55,10 @@ async def asked(tool: Tool, **arguments: object) -> dict[str, Any]:
     ("given", "path"),
     [
         pytest.param({"name": "a"}, "/p/a?x=1", id="without an optional argument"),
-        pytest.param({"name": "a b", "limit": 5}, "/p/a%20b?x=1&limit=5", id="with all"),
+        pytest.param({"name": "a b", "limit": 5}, "/p/a%20b?x=1&limit=5", id="with all arguments"),
     ],
 )
-async def test_values_stand_encoded_in_path_and_query(
+async def test_values_are_encoded_in_path_and_query(
     tmp_path: Path, server: EchoServer, given: dict[str, Any], path: str
 ) -> None:
     text = f'{TWO}\n[http]\nurl = "HERE/p/{{name}}?x=1"\nquery = {{ limit = "{{limit}}" }}'
@@ -67,7 +67,7 @@ async def test_values_stand_encoded_in_path_and_query(
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/../b", "%2e%2e", "..;a", "a/..;x=1/b", "%2e%2e%3ba"])
-async def test_no_value_leads_up_the_path(tmp_path: Path, server: EchoServer, name: str) -> None:
+async def test_no_value_changes_to_a_parent_path(tmp_path: Path, server: EchoServer, name: str) -> None:
     tool = a_tool(tmp_path, server, '[arguments]\nname = { type = "string" }\n[http]\nurl = "HERE/p/{name}/x"')
     error = await failure(tool, name=name)
     assert (error.kind, "`..`" in str(error)) == ("InvalidArguments", True)
@@ -80,7 +80,7 @@ def test_no_value_completes_a_dot_segment(value: str) -> None:
     assert refused.value.kind == "InvalidArguments"
 
 
-def test_a_semicolon_elsewhere_in_a_part_is_as_any_character() -> None:
+def test_a_semicolon_elsewhere_in_a_segment_is_allowed() -> None:
     asked = build_request(Http(url="https://h/api/{v}/x"), {"v": "a;.."}, ManifestSecrets())
     assert str(asked.url) == "https://h/api/a%3B../x"
 
@@ -104,7 +104,7 @@ async def test_a_list_is_repeated_in_the_query(tmp_path: Path, server: EchoServe
         ),
         pytest.param(
             'json = [{ id = "{id}" }, "{tags}", { note = "{note}" }]', {"id": 7}, "application/json", '[{"id": 7}, {}]',
-            id="JSON without what is not given",
+            id="JSON without omitted arguments",
         ),
         pytest.param(
             'form = { id = "{id}", note = "{note}" }', {"id": 7, "note": "a&b=c"},
@@ -123,7 +123,7 @@ async def test_a_body_is_built_from_its_parts(
     assert found["headers"]["idempotency-key"] == "k1"
 
 
-async def test_a_secret_goes_into_its_header_and_nowhere_else(tmp_path: Path, server: EchoServer) -> None:
+async def test_a_secret_is_sent_only_in_its_header(tmp_path: Path, server: EchoServer) -> None:
     text = '[http]\nurl = "HERE/"\nheaders = { Authorization = "Bearer {secret:API_TOKEN}" }'
     tool = a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN})
     said = await result(tool)
@@ -132,14 +132,14 @@ async def test_a_secret_goes_into_its_header_and_nowhere_else(tmp_path: Path, se
     assert TOKEN not in said + repr(tool.spec)
 
 
-async def test_a_secret_stands_in_no_error(tmp_path: Path, server: EchoServer) -> None:
+async def test_an_error_contains_no_secret(tmp_path: Path, server: EchoServer) -> None:
     text = '[http]\nurl = "HERE/status/403"\nheaders = { x-key = "{secret:API_TOKEN}" }'
     error = await failure(a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN}))
     assert server.requests[-1]["headers"]["x-key"] == TOKEN
     assert (error.kind, "[redacted]" in str(error), TOKEN in str(error)) == ("Http403", True, False)
 
 
-def test_what_is_sent_shows_no_header() -> None:
+def test_the_repr_of_a_request_shows_no_header() -> None:
     manifest = Manifest.model_validate(
         {"name": "a", "description": "b", "http": {"url": "https://h/", "headers": {"a": "{secret:T}"}}}
     )
@@ -149,7 +149,7 @@ def test_what_is_sent_shows_no_header() -> None:
     assert TOKEN not in repr(request) + repr(ManifestSecrets({"T": TOKEN}))
 
 
-async def test_another_host_is_told_no_secret(tmp_path: Path, server: EchoServer, other: EchoServer) -> None:
+async def test_another_host_gets_no_secret(tmp_path: Path, server: EchoServer, other: EchoServer) -> None:
     text = f"""
     [http]
     url = "HERE/to?{other.url}/there"
@@ -160,7 +160,7 @@ async def test_another_host_is_told_no_secret(tmp_path: Path, server: EchoServer
     assert (there["path"], there["headers"]["x-plain"], "x-key" in there["headers"]) == ("/there", "1", False)
 
 
-async def test_the_same_host_is_told_the_secret_again(tmp_path: Path, server: EchoServer) -> None:
+async def test_the_same_host_gets_the_secret_after_a_redirect(tmp_path: Path, server: EchoServer) -> None:
     text = '[http]\nurl = "HERE/to?/there"\nheaders = { x-key = "{secret:API_TOKEN}" }'
     await result(a_tool(tmp_path, server, text, {"API_TOKEN": TOKEN}))
     assert (server.requests[-1]["path"], server.requests[-1]["headers"]["x-key"]) == ("/there", TOKEN)
@@ -172,19 +172,17 @@ async def test_the_same_host_is_told_the_secret_again(tmp_path: Path, server: Ec
         pytest.param('url = "HERE/to?http://localhost:1/"', "AddressRefused", id="to a host that is not allowed"),
         pytest.param('url = "HERE/to?file:///etc/passwd"', "Redirected", id="to a file"),
         pytest.param('url = "HERE/to?http://u:p@h/"', "Redirected", id="to a URL with a password"),
-        pytest.param('url = "HERE/to?/to?/to?/to?/to?/to?/to?/x"', "TooManyRedirects", id="again and again"),
-        pytest.param('method = "POST"\nurl = "HERE/to?/there"\ntext = "x"', "Redirected", id="of what changes things"),
+        pytest.param('url = "HERE/to?/to?/to?/to?/to?/to?/to?/x"', "TooManyRedirects", id="too many times"),
+        pytest.param('method = "POST"\nurl = "HERE/to?/there"\ntext = "x"', "Redirected", id="of a changing request"),
     ],
 )
-async def test_a_redirect_that_leads_astray_is_not_followed(
-    tmp_path: Path, server: EchoServer, text: str, kind: str
-) -> None:
+async def test_an_unsafe_redirect_is_not_followed(tmp_path: Path, server: EchoServer, text: str, kind: str) -> None:
     error = await failure(a_tool(tmp_path, server, f"[http]\n{text}"))
     assert (error.kind, error.retryable) == (kind, False)
     assert server.requests[-1]["path"] != "/there"
 
 
-async def test_a_private_host_needs_the_operators_leave(tmp_path: Path, server: EchoServer) -> None:
+async def test_a_private_host_needs_the_operators_permission(tmp_path: Path, server: EchoServer) -> None:
     before = len(server.requests)
     error = await failure(a_manifest_tool(tmp_path, f'[http]\nurl = "{server.url}/"'))
     assert (error.kind, len(server.requests)) == ("AddressRefused", before)
@@ -203,12 +201,12 @@ async def test_a_status_is_an_error(tmp_path: Path, server: EchoServer, status: 
     assert (error.kind, error.retryable) == (f"Http{status}", retryable)
 
 
-async def test_a_server_that_says_nothing_is_left_in_time(tmp_path: Path, server: EchoServer) -> None:
+async def test_a_silent_server_times_out(tmp_path: Path, server: EchoServer) -> None:
     error = await failure(a_tool(tmp_path, server, '[http]\nurl = "HERE/hang"', head="timeout_s = 0.3"))
     assert (error.kind, error.retryable, "0.3 s" in str(error)) == ("TimeLimit", True, True)
 
 
-async def test_a_server_that_is_gone_may_be_back_later(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_retryable(tmp_path: Path) -> None:
     with echo_server() as gone:
         url = gone.url
     error = await failure(a_manifest_tool(tmp_path, f'[http]\nurl = "{url}/"', allow_hosts=["127.0.0.1"]))
@@ -219,10 +217,10 @@ async def test_a_server_that_is_gone_may_be_back_later(tmp_path: Path) -> None:
     ("said", "output", "expected"),
     [
         pytest.param("[1]", 'parser = "json"', "[1]", id="JSON"),
-        pytest.param("x" * 1_500, "", "x" * 1_000 + "\n[cut after 1,000 bytes]", id="more than is kept"),
+        pytest.param("x" * 1_500, "", "x" * 1_000 + "\n[cut after 1,000 bytes]", id="over the limit"),
         pytest.param(
             "1", 'parser = "json"\nschema = { type = "string" }',
-            '[Warning] the output does not fit its schema: $: 1 is not of type "string"\n1', id="what does not fit",
+            '[Warning] the output does not fit its schema: $: 1 is not of type "string"\n1', id="invalid",
         ),
     ],
 )  # fmt: skip
@@ -233,6 +231,6 @@ async def test_an_answer_is_parsed_like_an_output(
     assert await result(a_tool(tmp_path, server, text)) == expected
 
 
-async def test_a_whole_url_may_be_an_argument(tmp_path: Path, server: EchoServer) -> None:
+async def test_a_whole_url_can_be_an_argument(tmp_path: Path, server: EchoServer) -> None:
     text = 'arguments.url = { type = "url" }\n[http]\nurl = "{url}"'
     assert (await asked(a_tool(tmp_path, server, text), url=f"{server.url}/a?b=1&c=2"))["path"] == "/a?b=1&c=2"
