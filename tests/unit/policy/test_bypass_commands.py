@@ -1,4 +1,4 @@
-"""Commands of the corpus: only listed programs run, with exactly the arguments given."""
+"""Commands of the corpus: only listed programs run, with exactly the given arguments."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def a_tool(tmp_path: Path) -> RunCommand:
 
 
 @pytest.mark.parametrize("case", cases("commands", "refused"))
-async def test_what_is_no_listed_program_does_not_run(tool: RunCommand, canary: Path, case: Case) -> None:
+async def test_only_listed_programs_run(tool: RunCommand, canary: Path, case: Case) -> None:
     error = await failure(tool, command=[filled(part, canary=str(canary)) for part in case["command"]])
     assert error.kind in {"CommandRefused", "InvalidArguments"}
     assert not error.retryable
@@ -43,7 +43,7 @@ async def test_what_is_no_listed_program_does_not_run(tool: RunCommand, canary: 
 
 
 @pytest.mark.parametrize("case", cases("commands", "literal"))
-async def test_arguments_arrive_as_they_are(tool: RunCommand, canary: Path, case: Case) -> None:
+async def test_arguments_are_passed_unchanged(tool: RunCommand, canary: Path, case: Case) -> None:
     arguments = [filled(part, canary=str(canary)) for part in case["arguments"]]
     shown, environment = json.loads(await result(tool, command=["show", *arguments]))
     assert shown == arguments

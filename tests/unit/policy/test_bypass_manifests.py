@@ -1,4 +1,4 @@
-"""The corpus of arguments that try to leave their place in a manifest; no forbidden effect comes of any."""
+"""The corpus of values that try to leave their place in a manifest. None has a forbidden effect."""
 
 import json
 import sys
@@ -39,7 +39,9 @@ def value_of(case: Case, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("case", cases("manifests", "refused"))
-async def test_what_could_become_a_flag_or_a_line_does_not_start_the_command(tmp_path: Path, case: Case) -> None:
+async def test_a_value_that_could_become_a_flag_or_a_line_does_not_start_the_command(
+    tmp_path: Path, case: Case
+) -> None:
     tool = a_manifest_tool(tmp_path, SHOW.format(python=sys.executable))
     error = await failure(tool, value=value_of(case, tmp_path))
     assert (error.kind, error.retryable) == ("InvalidArguments", False)
@@ -47,7 +49,7 @@ async def test_what_could_become_a_flag_or_a_line_does_not_start_the_command(tmp
 
 
 @pytest.mark.parametrize("case", cases("manifests", "literal"))
-async def test_a_value_is_one_argument_as_it_stands(tmp_path: Path, case: Case) -> None:
+async def test_a_value_is_one_unchanged_argument(tmp_path: Path, case: Case) -> None:
     tool = a_manifest_tool(tmp_path, SHOW.format(python=sys.executable), PLANTED)
     value = value_of(case, tmp_path)
     assert json.loads(await result(tool, value=value)) == ["--value", value, "end"]
@@ -55,7 +57,7 @@ async def test_a_value_is_one_argument_as_it_stands(tmp_path: Path, case: Case) 
 
 
 @pytest.mark.parametrize("case", cases("manifests", "path"))
-async def test_no_value_climbs_out_of_its_part_of_a_path(tmp_path: Path, server: EchoServer, case: Case) -> None:
+async def test_no_value_leaves_its_segment_of_a_path(tmp_path: Path, server: EchoServer, case: Case) -> None:
     before = len(server.requests)
     tool = a_manifest_tool(tmp_path, REQUEST.format(url=server.url), allow_hosts=["127.0.0.1"])
     assert (await failure(tool, value=case["value"])).kind == "InvalidArguments"
@@ -63,7 +65,7 @@ async def test_no_value_climbs_out_of_its_part_of_a_path(tmp_path: Path, server:
 
 
 @pytest.mark.parametrize("case", cases("manifests", "encoded"))
-async def test_a_value_is_one_part_of_the_path_and_one_of_the_query(
+async def test_a_value_is_one_segment_of_the_path_and_one_of_the_query(
     tmp_path: Path, server: EchoServer, case: Case
 ) -> None:
     tool = a_manifest_tool(tmp_path, REQUEST.format(url=server.url), allow_hosts=["127.0.0.1"])
@@ -89,7 +91,9 @@ async def test_no_value_ends_its_header(tmp_path: Path, server: EchoServer, case
 
 
 @pytest.mark.parametrize("case", cases("manifests", "url"))
-async def test_a_whole_url_leads_to_no_private_address(tmp_path: Path, server: EchoServer, case: Case) -> None:
+async def test_a_whole_url_is_not_fetched_from_a_private_address(
+    tmp_path: Path, server: EchoServer, case: Case
+) -> None:
     before = len(server.requests)
     tool = a_manifest_tool(tmp_path, 'arguments.url = { type = "url" }\n[http]\nurl = "{url}"')
     error = await failure(tool, url=filled(case["value"], port=str(server.port)))

@@ -1,4 +1,4 @@
-"""Paths of the corpus: nothing outside the root is read, listed or changed, by any tool that takes a path."""
+"""Paths of the corpus: no tool with a path reads, lists or changes anything outside the root."""
 
 import os
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def a_root_among_secrets(tmp_path: Path) -> Path:
 
 
 def around(base: Path) -> dict[str, str]:
-    """Return what stands beside the root."""
+    """Return all files next to the root."""
     folders = [base.parent / "outside", base.parent / "root-evil"]
     beside = {str(path): path.read_text() for folder in folders for path in folder.rglob("*") if path.is_file()}
     return beside | dict.fromkeys(os.listdir(base.parent), "")  # noqa: PTH208
@@ -59,7 +59,9 @@ async def tried(tool: Tool, arguments: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("case", cases("paths"))
 @pytest.mark.parametrize("name", TOOLS)
-async def test_a_path_leads_nowhere_outside(base: Path, name: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_path_reaches_outside_the_root(
+    base: Path, name: str, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ORGA_TEST_SECRET", SECRET)
     before = around(base)
     make, more = TOOLS[name]
@@ -75,7 +77,7 @@ async def test_a_path_leads_nowhere_outside(base: Path, name: str, case: Case, m
 
 
 @pytest.mark.parametrize("case", cases("paths", "git"))
-async def test_nothing_that_git_would_run_is_written(base: Path, case: Case) -> None:
+async def test_files_that_git_would_run_are_not_written(base: Path, case: Case) -> None:
     before = sorted(path.name for path in base.rglob("*"))
     error = await failure(WriteFile(FileRoot(base)), path=case["path"], content="x")
     assert error.kind == "PathRefused"
@@ -83,15 +85,15 @@ async def test_nothing_that_git_would_run_is_written(base: Path, case: Case) -> 
 
 
 @pytest.mark.parametrize("path", [".gitignore", ".github/workflows/ci.yml", "git/notes.md", "x.git/y", "git~2/a"])
-async def test_names_that_only_begin_like_it_are_plain_names(base: Path, path: str) -> None:
+async def test_names_that_only_begin_like_git_are_allowed(base: Path, path: str) -> None:
     assert "Created" in await result(WriteFile(FileRoot(base)), path=path, content="x")
 
 
 @pytest.mark.parametrize("name", TOOLS)
-async def test_a_folder_swapped_for_a_link_mid_way_is_not_followed(
+async def test_a_folder_replaced_by_a_link_is_not_followed(
     base: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the path was checked, before it is opened: CVE-2024-32002, CWE-367."""
+    """This happens after the check of the path and before it is opened (CVE-2024-32002, CWE-367)."""
     (base / "swapped").mkdir()
     located, before = FileRoot.locate, around(base)
 
@@ -112,7 +114,7 @@ async def test_a_folder_swapped_for_a_link_mid_way_is_not_followed(
 
 
 async def test_a_command_starts_in_the_folder_that_was_opened(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link that takes its place once it is open leads the program nowhere."""
+    """A link that replaces the open folder has no effect."""
     (base / "swapped").mkdir()
     (base / "swapped" / "mine.txt").write_text("x")
     opened = FileRoot.folder
@@ -127,7 +129,7 @@ async def test_a_command_starts_in_the_folder_that_was_opened(base: Path, monkey
 
 
 class _Swapped:
-    """An opened folder in whose place a link appears as soon as it is open."""
+    """An opened folder that is replaced by a link as soon as it is open."""
 
     def __init__(self, held: Any, base: Path) -> None:
         self._held, self._base = held, base
@@ -144,10 +146,10 @@ class _Swapped:
 
 @pytest.mark.parametrize("name", TOOLS)
 @pytest.mark.parametrize("path", ["~/secret.txt", "~", "~root/secret.txt", "~/outside"])
-async def test_a_home_folder_lies_outside_the_root(
+async def test_a_home_folder_is_outside_the_root(
     base: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
 ) -> None:
-    """Not in a folder of the root that is named `~`, which a tool would make, too."""
+    """The path must not lead to a folder named `~` in the root either."""
     monkeypatch.setenv("HOME", str(base.parent / "outside"))
     (base / "~").mkdir()
     (base / "~" / "secret.txt").write_text("in the root")
@@ -164,13 +166,11 @@ async def test_a_home_folder_lies_outside_the_root(
     [
         pytest.param("~/docs/a.md", "docs/a.md", id="a home folder that is the root"),
         pytest.param("./~/a.md", "~/a.md", id="a folder of that name"),
-        pytest.param("~$report.docx", "~$report.docx", id="a file whose name begins so"),
+        pytest.param("~$report.docx", "~$report.docx", id="a file name with a leading tilde"),
         pytest.param("docs/~/a.md", "docs/~/a.md", id="further down"),
-        pytest.param("~nobody-here/a.md", "~nobody-here/a.md", id="of nobody"),
+        pytest.param("~nobody-here/a.md", "~nobody-here/a.md", id="an unknown user"),
     ],
 )
-def test_a_tilde_that_leads_into_the_root(
-    base: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str
-) -> None:
+def test_a_tilde_can_lead_into_the_root(base: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str) -> None:
     monkeypatch.setenv("HOME", str(base))
     assert str(FileRoot(base).locate(path)) == expected

@@ -1,4 +1,4 @@
-"""URLs of the corpus: no connection to an address that is not public is ever tried, directly or after a redirect."""
+"""URLs of the corpus: no connection to a non-public address is ever tried, directly or after a redirect."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ from tests.support.values.corpora import Case, cases
 
 
 class Watched(httpcore.AsyncNetworkBackend):
-    """Notes every address that is connected to; lets through only what the test allows."""
+    """Notes every connected address and allows only the address that the test opens."""
 
     def __init__(self, open_to: tuple[str, int] | None = None) -> None:
         self._open_to = open_to
@@ -33,7 +33,7 @@ class Watched(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the site of the test, else note the address and fail."""
+        """Connect to the site of the test, otherwise note the address and fail."""
         if (host, port) == self._open_to:
             return await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         self.tried.append(host)
@@ -41,7 +41,7 @@ class Watched(httpcore.AsyncNetworkBackend):
 
 
 def resolver(case: Case) -> Any:
-    """Resolve numbers as the system does, and the names of the case as it says; nothing asks a name server."""
+    """Resolve numbers as the system does, and names as the case defines, without a name server."""
     answers: Iterator[list[str]] = iter(case.get("resolves", []))
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -66,7 +66,7 @@ def watched(case: Case, site: str = "", open_to: tuple[str, int] | None = None) 
 
 
 @pytest.mark.parametrize("case", cases("urls"))
-async def test_nothing_that_is_not_public_is_connected_to(case: Case) -> None:
+async def test_only_public_addresses_are_connected(case: Case) -> None:
     tool, network = watched(case)
     for _ in range(2):  # the second time a name may resolve otherwise
         with pytest.raises(ToolError) as caught:
@@ -77,8 +77,8 @@ async def test_nothing_that_is_not_public_is_connected_to(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", cases("urls"))
-async def test_a_redirect_leads_no_further(httpserver: HTTPServer, case: Case) -> None:
-    """Asked for by a page of a host that is allowed, however private its own address is."""
+async def test_a_redirect_does_not_reach_a_private_address(httpserver: HTTPServer, case: Case) -> None:
+    """The redirect comes from an allowed host, which may have a private address."""
     target = case["url"].replace("\r", "%0d").replace("\n", "%0a")  # a header has one line
     redirect = Response(status=302, headers={"location": target.encode().decode("latin-1")})
     redirect.autocorrect_location_header = False

@@ -1,4 +1,4 @@
-"""Decisions of Cedar policies: default deny, forbid wins, errors deny; approval, narrowing, ids, surfaces."""
+"""Decisions of Cedar policies: default deny, forbid wins, errors deny, approval, narrowing, ids, surfaces."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ NOBODY = '@id("nobody") forbid (principal, action, resource);'
 
 
 async def judged(root: Path, text: str, proposal: GateRequest | None = None) -> Verdict:
-    """Return what one file of policies decides."""
+    """Return the decision of one file of policies."""
     return await CedarPolicies(a_folder(root, policies=text)).judge(proposal or a_tool_proposal())
 
 
@@ -44,18 +44,18 @@ def an_end() -> GateRequest:
     ("text", "proposal", "allowed", "policies"),
     [
         pytest.param("", a_tool_proposal(), False, (), id="an empty set denies"),
-        pytest.param("", an_answer(), False, (), id="an empty set denies answers, too"),
+        pytest.param("", an_answer(), False, (), id="an empty set also denies answers"),
         pytest.param("// nothing\n", a_tool_proposal(), False, (), id="a comment is no policy"),
-        pytest.param(READING, a_tool_proposal(), True, ("reading",), id="what is permitted is allowed"),
-        pytest.param(READING, a_tool_proposal(effect="irreversible"), False, (), id="what is not permitted is denied"),
+        pytest.param(READING, a_tool_proposal(), True, ("reading",), id="a permitted call is allowed"),
+        pytest.param(READING, a_tool_proposal(effect="irreversible"), False, (), id="other calls are denied"),
         pytest.param(READING, an_answer(), False, (), id="a permit of calls permits no answer"),
         pytest.param(PERMIT_ALL + NOBODY, a_tool_proposal(), False, ("nobody",), id="forbid wins"),
         pytest.param(NOBODY + PERMIT_ALL, a_tool_proposal(), False, ("nobody",), id="forbid wins in any order"),
-        pytest.param(PERMIT_ALL + READING, a_tool_proposal(), True, ("all", "reading"), id="all that decide are named"),
+        pytest.param(PERMIT_ALL + READING, a_tool_proposal(), True, ("all", "reading"), id="all are named"),
         pytest.param(PERMIT_ALL + "@inactive " + NOBODY, a_tool_proposal(), True, ("all",), id="an inactive one"),
         pytest.param(
             "permit (principal, action, resource);", a_tool_proposal(), True, ("policies/policies.cedar:1",),
-            id="without an id it is known by its place",
+            id="a policy without an id is named by its place",
         ),
         pytest.param(
             'permit (principal == Agent::"lead", action, resource);', a_tool_proposal(), False, (), id="another agent"
@@ -66,7 +66,7 @@ def an_end() -> GateRequest:
         ),
         pytest.param(
             'permit (principal, action == Action::"delegate", resource == Agent::"researcher");',
-            a_delegation(["researcher"]), False, (), id="a delegation to what is no name",
+            a_delegation(["researcher"]), False, (), id="a delegation to an invalid name",
         ),
         pytest.param(
             'permit (principal, action == Action::"tool_call", resource);', a_delegation(), False, (),
@@ -86,7 +86,7 @@ def an_end() -> GateRequest:
         ),
     ],
 )  # fmt: skip
-async def test_a_set_decides(
+async def test_a_set_of_policies_decides(
     tmp_path: Path, text: str, proposal: GateRequest, allowed: bool, policies: tuple[str, ...]
 ) -> None:
     found = await judged(tmp_path, text, proposal)
@@ -122,10 +122,10 @@ async def test_a_set_decides(
             "context.trusted has user.role && context.trusted.user.role == \"boss\"",
             {"trusted_context": {"user": {"role": "boss"}}}, True, id="a nested trusted fact",
         ),
-        pytest.param("context.trusted has role", {"arguments": {"role": "boss"}}, False, id="not what is claimed"),
+        pytest.param("context.trusted has role", {"arguments": {"role": "boss"}}, False, id="not a claimed fact"),
         pytest.param("context.arguments has n && context.arguments.n > 3", {"arguments": {"n": 4}}, True, id="n"),
         pytest.param("context.arguments has n", {"arguments": {"n": None}}, False, id="null is none"),
-        pytest.param("context.arguments has n", {"arguments": {"n": 1e300}}, True, id="there, whatever it is"),
+        pytest.param("context.arguments has n", {"arguments": {"n": 1e300}}, True, id="present with any value"),
         pytest.param(
             'context.arguments has l && context.arguments.l.contains("a")', {"arguments": {"l": ["b", "a"]}}, True,
             id="a list",
@@ -134,14 +134,14 @@ async def test_a_set_decides(
             'context.arguments has "a-b" && context.arguments["a-b"] == "c"', {"arguments": {"a-b": "c"}}, True,
             id="an odd name",
         ),
-        pytest.param("context.arguments has b && context.arguments.b", {"arguments": {"b": True}}, True, id="a truth"),
+        pytest.param("context.arguments has b && context.arguments.b", {"arguments": {"b": True}}, True, id="boolean"),
         pytest.param(
             'context.arguments has o && context.arguments.o == {"a": 1}', {"arguments": {"o": {"a": 1, "b": 2}}}, False,
             id="an object as a whole",
         ),
     ],
 )  # fmt: skip
-async def test_a_condition_sees(tmp_path: Path, condition: str, fields: dict[str, Any], allowed: bool) -> None:
+async def test_a_condition_can_use(tmp_path: Path, condition: str, fields: dict[str, Any], allowed: bool) -> None:
     found = await judged(tmp_path, when(condition), a_tool_proposal(**fields))
     assert (found.decision != "deny", found.reason) == (
         allowed,
@@ -152,14 +152,14 @@ async def test_a_condition_sees(tmp_path: Path, condition: str, fields: dict[str
 @pytest.mark.parametrize(
     ("condition", "allowed"),
     [
-        pytest.param("context.plan.steps == 2", True, id="how many steps"),
-        pytest.param('context.plan.skills == ["look", "scout"]', True, id="by what they are done"),
-        pytest.param('context.plan.skills.contains("pay")', False, id="not by another tool"),
-        pytest.param('context.plan.effects.contains("irreversible")', True, id="an agent is the worst of all"),
+        pytest.param("context.plan.steps == 2", True, id="the number of steps"),
+        pytest.param('context.plan.skills == ["look", "scout"]', True, id="the skills of its steps"),
+        pytest.param('context.plan.skills.contains("pay")', False, id="no other skill"),
+        pytest.param('context.plan.effects.contains("irreversible")', True, id="an agent counts as irreversible"),
         pytest.param('context.plan.tags.contains("web")', True, id="a tag of a tool"),
     ],
 )
-async def test_a_condition_sees_of_a_plan(tmp_path: Path, condition: str, allowed: bool) -> None:
+async def test_a_condition_can_use_a_plan(tmp_path: Path, condition: str, allowed: bool) -> None:
     look = ToolSpec(name="look", effect="read_only", options=ToolOptions(tags=("web",)))
     text = f'permit (principal, action == Action::"plan", resource) when {{ context has plan && {condition} }};'
     found = await judged(tmp_path, text, a_plan_proposal(look, look={"at": 1}, scout=None))
@@ -170,13 +170,13 @@ async def test_a_condition_sees_of_a_plan(tmp_path: Path, condition: str, allowe
 @pytest.mark.parametrize(
     ("schema", "amount", "allowed"),
     [
-        pytest.param("number", 50, True, id="a whole number where a number is asked for"),
+        pytest.param("number", 50, True, id="an integer for a number"),
         pytest.param("number", 50.0, True, id="a decimal"),
-        pytest.param("number", 50.0001, False, id="the last place that counts"),
-        pytest.param(["number", "null"], 50, True, id="one that may be null"),
+        pytest.param("number", 50.0001, False, id="the last significant place"),
+        pytest.param(["number", "null"], 50, True, id="a nullable number"),
     ],
 )
-async def test_the_schema_of_a_tool_says_what_is_a_decimal(
+async def test_the_schema_of_a_tool_determines_decimals(
     tmp_path: Path, schema: Any, amount: float, allowed: bool
 ) -> None:
     text = when('context.arguments has a && context.arguments.a.lessThanOrEqual(decimal("50.0"))')
@@ -205,14 +205,14 @@ LARGE = "forbid (principal, action, resource) when { context.arguments has n && 
         ),
     ],
 )
-async def test_what_a_forbid_cannot_be_told_is_denied(tmp_path: Path, value: Any, says: str) -> None:
-    """Cedar itself leaves out a policy that fails and would allow."""
+async def test_a_value_that_cedar_cannot_represent_is_denied(tmp_path: Path, value: Any, says: str) -> None:
+    """Cedar itself would skip a failing policy and allow the call."""
     found = await judged(tmp_path, PERMIT_ALL + LARGE, a_tool_proposal(arguments={"n": value}))
     assert found.decision == "deny"
     assert says in found.reason
 
 
-async def test_what_no_policy_names_is_never_in_the_way(tmp_path: Path) -> None:
+async def test_values_that_no_policy_names_do_not_matter(tmp_path: Path) -> None:
     odd = {"n": 3, "x": 2**99, "y": [None], "z": {"__entity": 1}, "lat": 52.520008}
     assert (await judged(tmp_path, PERMIT_ALL + LARGE, a_tool_proposal(arguments=odd))).decision != "deny"
 
@@ -231,44 +231,44 @@ LIFTED = '@id("lift") @approval("bob,carol") @expires("2h") forbid (principal, a
             ASKING, ApprovalTerms(approvers=("alice", "bob"), expires_s=1_800), ("ask",), id="a permit that asks"
         ),
         pytest.param(ANYONE, ApprovalTerms(), ("anyone",), id="for anyone, a day"),
-        pytest.param(ASKING + PERMIT_ALL, None, ("ask", "all"), id="a permit that does not ask wins"),
+        pytest.param(ASKING + PERMIT_ALL, None, ("ask", "all"), id="a plain permit wins"),
         pytest.param(
-            ASKING + ANYONE, ApprovalTerms(expires_s=1_800), ("ask", "anyone"), id="either permit is enough, soon"
+            ASKING + ANYONE, ApprovalTerms(expires_s=1_800), ("ask", "anyone"), id="either is enough, shorter time"
         ),
         pytest.param(
             LIFTED + PERMIT_ALL, ApprovalTerms(approvers=("bob", "carol"), expires_s=7_200), ("lift", "all"),
-            id="a forbid that a person lifts",
+            id="a forbid that an approval lifts",
         ),
         pytest.param(
             LIFTED + ASKING, ApprovalTerms(approvers=("bob",), expires_s=1_800), ("lift", "ask"),
-            id="who may do both",
+            id="approvers of both",
         ),
     ],
 )  # fmt: skip
-async def test_a_person_is_asked(
+async def test_a_policy_can_require_an_approval(
     tmp_path: Path, text: str, terms: ApprovalTerms | None, policies: tuple[str, ...]
 ) -> None:
     found = await judged(tmp_path, text)
     assert (found.decision != "deny", found.approval, found.policies) == (True, terms, policies)
 
 
-async def test_a_person_is_told_why(tmp_path: Path) -> None:
+async def test_the_approver_sees_the_reasons(tmp_path: Path) -> None:
     assert (await judged(tmp_path, LIFTED + ASKING)).reason == "policy lift; ask: it is risky"
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        pytest.param(LIFTED, "no policy permits read_file for agent default", id="lifting permits nothing"),
-        pytest.param(LIFTED + PERMIT_ALL + NOBODY, "forbidden by policy lift; nobody", id="a forbid that nobody lifts"),
+        pytest.param(LIFTED, "no policy permits read_file for agent default", id="lifting a forbid permits nothing"),
+        pytest.param(LIFTED + PERMIT_ALL + NOBODY, "forbidden by policy lift; nobody", id="a forbid without approval"),
         pytest.param(
             LIFTED + ASKING.replace("alice, bob", "alice"),
             "no one person may approve this: lift; ask: it is risky name different approvers",
-            id="nobody may do both",
+            id="no common approver",
         ),
     ],
 )
-async def test_nobody_can_approve(tmp_path: Path, text: str, reason: str) -> None:
+async def test_some_proposals_cannot_be_approved(tmp_path: Path, text: str, reason: str) -> None:
     found = await judged(tmp_path, text)
     assert (found.decision != "deny", found.approval, found.reason) == (False, None, reason)
 
@@ -277,7 +277,9 @@ async def test_nobody_can_approve(tmp_path: Path, text: str, reason: str) -> Non
     ("is_current", "allowed"),
     [pytest.param(True, True, id="under this set"), pytest.param(False, False, id="under another set")],
 )
-async def test_an_approval_is_seen_under_the_set_that_asked(tmp_path: Path, is_current: bool, allowed: bool) -> None:
+async def test_an_approval_is_visible_only_under_the_set_that_required_it(
+    tmp_path: Path, is_current: bool, allowed: bool
+) -> None:
     engine = CedarPolicies(a_folder(tmp_path, a=when("context has approved_by")))
     version = engine.version if is_current else "another"
     found = await engine.judge(a_tool_proposal(approved_by="alice", approved_version=version))
@@ -288,8 +290,8 @@ async def test_an_approval_is_seen_under_the_set_that_asked(tmp_path: Path, is_c
     ("lists", "tools"),
     [
         pytest.param(['@tools("read_file, search_text")'], ("read_file", "search_text"), id="one list"),
-        pytest.param(['@tools("a,b,c")', '@tools("c,b")'], ("b", "c"), id="what all lists hold"),
-        pytest.param(['@tools("a,b")', ""], ("a", "b"), id="a permit without a list widens nothing"),
+        pytest.param(['@tools("a,b,c")', '@tools("c,b")'], ("b", "c"), id="the tools of all lists"),
+        pytest.param(['@tools("a,b")', ""], ("a", "b"), id="a permit without a list adds nothing"),
         pytest.param(['@tools("")'], (), id="none at all"),
         pytest.param([""], None, id="no list"),
     ],
@@ -299,7 +301,7 @@ async def test_a_delegation_is_narrowed(tmp_path: Path, lists: list[str], tools:
     assert (await judged(tmp_path, "\n".join(permits), a_delegation())).tools == tools
 
 
-async def test_shared_policies_hold_everywhere_and_those_of_a_surface_only_there(tmp_path: Path) -> None:
+async def test_shared_policies_apply_everywhere_and_those_of_a_surface_only_there(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, shared=READING, prod__strict=NOBODY, dev__loose=PERMIT_ALL)
     act = a_tool_proposal(effect="irreversible")
     seen = {
@@ -309,14 +311,14 @@ async def test_shared_policies_hold_everywhere_and_those_of_a_surface_only_there
     assert seen == {None: [True, False], "prod": [False, False], "dev": [True, True]}
 
 
-async def test_every_judgement_names_the_version_of_its_set(tmp_path: Path) -> None:
+async def test_every_verdict_has_the_version_of_its_set(tmp_path: Path) -> None:
     one, two = CedarPolicies(a_folder(tmp_path, a=READING)), CedarPolicies(a_folder(tmp_path, a=READING + "\n"))
     found = [await engine.judge(p) for engine in (one, two) for p in (a_tool_proposal(), an_answer())]
     assert [judgement.version for judgement in found] == [one.version] * 2 + [two.version] * 2
     assert one.version != two.version
 
 
-async def test_a_version_is_that_of_the_policies_wherever_they_are(tmp_path: Path) -> None:
+async def test_the_version_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     folders = [a_folder(tmp_path / "here", a=READING), a_folder(tmp_path / "there", a=READING).rename(tmp_path / "x")]
@@ -324,7 +326,7 @@ async def test_a_version_is_that_of_the_policies_wherever_they_are(tmp_path: Pat
 
 
 async def test_a_decision_takes_less_than_a_millisecond(tmp_path: Path) -> None:
-    """A tenth of one here, with thirty policies; the limit is wide, since other work may use the machine."""
+    """It takes a tenth of that with thirty policies. The limit is wide for busy machines."""
     many = "".join(READING.replace('"reading"', f'"reading-{n}"') for n in range(20))
     engine = CedarPolicies(a_folder(tmp_path, a=many + LARGE))
     proposal = a_tool_proposal(arguments={"n": 4, "content": "x" * 1_000_000})

@@ -1,4 +1,4 @@
-"""A broken policy refuses the whole set, with file, line and remedy; what can be misspelled is found."""
+"""A broken policy refuses the whole set, with file, line and remedy, and misspelled names are found."""
 
 from pathlib import Path
 
@@ -52,11 +52,11 @@ def problems(folder: Path, surface: str | None = None) -> list[tuple[str, str, s
             "unexpected type", "orga policy schema", id="an argument taken for two things",
         ),
         pytest.param(f"{CALL} when {{ context has tenat }};", 1, "context never has 'tenat'", "did you mean 'tenant'?",
-                     id="a misspelled name behind has"),
+                     id="a misspelled name after has"),
         pytest.param(f"{CALL} when {{ context.left has token }};", 1, "context.left never has 'token'", "'tokens'",
-                     id="a misspelled budget behind has"),
+                     id="a misspelled budget after has"),
         pytest.param(f"{CALL} when {{ resource has tag }};", 1, "resource never has 'tag'", "did you mean 'tags'?",
-                     id="a misspelled attribute of a tool behind has"),
+                     id="a misspelled attribute of a tool after has"),
         pytest.param(f'{CALL} when {{ resource.effect == "readonly" }};', 1, "'readonly' is never one of these",
                      "did you mean 'read_only'?", id="an effect that is none"),
         pytest.param(f'{CALL} when {{ ["reply", "lookup"].contains(context.purpose) }};', 1, "'lookup' is never one",
@@ -76,9 +76,7 @@ def problems(folder: Path, surface: str | None = None) -> list[tuple[str, str, s
                      id="an id twice"),
     ],
 )  # fmt: skip
-def test_a_problem_names_its_line_and_its_remedy(
-    tmp_path: Path, text: str, line: int, problem: str, remedy: str
-) -> None:
+def test_a_problem_has_its_line_and_remedy(tmp_path: Path, text: str, line: int, problem: str, remedy: str) -> None:
     found = problems(a_folder(tmp_path, a=text))
     assert found
     assert any(
@@ -116,11 +114,11 @@ def test_a_problem_names_its_line_and_its_remedy(
             f'{CALL} when {{ context.arguments has a && context.arguments.a == {{x: 1, "y": ["a"]}} }};', id="record"),
     ],
 )  # fmt: skip
-def test_good_policies_are_taken(tmp_path: Path, text: str) -> None:
+def test_valid_policies_are_accepted(tmp_path: Path, text: str) -> None:
     CedarPolicies(a_folder(tmp_path, a=text))
 
 
-def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:
+def test_all_problems_of_all_files_are_reported(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, a=f"nonsense;\n{PERMIT_ALL}\nmore nonsense;", prod__b="@nope " + PERMIT_ALL)
     (folder / "c.cedar").write_bytes(b"// \xff")
     assert [place for place, _, _ in problems(folder, "prod")] == [
@@ -134,7 +132,7 @@ def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "surface", [pytest.param(None, id="the folder"), pytest.param("prod", id="the folder of the surface")]
 )
-def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path, surface: str | None) -> None:
+def test_a_missing_folder_is_a_problem(tmp_path: Path, surface: str | None) -> None:
     folder = a_folder(tmp_path) if surface else tmp_path / "gone"
     missing = folder / surface if surface else folder
     assert problems(folder, surface) == [
@@ -142,7 +140,7 @@ def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path, surface: str | 
     ]
 
 
-def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_problem(tmp_path: Path) -> None:
     """Otherwise its `forbid` rules would be lost."""
     folder = a_folder(tmp_path, a=PERMIT_ALL)
     (folder / "b.cedar").mkdir()

@@ -1,4 +1,4 @@
-"""Policies that change while a worker works: the new ones hold within a second, broken ones deny everything at last."""
+"""Policies that change while a worker runs apply within a second, and broken ones finally deny everything."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ FORBID = '@id("no") forbid (principal, action, resource);'
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """Stops until it is moved."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,20 +29,20 @@ class Clock:
 
 
 class Watched:
-    """An engine over a folder, and its clock."""
+    """An engine for a folder, and its clock."""
 
     def __init__(self, root: Path, **files: str) -> None:
         self.root, self.clock = root, Clock()
         self.engine = CedarPolicies(a_folder(root, **files), clock=self.clock, hold_s=0)
 
     async def allows(self, **changed: str) -> bool:
-        """Change files, let time pass and judge."""
+        """Change files, advance the clock and judge."""
         a_folder(self.root, **changed)
         self.clock.now += CHECK_INTERVAL_S
         return (await self.engine.judge(a_tool_proposal())).decision != "deny"
 
 
-async def test_a_change_holds_after_a_second_and_names_its_version(tmp_path: Path) -> None:
+async def test_a_change_applies_after_a_second_with_its_new_version(tmp_path: Path) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     before = await watched.engine.judge(a_tool_proposal())
     a_folder(tmp_path, b=FORBID)
@@ -56,7 +56,7 @@ async def test_a_change_holds_after_a_second_and_names_its_version(tmp_path: Pat
     ]
 
 
-async def test_files_that_come_and_go(tmp_path: Path) -> None:
+async def test_added_and_removed_files_are_noticed(tmp_path: Path) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     assert not await watched.allows(b=FORBID)
     (tmp_path / "policies" / "b.cedar").unlink()
@@ -65,7 +65,7 @@ async def test_files_that_come_and_go(tmp_path: Path) -> None:
     assert not await watched.allows()
 
 
-async def test_a_broken_set_denies_everything_until_it_is_mended(
+async def test_a_broken_set_denies_everything_until_it_is_repaired(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
@@ -81,14 +81,14 @@ async def test_a_broken_set_denies_everything_until_it_is_mended(
     assert said == ["ERROR", "WARNING"]
 
 
-async def test_what_an_editor_leaves_while_it_writes_does_not_count(tmp_path: Path) -> None:
+async def test_temporary_files_of_an_editor_are_ignored(tmp_path: Path) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     (tmp_path / "policies" / ".#a.cedar").symlink_to("me@host.1234")
     (tmp_path / "policies" / "a.cedar~").write_text(FORBID)
     assert await watched.allows()
 
 
-async def test_a_folder_that_vanishes_denies_everything(tmp_path: Path) -> None:
+async def test_a_removed_folder_denies_everything(tmp_path: Path) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     hidden = (tmp_path / "policies").rename(tmp_path / "away")
     watched.clock.now += CHECK_INTERVAL_S
@@ -98,8 +98,8 @@ async def test_a_folder_that_vanishes_denies_everything(tmp_path: Path) -> None:
     assert await watched.allows()
 
 
-async def test_proposals_that_come_together_are_all_judged(tmp_path: Path) -> None:
-    """One of them looks at the files; none waits for another for ever."""
+async def test_concurrent_proposals_are_all_judged(tmp_path: Path) -> None:
+    """One of them checks the files, and none waits for another forever."""
     watched = Watched(tmp_path, a=PERMIT_ALL)
     watched.clock.now += CHECK_INTERVAL_S
     found = await asyncio.gather(*(watched.engine.judge(a_tool_proposal()) for _ in range(50)))
@@ -107,7 +107,7 @@ async def test_proposals_that_come_together_are_all_judged(tmp_path: Path) -> No
 
 
 def as_read(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
-    """Let the looks at the folder find these texts in its file, one after the other, the last two for ever."""
+    """Let reads of the folder find these texts in turn, and then the last two forever."""
     looks = itertools.chain(texts, itertools.cycle(texts[-2:]))
 
     def as_found(*_: object) -> tuple[PolicyFile, ...]:
@@ -117,15 +117,15 @@ def as_read(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
     monkeypatch.setattr(cedar, "SETTLED_S", 0)
 
 
-async def test_a_file_that_is_half_written_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cp` empties a file before it writes it: for a moment nothing would be forbidden."""
+async def test_a_partly_written_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cp` empties a file before it writes it, so for a moment nothing would be forbidden."""
     watched = Watched(tmp_path, a=PERMIT_ALL)
     whole = PERMIT_ALL + FORBID
     as_read(monkeypatch, PERMIT_ALL, whole, whole)
     assert not await watched.allows()
 
 
-async def test_files_that_never_come_to_rest_deny_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_keep_changing_deny_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     as_read(monkeypatch, f"{PERMIT_ALL}//", f"{PERMIT_ALL}///")
     watched.clock.now += CHECK_INTERVAL_S
@@ -133,7 +133,7 @@ async def test_files_that_never_come_to_rest_deny_everything(tmp_path: Path, mon
     assert (judgement.decision != "deny", "change again and again" in judgement.reason) == (False, True)
 
 
-async def test_a_policy_in_a_file_of_capitals_counts(tmp_path: Path) -> None:
+async def test_a_policy_in_a_file_with_an_upper_case_name_counts(tmp_path: Path) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     (tmp_path / "policies" / "NO.CEDAR").write_text(FORBID)
     assert not await watched.allows()
@@ -152,16 +152,14 @@ def leads_to(target: str) -> Callable[[Path], None]:
         pytest.param(leads_to("/dev/zero"), id="a link to a device"),
     ],
 )
-async def test_what_is_no_file_denies_everything(tmp_path: Path, plant: Callable[[Path], None]) -> None:
+async def test_an_entry_that_is_no_file_denies_everything(tmp_path: Path, plant: Callable[[Path], None]) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     plant(tmp_path / "policies" / "b.cedar")
     assert not await watched.allows()
 
 
-async def test_a_folder_that_cannot_be_listed_denies_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not only the call that looked, but all until the next look, too."""
+async def test_an_unlistable_folder_denies_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This also applies to all calls until the next check."""
     watched = Watched(tmp_path, a=PERMIT_ALL)
 
     def refused(_: Path) -> None:
@@ -178,8 +176,8 @@ async def test_a_folder_that_cannot_be_listed_denies_everything(
 BROKEN = "forbid (principal, nonsense);"
 
 
-async def test_calls_wait_for_policies_that_are_mended_within_seconds(tmp_path: Path) -> None:
-    """A live run does not end as denied by policy since somebody saved half a sentence."""
+async def test_calls_wait_for_policies_that_are_repaired_within_seconds(tmp_path: Path) -> None:
+    """A running task does not end as denied by policy because somebody saved an incomplete file."""
     clock = Clock()
     engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=CHECK_INTERVAL_S * 5)
     a_folder(tmp_path, b=BROKEN)
@@ -193,7 +191,7 @@ async def test_calls_wait_for_policies_that_are_mended_within_seconds(tmp_path: 
     assert [judgement.decision != "deny" for judgement in await asyncio.gather(*waiting)] == [True, True]
 
 
-async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without_a_place(tmp_path: Path) -> None:
+async def test_broken_policies_deny_after_a_fixed_time_with_a_reason_without_a_path(tmp_path: Path) -> None:
     clock = Clock()
     engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=CHECK_INTERVAL_S * 5)
     (tmp_path / "policies").rename(tmp_path / "away")
@@ -209,5 +207,5 @@ async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without
 
 
 def test_the_hold_ends_within_the_attempts_of_the_gate() -> None:
-    """Else nobody would be told why."""
+    """Otherwise the reason would not be reported."""
     assert HOLD_S + CHECK_INTERVAL_S < ATTEMPT_S * MAX_ATTEMPTS

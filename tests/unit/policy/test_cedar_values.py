@@ -1,4 +1,4 @@
-"""Whatever a model makes up: Cedar decides or the call is denied, and a forbid is never got around."""
+"""For all arguments of a model, Cedar decides or the call is denied, and a forbid is never bypassed."""
 
 import math
 from functools import cache
@@ -32,7 +32,7 @@ def the_set() -> CedarSet:
 
 
 def is_fine(arguments: dict[str, Any]) -> bool:
-    """Return whether no forbid holds and all that they name is what they take it for; null is none."""
+    """Return whether no forbid applies and all named values have the expected type. Null counts as absent."""
     n, s, o = arguments.get("n"), arguments.get("s"), arguments.get("o")
     x = o.get("x") if isinstance(o, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return (
@@ -44,7 +44,7 @@ def is_fine(arguments: dict[str, Any]) -> bool:
 
 @LAW
 @given(ARGUMENTS)
-def test_any_arguments_are_decided_on(arguments: dict[str, Any]) -> None:
+def test_any_arguments_get_a_decision(arguments: dict[str, Any]) -> None:
     found = cedar_verdict(the_set(), a_tool_proposal(arguments=arguments))
     if found.decision != "deny":
         assert is_fine({**arguments, "s": None if arguments.get("s") is None else clean(arguments["s"])})
@@ -53,20 +53,20 @@ def test_any_arguments_are_decided_on(arguments: dict[str, Any]) -> None:
 
 
 def clean(value: Any) -> Any:
-    """Texts that Cedar can hold and that hold no `rm` are fine, printable or not."""
+    """Texts without `rm` that Cedar can represent are fine, printable or not."""
     return "" if isinstance(value, str) and "rm" not in value else value
 
 
 @LAW
 @given(ARGUMENTS, any_text, st.lists(any_text), any_text)
-def test_any_facts_are_decided_on(trusted: dict[str, Any], agent: str, taint: list[str], tenant: str) -> None:
+def test_any_facts_get_a_decision(trusted: dict[str, Any], agent: str, taint: list[str], tenant: str) -> None:
     proposal = a_tool_proposal(agent=agent, trusted_context=trusted, taint=tuple(taint), tenant=tenant)
     assert cedar_verdict(the_set(), proposal).version == the_set().version
 
 
 @LAW
 @given(any_json)
-def test_a_value_is_held_or_refused(value: Any) -> None:
+def test_a_value_is_represented_or_refused(value: Any) -> None:
     try:
         found = cedar_value(value)
     except UnrepresentableValue:
@@ -75,7 +75,7 @@ def test_a_value_is_held_or_refused(value: Any) -> None:
 
 
 def flat(value: Any) -> Any:
-    """Return a value without nulls in objects, decimals as numbers, sets and lists alike."""
+    """Return a value without nulls in objects, with decimals as numbers, and sets as lists."""
     match value:
         case {"__extn": {"fn": "decimal", "arg": str(arg)}}:
             return float(arg)
@@ -94,16 +94,16 @@ def flat(value: Any) -> Any:
         pytest.param(math.inf, id="infinity"),
         pytest.param(10.0**15, id="a decimal too large"),
         pytest.param(0.00005, id="a decimal too fine"),
-        pytest.param({"a": {"__expr": "principal"}}, id="what is an expression to Cedar"),
+        pytest.param({"a": {"__expr": "principal"}}, id="an expression for Cedar"),
         pytest.param(object(), id="no JSON"),
     ],
 )
-def test_what_cedar_has_no_form_for(value: Any) -> None:
+def test_values_that_cedar_cannot_represent_are_refused(value: Any) -> None:
     with pytest.raises(UnrepresentableValue):
         cedar_value(value)
 
 
-def test_nesting_has_an_end() -> None:
+def test_the_nesting_is_bounded() -> None:
     deep: Any = 1
     for _ in range(2_000):
         deep = [deep]
@@ -111,7 +111,7 @@ def test_nesting_has_an_end() -> None:
         cedar_value(deep)
 
 
-def test_only_what_is_named_is_handed_over() -> None:
+def test_only_named_values_are_passed_to_cedar() -> None:
     want = wanted_value([(("a", "b"), "Long"), (("c",), ""), (("d",), "String")])
     value = {"a": {"b": 1, "x": 2**99}, "c": [None], "d": {"e": 1}, "f": "secret"}
     assert cedar_record(value, want, None, "arguments") == {"a": {"b": 1}, "c": True, "d": {"e": 1}}

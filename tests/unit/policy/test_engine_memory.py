@@ -1,4 +1,4 @@
-"""Policies that are missing at a start do not go unnoticed."""
+"""Policies that are missing at a start are noticed."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ from orga.client.workers.engine_memory import engine_change_text, remember_engin
     ("stated", "engine", "before", "said"),
     [
         pytest.param("", "default", "cedar", None, id="policies are missing"),
-        pytest.param("", "default", "opa", None, id="the server is not set up any more"),
-        pytest.param("default", "default", "cedar", "default judges in place of cedar", id="it is stated"),
-        pytest.param("allow", "allow", "cedar", "allow judges in place of cedar", id="off, as stated"),
-        pytest.param("", "cedar", "default", "cedar judges in place of default", id="policies have come"),
+        pytest.param("", "default", "opa", None, id="the server is no longer configured"),
+        pytest.param("default", "default", "cedar", "default judges in place of cedar", id="the default is configured"),
+        pytest.param("allow", "allow", "cedar", "allow judges in place of cedar", id="policy is configured as off"),
+        pytest.param("", "cedar", "default", "cedar judges in place of default", id="policies were added"),
         pytest.param("", "cedar", "cedar", "", id="the same"),
         pytest.param("", "default", "", "", id="the first start"),
     ],
 )
-def test_a_weaker_engine_has_to_be_stated(
+def test_a_weaker_engine_must_be_configured(
     tmp_path: Path, stated: str, engine: str, before: str, said: str | None
 ) -> None:
     (tmp_path / "orga.toml").write_text(f'[policy]\nengine = "{stated}"' if stated else "")

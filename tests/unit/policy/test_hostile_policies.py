@@ -1,4 +1,4 @@
-"""Policies that would crash or hold the process are refused before native code reads them."""
+"""Policies that would crash or block the process are refused before native code reads them."""
 
 import asyncio
 import io
@@ -82,7 +82,7 @@ def test_a_policy_that_nests_too_deeply_is_refused(tmp_path: Path, shape: str, c
         pytest.param(when(f'"{"(" * 5_000}" != ""'), id="brackets in a text"),
     ],
 )
-async def test_what_people_write_is_judged(tmp_path: Path, text: str) -> None:
+async def test_ordinary_policies_are_judged(tmp_path: Path, text: str) -> None:
     engine = CedarPolicies(a_folder(tmp_path, a=text))
     assert (await engine.judge(a_tool_proposal())).version
 
@@ -107,7 +107,7 @@ EXPRESSIONS = st.recursive(
 
 
 @given(EXPRESSIONS)
-def test_the_bound_is_no_less_than_what_the_parser_finds(expression: str) -> None:
+def test_the_bound_is_at_least_the_depth_of_the_parser(expression: str) -> None:
     text = when(expression)
     depth = nesting_depth(text)
     if depth > MAX_DEPTH:
@@ -123,13 +123,13 @@ def _height(node: Any) -> int:
     return 1 + max(map(_height, inner)) if inner else 0
 
 
-def test_the_line_of_an_error_is_found_without_reading_comments_as_code(tmp_path: Path) -> None:
-    """Only `\\n` begins a line here: some other line ends are part of a comment."""
+def test_an_error_has_its_line_and_comments_are_not_read_as_code(tmp_path: Path) -> None:
+    """Only `\\n` begins a line here. Some other line ends are part of a comment."""
     hidden = "// \u2028when { " + "(" * 4_000 + "true" + ")" * 4_000 + " };\v nonsense"
     assert "a.cedar:3: cannot be parsed" in refusal(a_folder(tmp_path, a=f"{BEGIN}{hidden}\nnonsense\n;"))
 
 
-def test_many_files_are_refused_at_once(tmp_path: Path) -> None:
+def test_many_files_are_refused_quickly(tmp_path: Path) -> None:
     folder = a_folder(tmp_path)
     for number in range(cedar_files.MAX_FILES + 1):
         (folder / f"{number}.cedar").touch()
@@ -143,7 +143,7 @@ def test_large_files_are_refused_together(tmp_path: Path) -> None:
     assert refusal(folder).startswith(f"{folder}/b.cedar: the policy files have more than 1,000,000 bytes together")
 
 
-def test_reading_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cedar, "MAX_READ_S", 0.02)
     text = "\n".join(when("context.arguments has a" + ".a" * 40) for _ in range(1_000))
     assert "reading the policies up to here took 0.02 s" in refusal(a_folder(tmp_path, a=text))
@@ -198,7 +198,7 @@ def test_hostile_data_of_a_bundle_is_refused(
 
 
 @pytest.mark.parametrize("keep", [10, 1_000])
-def test_a_bundle_that_ends_early_is_refused(tmp_path: Path, opa_files: dict[str, bytes], keep: int) -> None:
+def test_a_truncated_bundle_is_refused(tmp_path: Path, opa_files: dict[str, bytes], keep: int) -> None:
     file = packed(tmp_path, opa_files)
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"neither a \.wasm module nor a bundle"):

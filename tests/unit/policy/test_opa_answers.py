@@ -1,4 +1,4 @@
-"""Answers of OPA, over a simulated network: everything except a clear yes is a no."""
+"""Answers of OPA over a simulated network: everything except a clear allow is a denial."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.support.values.strategies import LAW, any_json
 
 
 class Server:
-    """Answers each request with the next of these; keeps what it was asked."""
+    """Answers each request with the next of these and records the requests."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -32,7 +32,7 @@ class Server:
         return answer if isinstance(answer, http.Response) else http.Response(200, json=answer)
 
     def engine(self, **options: Any) -> OpaServer:
-        """Return an engine that asks here."""
+        """Return an engine that asks this server."""
         return OpaServer("http://opa.test:8181/", "orga/decision", transport=http.MockTransport(self), **options)
 
 
@@ -71,7 +71,7 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
         pytest.param(
             {"result": {"decision": "allow", "arguments": None, "approvers": []}},
             a_verdict(True),
-            id="allow as it is",
+            id="allow with empty fields",
         ),
         pytest.param(
             {"result": {"decision": "require_approval", "reason": "risky", "approvers": ["alice"], "expires_s": 60}},
@@ -81,7 +81,7 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
         pytest.param(
             {"result": {"decision": "allow", "tools": ["read_file"]}},
             a_verdict(True, tools=("read_file",)),
-            id="less",
+            id="a narrowed delegation",
         ),
         pytest.param(
             {"result": True, "provenance": {"bundles": {"a": {"revision": "r1"}, "b": {"revision": "r2"}, "c": {}}}},
@@ -91,12 +91,12 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
         pytest.param(
             {"result": {"decision": "allow", "version": "v9"}, "provenance": {"bundles": {"a": {"revision": "r1"}}}},
             a_verdict(True, version="v9"),
-            id="its own version before those",
+            id="its own version first",
         ),
         pytest.param({"result": True, "provenance": {"bundles": []}}, a_verdict(True), id="odd provenance"),
     ],
 )
-async def test_an_answer_becomes_a_judgement(answer: Any, expected: Verdict) -> None:
+async def test_an_answer_becomes_a_verdict(answer: Any, expected: Verdict) -> None:
     assert await judged(answer) == expected
 
 
@@ -105,7 +105,7 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: Verdict) -> 
     [
         pytest.param({}, "OPA has no decision at orga/decision", id="undefined"),
         pytest.param({"result": None}, "an invalid answer", id="null"),
-        pytest.param({"result": 1}, "an invalid answer", id="a number is no truth"),
+        pytest.param({"result": 1}, "an invalid answer", id="a number"),
         pytest.param({"result": "allow"}, "an invalid answer", id="a bare word"),
         pytest.param({"result": {}}, "decision", id="an empty object"),
         pytest.param({"result": {"allow": True}}, "decision", id="another shape"),
@@ -116,18 +116,20 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: Verdict) -> 
         pytest.param(
             {"result": {"decision": "require_approval", "expires_s": 0}}, "expires_s", id="no time to approve"
         ),
-        pytest.param({"result": {"decision": "allow", "arguments": {}}}, "gives arguments", id="a yes with a change"),
-        pytest.param({"result": {"decision": "allow", "approvers": ["a"]}}, "gives approvers", id="a yes by somebody"),
-        pytest.param({"result": {"decision": "allow", "expires_s": 60}}, "gives expires_s", id="a yes for a time"),
+        pytest.param({"result": {"decision": "allow", "arguments": {}}}, "gives arguments", id="allow with a change"),
+        pytest.param(
+            {"result": {"decision": "allow", "approvers": ["a"]}}, "gives approvers", id="allow with approvers"
+        ),
+        pytest.param({"result": {"decision": "allow", "expires_s": 60}}, "gives expires_s", id="allow with an expiry"),
         pytest.param(
             {"result": {"decision": "modify", "arguments": {}, "approvers": ["a"]}},
             "gives approvers",
-            id="a change by somebody",
+            id="a change with approvers",
         ),
         pytest.param(
             {"result": {"decision": "require_approval", "arguments": {}}},
             "gives arguments",
-            id="a person and a change",
+            id="an approval with a change",
         ),
         pytest.param([], "no JSON object", id="a list"),
         pytest.param(http.Response(200, content=b"<html>"), "no JSON object", id="no JSON"),
@@ -138,7 +140,7 @@ async def test_an_answer_becomes_a_judgement(answer: Any, expected: Verdict) -> 
         pytest.param(http.Response(302, headers={"location": "http://evil.test"}), "status 302", id="a redirect"),
     ],
 )
-async def test_what_is_no_answer_is_a_denial(answer: Any, says: str) -> None:
+async def test_an_invalid_answer_is_a_denial(answer: Any, says: str) -> None:
     found = await judged(answer)
     assert (found.decision != "deny", says in found.reason) == (False, True), found.reason
 
@@ -153,7 +155,7 @@ async def test_what_is_no_answer_is_a_denial(answer: Any, says: str) -> None:
         pytest.param(http.RemoteProtocolError("gone"), id="a connection that ends"),
     ],
 )
-async def test_a_passing_failure_is_tried_again(failure: Any) -> None:
+async def test_a_temporary_failure_is_retried(failure: Any) -> None:
     server = Server(failure, failure, {"result": True})
     assert (await server.engine().judge(a_tool_proposal())).decision != "deny"
     assert len(server.asked) == ATTEMPTS
@@ -167,7 +169,7 @@ async def test_a_passing_failure_is_tried_again(failure: Any) -> None:
         pytest.param(http.ConnectError("refused"), "ConnectError refused", id="no server"),
     ],
 )
-async def test_a_lasting_failure_is_a_denial(failure: Any, says: str) -> None:
+async def test_a_permanent_failure_is_a_denial(failure: Any, says: str) -> None:
     server = Server(failure)
     found = await server.engine().judge(a_tool_proposal())
     assert (found.decision != "deny", found.reason) == (False, f"OPA gave no answer in 3 attempts: {says}")
@@ -183,7 +185,7 @@ async def test_a_slow_server_is_a_denial() -> None:
     assert (await engine.judge(a_tool_proposal())).reason == "OPA was too slow: it gave no answer within 0.05 s"
 
 
-async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
+async def test_the_request_contains_all_facts_that_a_rule_may_use() -> None:
     server = Server({"result": True})
     await server.engine(token="t0ken").judge(
         a_tool_proposal(
@@ -240,7 +242,9 @@ async def test_the_question_holds_all_that_a_rule_may_rely_on() -> None:
         ),
     ],
 )  # fmt: skip
-async def test_the_question_says_what_it_is_about(proposal: GateRequest, action: str, target: str | None) -> None:
+async def test_the_request_names_the_action_and_its_target(
+    proposal: GateRequest, action: str, target: str | None
+) -> None:
     server = Server({"result": True})
     await server.engine().judge(proposal)
     asked = from_json(server.asked[0].content)["input"]
@@ -257,7 +261,7 @@ def is_yes(result: Any) -> bool:
 
 @LAW
 @given(any_json)
-def test_only_a_clear_yes_allows(result: Any) -> None:
+def test_only_a_clear_allow_is_an_allow(result: Any) -> None:
     assert (parse_opa_result(result, "").decision != "deny") <= is_yes(result)
 
 
@@ -270,13 +274,13 @@ ECHO = OpaServer("http://opa.test", "p", transport=http.MockTransport(echoed))
 
 @LAW
 @given(any_json)
-async def test_any_arguments_are_asked_about_or_denied(value: Any) -> None:
+async def test_any_arguments_are_judged_or_denied(value: Any) -> None:
     found = await ECHO.judge(a_tool_proposal(arguments={"value": value}))
     assert found.decision != "deny" or "surrogates not allowed" in found.reason
 
 
-async def test_an_answer_without_end_is_none() -> None:
-    """Though its beginning would be one."""
+async def test_an_endless_answer_is_a_denial() -> None:
+    """Its beginning would be an allow."""
     found = await judged(http.Response(200, content=b'{"result": true}' + b" " * MAX_ANSWER_BYTES))
     assert (found.decision != "deny", found.reason) == (False, "OPA gave an answer of more than 1000000 bytes")
 
@@ -286,16 +290,16 @@ async def test_an_answer_without_end_is_none() -> None:
     [
         pytest.param(b'{"result": false, "result": true}', id="a result twice"),
         pytest.param(b'{"result": {"decision": "deny", "decision": "allow"}}', id="a decision twice"),
-        pytest.param(b'{"result": true, "x": {"a": 1, "a": 1}}', id="twice where nobody looks"),
+        pytest.param(b'{"result": true, "x": {"a": 1, "a": 1}}', id="an unused key twice"),
         pytest.param(b'{"result": true, "x": "' + b"y" * 1_000_001 + b'"}', id="more than a megabyte"),
         pytest.param(b"[" * 100_000, id="too deep"),
     ],
 )
-async def test_an_answer_that_two_readers_may_read_otherwise_is_none(body: bytes) -> None:
+async def test_an_ambiguous_answer_is_a_denial(body: bytes) -> None:
     assert ((await judged(http.Response(200, content=body))).decision != "deny") is False
 
 
-async def test_nobodys_approval_is_absent() -> None:
+async def test_without_an_approval_its_fields_are_absent() -> None:
     server = Server({"result": True})
     await server.engine().judge(a_tool_proposal())
     asked = from_json(server.asked[0].content)["input"]

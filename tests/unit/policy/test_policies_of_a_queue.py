@@ -1,4 +1,4 @@
-"""One task queue, one policy: what tells a folder's policy from another's, and who leaves whose runs alone."""
+"""One task queue, one policy: how policies of folders are distinguished, and which runs a worker refuses."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ JUDGES = {
 
 
 @pytest.mark.parametrize(("worker", "run", "expected"), JUDGES.values(), ids=JUDGES)
-def test_a_worker_judges_by_the_policy_of_a_run(worker: str, run: str, expected: bool) -> None:
+def test_a_worker_judges_runs_of_the_same_policy(worker: str, run: str, expected: bool) -> None:
     assert is_same_policy(worker, run) is expected
 
 
@@ -64,7 +64,7 @@ def test_a_worker_of_the_folder_judges_its_runs(policy: dict[str, str], tmp_path
     assert is_same_policy(worker, started)
 
 
-def test_the_policies_of_two_folders_differ_unless_one_is_a_copy(tmp_path: Path) -> None:
+def test_policies_of_two_folders_differ_unless_one_is_a_copy(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
 
@@ -81,7 +81,7 @@ def test_the_policies_of_two_folders_differ_unless_one_is_a_copy(tmp_path: Path)
     assert is_same_policy(broken, ours)
 
 
-async def test_a_run_that_began_under_another_policy_is_left_to_another_worker(tmp_path: Path) -> None:
+async def test_a_run_started_under_another_policy_is_left_to_another_worker(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, all=PERMIT_ALL)
     config = OrgaConfig.model_validate({"policy": {"dir": str(folder)}})
     engine = policy_engine(policy_settings(config.policy, {}))
@@ -97,7 +97,7 @@ async def test_a_run_that_began_under_another_policy_is_left_to_another_worker(t
         await agents.setup(PrepareRequest(policy="cedar:elsewhere:v9", tools=()))
 
 
-def test_delegates_begin_under_the_policy_of_their_parent() -> None:
+def test_delegates_start_under_the_policy_of_their_parent() -> None:
     place = Workplace(folder="/a", root="/a")
     memo = run_memo(place, OURS)
     assert inherited_memo(memo.get) == memo
@@ -105,11 +105,11 @@ def test_delegates_begin_under_the_policy_of_their_parent() -> None:
 
 
 @pytest.mark.parametrize("value", [7, None, [], {}, "x" * 101])
-def test_a_memo_may_hold_anything(value: object) -> None:
+def test_an_invalid_memo_has_no_policy(value: object) -> None:
     assert policy_in_memo({POLICY_MEMO: value}.get) == ""
 
 
-def test_an_identity_shows_the_policy() -> None:
+def test_an_identity_contains_the_policy() -> None:
     place = Workplace(folder="/a", root="/a", digest="abcdef012345")
     identity = own_identity(7) + identity_suffix(place, "cedar:0123456789ab:ba9876543210")
     assert (config_digest(identity), identity_policy(identity)) == ("abcdef01", "cedar:012345:ba9876")

@@ -1,4 +1,4 @@
-"""Which engine decides, and that none takes the place of one that cannot be had."""
+"""Which engine decides, and that none replaces an unavailable one."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ OPA: dict[str, Any] = {"opa_path": "orga/decision", "opa_timeout_s": 3.0}
         pytest.param(True, {"engine": "default"}, "default", ListedTools, "local", id="the default if asked for"),
     ],
 )
-def test_the_ladder(
+def test_the_configuration_selects_the_engine(
     tmp_path: Path, has_files: bool, given: dict[str, Any], name: str, kind: type, execution: str
 ) -> None:
     settings = PolicySettings(**OPA, **given, folder=a_folder(tmp_path, a=PERMIT_ALL) if has_files else None)
@@ -44,7 +44,7 @@ def test_the_ladder(
     assert (engine_name(settings), type(engine), gate_execution(engine)) == (name, kind, execution)
 
 
-def test_an_engine_of_somebody_else_counts_as_embedded() -> None:
+def test_an_engine_of_an_application_counts_as_embedded() -> None:
     assert gate_execution(Deny()) == "local"
 
 
@@ -52,13 +52,13 @@ def test_an_engine_of_somebody_else_counts_as_embedded() -> None:
     ("given", "says"),
     [
         pytest.param({"engine": "cedar"}, "needs a folder", id="Cedar without a folder"),
-        pytest.param({"folder": Path("gone")}, "there is no such folder", id="a folder that is not there"),
+        pytest.param({"folder": Path("gone")}, "there is no such folder", id="a missing folder"),
         pytest.param({"engine": "opa"}, "needs the url", id="OPA without a server"),
         pytest.param({"opa_url": URL, "opa_wasm": Path("a")}, "exclude each other", id="both kinds of OPA"),
         pytest.param({"opa_wasm": Path("gone.wasm")}, "gone.wasm cannot be read", id="no compiled policy"),
     ],
 )
-def test_an_engine_that_cannot_be_had_is_an_error(given: dict[str, Any], says: str) -> None:
+def test_an_unavailable_engine_is_an_error(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         policy_engine(PolicySettings(**OPA, **given))
 
@@ -75,21 +75,21 @@ def settings_of(folder: Path, toml: str | None, **env: str) -> PolicySettings:
 @pytest.mark.parametrize(
     ("toml", "files", "folder"),
     [
-        pytest.param("", {"a": PERMIT_ALL}, "policies", id="beside the file, wherever the command is"),
+        pytest.param("", {"a": PERMIT_ALL}, "policies", id="next to the file, from any folder"),
         pytest.param(None, {"a": PERMIT_ALL}, "policies", id="in the working directory without a file"),
         pytest.param("", {"prod__a": PERMIT_ALL}, "policies", id="of surfaces only"),
         pytest.param("", {}, None, id="an empty folder is none"),
-        pytest.param("[policy]\ndir = 'rules'", {"a": PERMIT_ALL}, "rules", id="where the file says"),
+        pytest.param("[policy]\ndir = 'rules'", {"a": PERMIT_ALL}, "rules", id="as configured"),
     ],
 )
-def test_where_policies_are_looked_for(
+def test_the_policy_folder_is_found(
     tmp_path: Path, toml: str | None, files: dict[str, str], folder: str | None
 ) -> None:
     a_folder(tmp_path, **files)
     assert settings_of(tmp_path, toml).folder == (folder and tmp_path / folder)
 
 
-def test_the_environment_wins(tmp_path: Path) -> None:
+def test_the_environment_has_priority(tmp_path: Path) -> None:
     a_folder(tmp_path, a=PERMIT_ALL)
     given = {"ORGA_POLICY__DIR": "/etc/orga", "ORGA_POLICY__SURFACE": "prod", "ORGA_POLICY__OPA__TIMEOUT_S": "1"}
     settings = settings_of(tmp_path, "", **given)
@@ -101,10 +101,10 @@ def test_the_environment_wins(tmp_path: Path) -> None:
     [
         pytest.param("https://opa.example", True, id="https"),
         pytest.param("http://localhost:8181", True, id="this machine"),
-        pytest.param("http://opa.example", False, id="in the clear"),
+        pytest.param("http://opa.example", False, id="without TLS"),
     ],
 )
-def test_a_token_is_not_sent_in_the_clear(tmp_path: Path, url: str, is_sent: bool) -> None:
+def test_a_token_is_not_sent_without_tls(tmp_path: Path, url: str, is_sent: bool) -> None:
     toml = f"[policy.opa]\nurl = '{url}'"
     if is_sent:
         assert settings_of(tmp_path, toml, OPA_TOKEN="t").opa_token == "t"

@@ -29,12 +29,12 @@ async def test_listed_tools(proposal: GateRequest, allowed: bool) -> None:
     assert ((await ListedTools().judge(proposal)).decision != "deny") is allowed
 
 
-async def test_a_denial_tells_what_is_listed() -> None:
+async def test_a_denial_names_the_listed_tools() -> None:
     judgement = await ListedTools().judge(a_call("write_file", "read_file", "list_files"))
     assert judgement.reason == "write_file is not listed for this agent; listed: read_file, list_files"
 
 
-async def test_allow_all_warns_once_when_it_is_set_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_allow_all_warns_once_at_its_creation(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         policy = AllowAll()
         assert (await policy.judge(a_call("anything"))).decision != "deny"

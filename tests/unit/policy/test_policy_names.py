@@ -1,4 +1,4 @@
-"""A policy that names what there is not protects nothing: `orga policy check` says so, by the tools' own schemas."""
+"""A policy with an unknown name protects nothing, so `orga policy check` reports it, using the tools' schemas."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ WRONG = [
         'permit (principal, action == Action::"delegate", resource == Agent::"writr");',
         "no agent 'writr'",
         "'writer'",
-        id="whom to delegate to",
+        id="an agent to delegate to",
     ),
     pytest.param(
         '@tools("read_fle") permit (principal, action == Action::"delegate", resource);',
@@ -94,7 +94,10 @@ WRONG = [
         id="an argument of a tool in the condition",
     ),
     pytest.param(
-        f"forbid ({CALL}) when {{ context.arguments has pth }};", "no argument 'pth'", "'path'", id="of no tool at all"
+        f"forbid ({CALL}) when {{ context.arguments has pth }};",
+        "no argument 'pth'",
+        "'path'",
+        id="an argument of no tool",
     ),
     pytest.param(
         'forbid (principal, action == Action::"delegate", resource) when { context.arguments has tsk };',
@@ -119,7 +122,7 @@ WRONG = [
         'when { context.arguments has agent && context.arguments.agent == "writr" };',
         "no agent 'writr'",
         "'writer'",
-        id="whom to delegate to, by the argument",
+        id="an agent to delegate to, by the argument",
     ),
     pytest.param(
         'forbid (principal, action == Action::"plan", resource) '
@@ -140,7 +143,7 @@ WRONG = [
         f'forbid ({CALL}) when {{ resource.name like "Pay*" }};',
         "no tool is like",
         "there are: ask_user, delegate",
-        id="like none",
+        id="a pattern without a match",
     ),
     pytest.param(f'forbid ({CALL} == Tool::"delegate");', "an action of its own", "delegate", id="no resource"),
     pytest.param(
@@ -157,7 +160,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("policy", "problem", "remedy"), WRONG)
-def test_a_name_that_is_none_is_an_error(
+def test_an_unknown_name_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str, problem: str, remedy: str
 ) -> None:
     a_folder(tmp_path, a=f"// a comment\n{policy}")
@@ -185,14 +188,14 @@ def test_a_name_that_is_none_is_an_error(
         ),
         pytest.param(
             f'forbid ({CALL}) when {{ context.taint.contains("read_file") && context.arguments has cents }};',
-            id="an argument beside a source of taint",
+            id="an argument with a source of taint",
         ),
         pytest.param(
             f'forbid ({CALL}) when {{ resource != Tool::"read_file" && context.arguments has cents }};',
             id="an argument of all but one tool",
         ),
         pytest.param(f'forbid ({CALL}) when {{ context.taint.contains("definitions of shop") }};', id="definitions"),
-        pytest.param(f'forbid ({CALL}) when {{ resource.name like "*_file" }};', id="like some"),
+        pytest.param(f'forbid ({CALL}) when {{ resource.name like "*_file" }};', id="a pattern with matches"),
         pytest.param(
             'forbid (principal, action == Action::"plan", resource) when { context has plan '
             '&& context.plan.skills.containsAny(["pay", "writer"]) && context.plan.tags.contains("money") };',
@@ -200,26 +203,26 @@ def test_a_name_that_is_none_is_an_error(
         ),
     ],
 )
-def test_names_that_there_are_pass(tmp_path: Path, policy: str) -> None:
+def test_known_names_are_accepted(tmp_path: Path, policy: str) -> None:
     a_folder(tmp_path, a=policy)
     assert run_command(["policy", "check"]) == 0
 
 
-def test_of_a_server_that_cannot_be_asked_nothing_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tools_of_an_unavailable_server_are_not_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "orga.toml").write_text('[mcp.servers.bank]\ncommand = "/no/such/server"')
     a_folder(tmp_path, a=f'forbid ({CALL} == Tool::"bank_pay") when {{ context.arguments has any }};')
     assert run_command(["policy", "check"]) == 0
     assert "bank" in capsys.readouterr().err
 
 
-def test_the_tests_of_a_named_folder_say_what_its_tools_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tests_of_a_folder_describe_its_tools(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["policy", "check", str(ROOT / "examples" / "policies")]) == 0, capsys.readouterr().out
 
 
-def test_tools_in_code_are_said_to_be_known_by_the_tests_of_their_folder(
+def test_for_tools_in_code_the_tests_of_their_folder_are_suggested(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`OrgaPlugin(tools=[…], policy=…)`: no configuration knows them."""
+    """No configuration knows the tools of `OrgaPlugin(tools=[…], policy=…)`."""
     a_folder(tmp_path, a='permit (principal, action == Action::"tool_call", resource == Tool::"settle");')
     (tmp_path / "policies" / "a.test.toml").write_text(
         '[tools.settle]\n[[test]]\nname = "n"\ntool = "settle"\nexpect = "allow"\n'
