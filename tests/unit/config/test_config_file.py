@@ -1,4 +1,4 @@
-"""`orga.toml` and the environment: what is found, what wins, and what a mistake says."""
+"""`orga.toml` and the environment: which files are found, which setting wins, and the messages about mistakes."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+def test_without_a_file_the_defaults_are_used(tmp_path: Path) -> None:
     loaded = load_config(folder=tmp_path, env={})
     assert loaded.path is None
     assert loaded.config.temporal.task_queue is None
 
 
-def test_the_file_is_found_upwards(tmp_path: Path) -> None:
+def test_the_file_is_found_in_a_parent_folder(tmp_path: Path) -> None:
     path = written(tmp_path, '[temporal]\ntask_queue = "q"\n')
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
@@ -29,7 +29,7 @@ def test_the_file_is_found_upwards(tmp_path: Path) -> None:
     assert (loaded.path, loaded.config.temporal.task_queue) == (path, "q")
 
 
-def test_a_named_file_wins_over_the_variable_and_that_over_the_search(tmp_path: Path) -> None:
+def test_the_option_precedes_the_variable_and_the_variable_the_search(tmp_path: Path) -> None:
     written(tmp_path, '[temporal]\ntask_queue = "found"\n')
     for name in ("named", "variable"):
         (tmp_path / f"{name}.toml").write_text(f'[temporal]\ntask_queue = "{name}"\n')
@@ -59,7 +59,7 @@ def test_a_named_file_wins_over_the_variable_and_that_over_the_search(tmp_path: 
         ),
     ],
 )
-def test_the_environment_wins_over_the_file(
+def test_the_environment_precedes_the_file(
     tmp_path: Path, variable: str, value: str, key: str, expected: object
 ) -> None:
     written(tmp_path, '[temporal]\naddress = "f:2"\n[agents.Main]\nmodel = "m:n"\ntools = ["c"]\n')
@@ -98,7 +98,9 @@ def test_a_relative_root_is_relative_to_the_file(tmp_path: Path) -> None:
         pytest.param("[agents.a.config.knowledge]\nmax_items = 1", 2, "'max_context_items'", id="key of a table in it"),
     ],
 )
-def test_a_mistake_names_file_line_key_and_what_is_allowed(tmp_path: Path, text: str, line: int, says: str) -> None:
+def test_a_mistake_is_reported_with_file_line_key_and_allowed_values(
+    tmp_path: Path, text: str, line: int, says: str
+) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError) as raised:
         load_config(folder=tmp_path, env={})
@@ -108,7 +110,7 @@ def test_a_mistake_names_file_line_key_and_what_is_allowed(tmp_path: Path, text:
     assert "\n" not in message
 
 
-def test_bad_toml_names_line_and_column(tmp_path: Path) -> None:
+def test_bad_toml_is_reported_with_line_and_column(tmp_path: Path) -> None:
     path = written(tmp_path, "[temporal]\naddress = \n")
     with pytest.raises(ConfigError, match=r"not valid TOML.*line 2, column 11") as raised:
         load_config(folder=tmp_path, env={})
@@ -116,23 +118,23 @@ def test_bad_toml_names_line_and_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["[" * 5_000, "{a=" * 3_000, "1" * 5_000], ids=["lists", "tables", "a number"])
-def test_toml_that_python_cannot_read_is_told_as_such(tmp_path: Path, value: str) -> None:
+def test_toml_that_python_cannot_read_is_reported(tmp_path: Path, value: str) -> None:
     (tmp_path / "orga.toml").write_text(f"x = {value}")
     with pytest.raises(ConfigError, match=r"orga.toml: (not valid TOML|its values are nested)"):
         load_config(folder=tmp_path, env={})
 
 
 @pytest.mark.parametrize(("said", "expected"), [("", ""), ('cwd = "servers"', "servers"), ('cwd = "/srv"', "/srv")])
-def test_a_server_starts_in_the_folder_of_the_file_that_names_it(tmp_path: Path, said: str, expected: str) -> None:
-    """The working folder may be one that was merely entered, with a program or a `Makefile` of its own."""
+def test_a_server_starts_in_the_folder_of_its_file(tmp_path: Path, said: str, expected: str) -> None:
+    """The working folder may belong to somebody else, with its own program or `Makefile`."""
     (tmp_path / "orga.toml").write_text(f'[mcp.servers.x]\ncommand = "make"\n{said}')
     (tmp_path / "below").mkdir()
     config = load_config(folder=tmp_path / "below", env={"ORGA_TRUST": "1"}).config
     assert config.mcp.servers["x"].cwd == tmp_path / expected
 
 
-def test_a_mark_at_the_beginning_is_no_mistake(tmp_path: Path) -> None:
-    """Editors of Windows write one; it is no part of the first key, and no line or column counts it."""
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    """Windows editors write it. It is not part of the first key and does not count for lines and columns."""
     path = tmp_path / "orga.toml"
     path.write_bytes(b'\xef\xbb\xbf[temporal]\naddress = "h:1"\n')
     assert load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).config.temporal.address == "h:1"
@@ -141,7 +143,7 @@ def test_a_mark_at_the_beginning_is_no_mistake(tmp_path: Path) -> None:
         load_config(folder=tmp_path, env={})
 
 
-def test_a_file_that_is_not_utf8_says_so(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_bytes(b"# \xff\n")
     with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
         load_config(folder=tmp_path, env={})
@@ -156,7 +158,9 @@ def test_a_file_that_is_not_utf8_says_so(tmp_path: Path) -> None:
         pytest.param("ORGA_POLICY", "allow", "ORGA_POLICY__KEY", id="a whole section"),
     ],
 )
-def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path, variable: str, value: str, says: str) -> None:
+def test_a_mistake_in_the_environment_is_reported_with_its_variable(
+    tmp_path: Path, variable: str, value: str, says: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         load_config(folder=tmp_path, env={variable: value})
     assert str(raised.value).startswith(f"{variable}: ")
@@ -197,7 +201,7 @@ def test_line_of(path: tuple[str, ...], line: int | None) -> None:
     assert line_of('[a.b]\nc = "d = e"\n[q]\n"x.y" = 1\n', path) == line
 
 
-def test_paths_in_a_list_start_at_the_files_folder(tmp_path: Path) -> None:
+def test_paths_in_a_list_are_relative_to_the_file(tmp_path: Path) -> None:
     written(tmp_path, '[tools]\nmanifests = ["tools/*.toml", "/elsewhere/a.toml"]\n')
     (tmp_path / "deep").mkdir()
     loaded = load_config(folder=tmp_path / "deep", env={"ORGA_TRUST": "1"})
@@ -214,13 +218,13 @@ def test_paths_in_a_list_start_at_the_files_folder(tmp_path: Path) -> None:
         pytest.param('[tools]\npython = ["%s:f"]' % ("a" * 5_000), "tools.python.0", id="a long module"),
     ],
 )
-def test_what_is_no_path_is_refused_by_its_key(tmp_path: Path, text: str, key: str) -> None:
+def test_an_invalid_path_is_refused_with_its_key(tmp_path: Path, text: str, key: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError, match=rf"{path}:\d: {key}: "):
         load_config(folder=tmp_path, env={"ORGA_TRUST": "1"})
 
 
-def test_the_home_of_a_user_who_does_not_exist_is_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_the_home_of_an_unknown_user_is_a_missing_folder(tmp_path: Path) -> None:
     written(tmp_path, '[tools.files]\nroot = "~no-such-user/x"\n[tools]\nmanifests = ["~no-such-user/*.toml"]\n')
     config = load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).config
     assert config.tools.files.root == tmp_path / "~no-such-user/x"
@@ -231,7 +235,7 @@ def test_the_home_of_a_user_who_does_not_exist_is_a_folder_that_is_not_there(tmp
 @pytest.mark.parametrize(
     "code", ["from " + "." * 60 + " import a", f"import {'a' * 300}", f"import {'a.' * 3_000}b"], ids=str.__len__
 )
-def test_imports_that_lead_nowhere_make_no_configuration_unreadable(tmp_path: Path, code: str) -> None:
+def test_unresolvable_imports_do_not_make_the_configuration_unreadable(tmp_path: Path, code: str) -> None:
     (tmp_path / "mine.py").write_text(f"{code}\n")
     written(tmp_path, '[tools]\npython = ["mine:f"]\n')
     with pytest.raises(Untrusted):

@@ -1,4 +1,4 @@
-"""`orga config show`, `agents` and `models`: what holds here and who says so; secrets stay hidden."""
+"""`orga config show`, `agents` and `models` show effective values with their origin, and hide secrets."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def held(capsys: Shown, *arguments: str) -> dict[str, tuple[Any, str]]:
     return {each["key"]: (each["value"], each["origin"]) for each in shown_json(capsys, "config", "show", *arguments)}
 
 
-def test_each_value_stands_with_its_line_its_variable_or_its_default(
+def test_each_value_has_its_line_variable_or_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
 ) -> None:
     monkeypatch.setenv("ORGA_TELEMETRY__ENABLED", "true")
@@ -69,7 +69,7 @@ def test_each_value_stands_with_its_line_its_variable_or_its_default(
         ),
     ],
 )
-def test_the_model_that_nobody_named_is_told_with_what_it_follows_from(
+def test_the_default_model_is_shown_with_its_reason(
     env: dict[str, str], expected: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
 ) -> None:
     (tmp_path / "orga.toml").unlink()
@@ -78,7 +78,7 @@ def test_the_model_that_nobody_named_is_told_with_what_it_follows_from(
     assert held(capsys, "models.default") == {"models.default": expected}
 
 
-def test_only_what_somebody_has_set(capsys: Shown) -> None:
+def test_only_changed_values_are_shown_on_demand(capsys: Shown) -> None:
     assert set(held(capsys, "models", "--changed")) == {
         "models.default",
         "models.base_urls.openai",
@@ -100,7 +100,7 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> N
     assert "hunter2" not in json.dumps(held(capsys))
 
 
-def test_a_file_that_nobody_trusts_is_shown_and_drives_no_terminal(capsys: Shown) -> None:
+def test_an_untrusted_file_is_shown_without_controlling_the_terminal(capsys: Shown) -> None:
     assert run_command(["tools", "list"]) == 2
     assert run_command(["config", "show", "agents.reviewer"]) == 0
     assert run_command(["agents"]) == 0
@@ -108,12 +108,12 @@ def test_a_file_that_nobody_trusts_is_shown_and_drives_no_terminal(capsys: Shown
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_an_unknown_key_is_answered_with_those_that_there_are(capsys: Shown) -> None:
+def test_an_unknown_key_gets_a_suggestion(capsys: Shown) -> None:
     assert run_command(["config", "show", "model"]) == 2
     assert "no key 'model'; did you mean 'models'?" in capsys.readouterr().err
 
 
-def test_agents_are_told_with_their_models_and_tools(capsys: Shown) -> None:
+def test_agents_are_listed_with_models_and_tools(capsys: Shown) -> None:
     found = {each["name"]: each for each in shown_json(capsys, "agents")}
     assert list(found) == ["default", "reviewer", "lost"]
     assert found["default"]["model"] == "openai:gpt-6.1-terra"
@@ -126,7 +126,7 @@ def test_agents_are_told_with_their_models_and_tools(capsys: Shown) -> None:
     assert "there is no agent 'nobody'; there are: default, lost, reviewer" in capsys.readouterr().err
 
 
-def test_models_are_told_with_what_they_lack(monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> None:
+def test_models_are_listed_with_their_problems(monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> None:
     assert run_command(["models", "--json"]) == 6
     found = {each["model"]: each for each in json.loads(capsys.readouterr().out)}
     assert found["openai:gpt-6.1-terra"]["named_by"] == "default"
@@ -139,7 +139,7 @@ def test_models_are_told_with_what_they_lack(monkeypatch: pytest.MonkeyPatch, ca
     assert "✓ openai:gpt-6.1-terra" in capsys.readouterr().out
 
 
-def test_models_are_asked_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: Shown, tmp_path: Path) -> None:
+def test_models_are_contacted_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: Shown, tmp_path: Path) -> None:
     monkeypatch.setenv("ORGA_TRUST", "1")
     (tmp_path / "orga.toml").write_text(
         '[models]\ndefault = "openai-compatible:m"\nbase_urls.openai-compatible = "http://127.0.0.1:9/v1"\n'
@@ -149,14 +149,14 @@ def test_models_are_asked_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: Sho
     assert "✗ openai-compatible:m" in capsys.readouterr().out
 
 
-def test_the_engine_that_decides_is_told_with_what_it_follows_from(tmp_path: Path, capsys: Shown) -> None:
+def test_the_deciding_engine_is_shown_with_its_reason(tmp_path: Path, capsys: Shown) -> None:
     assert held(capsys, "policy")["policy.engine"] == ("default", "default")
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "all.cedar").write_text("permit (principal, action, resource);")
     assert held(capsys, "policy")["policy.engine"] == ("cedar", "default: policies are there")
 
 
-def test_a_folder_is_shown_whatever_shell_one_sits_in(
+def test_the_folder_is_shown_whatever_the_shell_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
 ) -> None:
     monkeypatch.setenv("PWD", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Agents, tools and policies in code: they count like those of a file, and what cannot be is refused."""
+"""Agents, tools and policies in code count like those of a file, and invalid ones are refused."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -87,7 +87,7 @@ async def test_an_agent_in_code_is_prepared_like_one_of_a_file(tmp_path: Path) -
     assert (setup.instructions, setup.config.max_iterations) == ("Help.", 3)
 
 
-async def test_a_run_may_not_widen_an_agent_in_code(tmp_path: Path) -> None:
+async def test_a_run_cannot_add_tools_to_an_agent_in_code(tmp_path: Path) -> None:
     in_code = InCodeParts([Agent("clerk", tools=[stock])], tools=[price_of])
     parts = configured_parts(
         in_code.merged_with(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions()
@@ -96,7 +96,7 @@ async def test_a_run_may_not_widen_an_agent_in_code(tmp_path: Path) -> None:
         await parts.agents.setup(PrepareRequest(agent="clerk", tools=("price",)))
 
 
-def test_settings_in_code_are_all_those_of_a_run_and_no_others() -> None:
+def test_settings_in_code_are_exactly_those_of_a_run() -> None:
     """The code accepts exactly what a type checker accepts."""
     assert {*LoopSettings.__annotations__} == {*LoopConfig.model_fields}
     assert AgentInput(task="go", config={"max_iterations": 3}).config == LoopConfig(max_iterations=3)
@@ -186,7 +186,7 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_is_refused(make: Callable[[], object], told: str) -> None:
+def test_an_invalid_part_is_refused(make: Callable[[], object], told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make()
     assert told in str(refused.value)
@@ -195,32 +195,32 @@ def test_what_cannot_be_is_refused(make: Callable[[], object], told: str) -> Non
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param({"engine": "allow"}, id="an engine that lets everything through"),
+        pytest.param({"engine": "allow"}, id="an engine that allows everything"),
         pytest.param({"engine": "default"}, id="another engine"),
         pytest.param({"dir": "elsewhere"}, id="another folder"),
         pytest.param({"opa": {"url": "http://localhost:8181"}}, id="a server"),
     ],
 )
-def test_a_policy_in_code_takes_the_place_of_none(said: dict[str, Any], tmp_path: Path) -> None:
+def test_a_policy_in_code_excludes_a_configured_one(said: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
     config = EMPTY.with_policy(PolicyConfig.model_validate(said))
     with pytest.raises(ConfigError, match="remove one of them"):
         InCodeParts(policy=tmp_path).merged_with(config)
 
 
-def test_a_policy_in_code_judges(tmp_path: Path) -> None:
+def test_a_policy_in_code_is_used(tmp_path: Path) -> None:
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
     config = InCodeParts(policy=tmp_path).merged_with(EMPTY)
     assert (config.policy.engine, config.policy.dir) == ("cedar", tmp_path)
 
 
-def test_a_folder_without_policies_judges_nothing(tmp_path: Path) -> None:
+def test_a_folder_without_policies_is_refused(tmp_path: Path) -> None:
     """It would have left the decision to a weaker engine."""
     with pytest.raises(ConfigError, match=r"has no \*\.cedar files"):
         InCodeParts(policy=tmp_path).merged_with(EMPTY)
 
 
-def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agents_cannot_write_the_application_that_they_run_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sandbox reads the file of a workflow again for each run."""
     module = ModuleType("billing_of_an_application")
     module.__file__ = str(tmp_path / "billing.py")
@@ -232,7 +232,7 @@ def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, mo
     assert not rules.is_forbidden(tmp_path / "notes.md", tmp_path)
 
 
-def test_what_is_given_as_a_generator_is_refused_since_the_first_look_would_use_it_up() -> None:
+def test_a_generator_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Agent\('clerk'\): tools takes a list"):
         a_clerk(tools=(each for each in [stock]))
     with pytest.raises(ConfigError, match="agents takes a list"):
@@ -249,7 +249,7 @@ def test_a_tool_may_be_marked_without_parentheses() -> None:
     assert look("a") == "a"
 
 
-def test_an_effect_that_there_is_not_is_refused_where_it_is_written() -> None:
+def test_an_unknown_effect_is_refused_at_its_definition() -> None:
     with pytest.raises(ValueError, match=r"effect='readonly'.*use one of read_only, idempotent, irreversible"):
         tool(effect="readonly")  # type: ignore[call-overload]  # pyright: ignore
 
@@ -264,8 +264,10 @@ def test_an_effect_that_there_is_not_is_refused_where_it_is_written() -> None:
         pytest.param({"goal": "x", "deliver": ["nosuch"]}, "deliver: there is no delivery 'nosuch'", id="a delivery"),
     ],
 )
-async def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(given: dict[str, Any], told: str) -> None:
-    client, of_clerk = _beside_a_worker(), {"agent": "clerk"} | given
+async def test_input_that_the_local_worker_would_refuse_is_refused_before_the_start(
+    given: dict[str, Any], told: str
+) -> None:
+    client, of_clerk = _with_local_worker(), {"agent": "clerk"} | given
     starts = start_goal if "goal" in given else start_agent
     for queue in (None, "ours"):
         with pytest.raises(InvalidInput) as refused:
@@ -276,22 +278,22 @@ async def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(gi
     assert told in str(refused.value)
 
 
-async def test_what_the_worker_would_refuse_of_a_session_is_refused_before() -> None:
+async def test_session_input_that_the_local_worker_would_refuse_is_refused_before_the_start() -> None:
     with pytest.raises(InvalidInput, match="agent 'clerk' does not list 'nosuch'"):
-        await start_session(_beside_a_worker(), agent="clerk", tools=["nosuch"])
+        await start_session(_with_local_worker(), agent="clerk", tools=["nosuch"])
     with pytest.raises(InvalidInput, match="agent 'clerk' does not list 'nosuch'"):
-        await start_session(_beside_a_worker(), {"agent": "clerk", "tools": ["nosuch"]})
+        await start_session(_with_local_worker(), {"agent": "clerk", "tools": ["nosuch"]})
     with pytest.raises(InvalidInput, match="there is no agent 'nosuch'"):
-        await start_session(_beside_a_worker(), SessionInput(agent="nosuch"), agent="clerk")
+        await start_session(_with_local_worker(), SessionInput(agent="nosuch"), agent="clerk")
 
 
-def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:
-    client = _beside_a_worker()
+def test_input_for_another_worker_and_valid_input_are_not_refused() -> None:
+    client = _with_local_worker()
     check_by_local_worker(client, AgentInput(task="x", agent="nosuch"), "of-others")
     check_by_local_worker(client, AgentInput(task="x", agent="clerk"), None)
 
 
-def _beside_a_worker() -> Client:
+def _with_local_worker() -> Client:
     client, config = (
         cast("Client", _Connected()),
         InCodeParts([Agent("clerk", model="offline:extractive")]).merged_with(EMPTY),
@@ -302,7 +304,7 @@ def _beside_a_worker() -> Client:
 
 
 class _Connected:
-    """Stands for a client."""
+    """Replaces a client."""
 
 
 async def _as_a_child(tools: Any) -> None:
@@ -315,9 +317,9 @@ async def _as_a_session(tools: Any) -> None:
 
 @pytest.mark.parametrize("begin", [_as_a_child, _as_a_session])
 @pytest.mark.parametrize(
-    "tools", [pytest.param("search_text", id="one tool where a list belongs"), pytest.param(5, id="a number")]
+    "tools", [pytest.param("search_text", id="one tool instead of a list"), pytest.param(5, id="a number")]
 )
-async def test_tools_of_a_run_are_a_list(begin: Callable[[Any], Awaitable[None]], tools: Any) -> None:
-    """The letters of a name are no tools, and no other error may reach workflow code: it would be tried for ever."""
+async def test_tools_of_a_run_must_be_a_list(begin: Callable[[Any], Awaitable[None]], tools: Any) -> None:
+    """A name must not be read as letters, and workflow code must not get an error that is retried forever."""
     with pytest.raises((ApplicationError, InvalidInput), match="tools: Input should be a list"):
         await begin(tools)

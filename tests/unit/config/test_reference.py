@@ -1,4 +1,4 @@
-"""docs/reference/ says what the code says: every key, command, exit code, event and attribute, each explained."""
+"""docs/reference/ matches the code: every key, command, exit code, event and attribute is explained."""
 
 import ast
 import builtins
@@ -24,7 +24,7 @@ from tests.support.values.entries import an_entry
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_reference_is_what_the_code_says() -> None:
+def test_the_reference_matches_the_code() -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
     stale = sorted(name for name, text in pages().items() if written.get(name) != text)
     assert (stale, sorted(written)) == ([], sorted(pages())), "run: make reference"
@@ -38,7 +38,7 @@ def test_every_key_of_the_file_is_explained_by_a_guide() -> None:
     assert [key.path for key in keys() if not key.page] == [], "write it down in a guide of docs/generate/explained.py"
 
 
-def test_a_key_that_no_guide_writes_down_is_found() -> None:
+def test_a_key_without_a_guide_is_found() -> None:
     assert page_of("policy", "engine") == "policies.md"
     assert page_of("policy", "no_such_key") == ""
     assert page_of("no_such_section", "engine") == ""
@@ -53,11 +53,11 @@ def test_keys_have_their_type_default_and_unit() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_all_that_is_exported_has_a_docstring(name: str) -> None:
+def test_every_exported_name_has_a_docstring(name: str) -> None:
     assert [each for each, found in exported(name).items() if not docstring_text(found)] == []
 
 
-def test_what_is_raised_can_be_caught_by_a_public_name() -> None:
+def test_raised_errors_have_a_public_name() -> None:
     known = {name for each in MODULES for name in exported(each)} | {*dir(builtins), *dir(temporalio.exceptions)}
     raised = re.findall(r"^Raises:\n\n?((?:- .*\n)+)", api_page(), re.MULTILINE)
     names = set(re.findall(r"^- `(\w+)`", "".join(raised), re.MULTILINE))
@@ -68,11 +68,11 @@ def test_what_is_raised_can_be_caught_by_a_public_name() -> None:
 @pytest.mark.parametrize(
     ("name", "own"),
     [
-        pytest.param("AgentWorkflow", set[tuple[str, str]](), id="an agent, whose loop stands in the same module"),
+        pytest.param("AgentWorkflow", set[tuple[str, str]](), id="an agent, with its loop in the same module"),
         pytest.param("SessionWorkflow", {("send", "update"), ("close", "update"), ("close", "signal")}, id="a session"),
     ],
 )
-def test_a_workflow_has_each_handler_once_by_the_name_that_is_sent(name: str, own: set[tuple[str, str]]) -> None:
+def test_a_workflow_documents_each_handler_once_by_its_sent_name(name: str, own: set[tuple[str, str]]) -> None:
     section = api_page().split(f"### `{name}`")[1].split("### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (signal|update|query) \|", section, re.MULTILINE)
     common = {
@@ -87,7 +87,7 @@ def test_a_workflow_has_each_handler_once_by_the_name_that_is_sent(name: str, ow
     assert not [row for row in rows if row[0].startswith("take_") or row[0] in {"unknown", "run_until_stop", "finish"}]
 
 
-def test_every_event_that_is_written_or_told_is_in_the_vocabulary() -> None:
+def test_every_written_or_shown_event_is_in_the_vocabulary() -> None:
     run = RunView()
     raw = {
         name
@@ -108,14 +108,14 @@ def _noted() -> set[str]:
     return found
 
 
-def test_every_exit_code_says_what_it_means_and_of_which_commands() -> None:
+def test_every_exit_code_has_a_meaning_and_its_commands() -> None:
     assert EXIT_CODE_MEANINGS.keys() == set(ExitCode)
     assert COMMAND_EXIT_CODES.keys() - set(names()) == set()
     rare = set(ExitCode) - {ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED, ExitCode.NO_SERVER}
     assert rare <= {code for codes in COMMAND_EXIT_CODES.values() for code in codes}
 
 
-def test_every_search_attribute_says_what_it_holds() -> None:
+def test_every_search_attribute_has_a_description() -> None:
     source = module("orga.workflows.types.names")
     named = {name for name, key in vars(attributes).items() if name.isupper() and key in attributes.KEYS}
     assert len(named) == len(attributes.KEYS)

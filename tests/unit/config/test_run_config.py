@@ -1,4 +1,4 @@
-"""The settings of a run: its own keys over its agent's, under a ceiling."""
+"""The settings of a run: its own keys before its agent's, limited by a ceiling."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ AGENT = LoopConfig(
     [
         pytest.param({}, {}, id="nothing"),
         pytest.param({"max_iterations": 9}, {"max_iterations": 9}, id="a limit"),
-        pytest.param({"max_cost_usd": None}, {"max_cost_usd": None}, id="a limit taken away"),
+        pytest.param({"max_cost_usd": None}, {"max_cost_usd": None}, id="a removed limit"),
         pytest.param(
             {"recovery": {"max_attempts": 9}},
             {"recovery": Recovery(max_attempts=9, base_delay_ms=100)},
@@ -39,7 +39,7 @@ AGENT = LoopConfig(
             {"tool_profile": ToolProfile(include=("b",), max_tools=3)},
             id="a key of the profile",
         ),
-        pytest.param({"tool_profile": None}, {"tool_profile": None}, id="the profile taken away"),
+        pytest.param({"tool_profile": None}, {"tool_profile": None}, id="the removed profile"),
         pytest.param(
             {"pre_hydration": {"timeout_s": 1}},
             {"pre_hydration": PreHydration(max_references=2, timeout_s=1)},
@@ -48,11 +48,11 @@ AGENT = LoopConfig(
         pytest.param(
             {"step_iteration": {"max_reattempts": 1}},
             {"step_iteration": StepIteration(max_reattempts=1)},
-            id="an object that the agent leaves to its defaults",
+            id="an object that the agent does not set",
         ),
     ],
 )
-def test_the_runs_keys_win(given: dict[str, Any], changed: dict[str, Any]) -> None:
+def test_the_keys_of_the_run_have_priority(given: dict[str, Any], changed: dict[str, Any]) -> None:
     assert run_config(AGENT, given, Ceiling()) == AGENT.model_copy(update=changed)
 
 
@@ -60,20 +60,20 @@ def test_the_runs_keys_win(given: dict[str, Any], changed: dict[str, Any]) -> No
     ("ceiling", "changed"),
     [
         pytest.param({"max_iterations": 3}, {"max_iterations": 3}, id="a lower limit"),
-        pytest.param({"max_iterations": 30}, {}, id="a higher limit does not widen"),
-        pytest.param({"max_model_calls": 2}, {"max_model_calls": 2}, id="where there is none of its own"),
+        pytest.param({"max_iterations": 30}, {}, id="a higher limit has no effect"),
+        pytest.param({"max_model_calls": 2}, {"max_model_calls": 2}, id="without an own limit"),
         pytest.param({"max_tool_calls": 0}, {"max_tool_calls": 0}, id="no tool call at all"),
         pytest.param({"max_cost_usd": 0.5, "timeout_s": 2}, {"max_cost_usd": 0.5, "timeout_s": 2.0}, id="two limits"),
         pytest.param({"tools": ("x",)}, {}, id="tools are no limit"),
     ],
 )
-def test_a_ceiling_lowers(ceiling: dict[str, Any], changed: dict[str, Any]) -> None:
+def test_a_ceiling_lowers_limits(ceiling: dict[str, Any], changed: dict[str, Any]) -> None:
     assert run_config(AGENT, {}, Ceiling(**ceiling)) == AGENT.model_copy(update=changed)
 
 
 @LAW
 @given(st.builds(Ceiling, max_iterations=st.none() | st.integers(1, 50), max_cost_usd=st.none() | st.floats(0.01, 9)))
-def test_no_ceiling_widens(ceiling: Ceiling) -> None:
+def test_no_ceiling_raises_a_limit(ceiling: Ceiling) -> None:
     found = run_config(AGENT, {}, ceiling)
     assert found.max_iterations <= min(7, ceiling.max_iterations or 7)
     assert (found.max_cost_usd or 0) <= min(1.0, ceiling.max_cost_usd or 1.0)
@@ -86,14 +86,16 @@ def test_no_ceiling_widens(ceiling: Ceiling) -> None:
             {"recovery": {"strategy": "fallback"}},
             {},
             'config.recovery: strategy "fallback" needs alternatives',
-            id="keys that do not go together",
+            id="conflicting keys",
         ),
         pytest.param({"max_iterations": 0}, {}, "config.max_iterations: ", id="a bad value"),
         pytest.param({}, {"max_iterations": 0}, "lineage.ceiling.max_iterations: ", id="a ceiling that leaves nothing"),
         pytest.param({}, {"max_cost_usd": 0}, "lineage.ceiling.max_cost_usd: ", id="nothing left to spend"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_key(given: dict[str, Any], ceiling: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused_with_their_key(
+    given: dict[str, Any], ceiling: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         run_config(AGENT, given, Ceiling(**ceiling))
     assert str(caught.value).startswith(message)

@@ -58,14 +58,14 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("key", GOOD)
-def test_a_good_value_replaces_that_of_the_file_alone(key: str) -> None:
+def test_a_valid_value_replaces_only_that_of_the_file(key: str) -> None:
     changed = RULES.effective({key: GOOD[key]})
 
     assert value_at(changed, setting_paths(CONFIG)[key]) == GOOD[key]
     assert others(changed, {key}) == others(CONFIG, {key})
 
 
-def test_a_whole_set_is_one_configuration() -> None:
+def test_several_values_form_one_configuration() -> None:
     changed = RULES.effective(GOOD)
 
     assert {key: value_at(changed, setting_paths(CONFIG)[key]) for key in GOOD} == GOOD
@@ -74,7 +74,7 @@ def test_a_whole_set_is_one_configuration() -> None:
 
 
 def others(config: OrgaConfig, apart: set[str]) -> dict[str, Any]:
-    """Return all leaves of the configuration but these."""
+    """Return all leaves of the configuration except these."""
     from orga.activities.adapters.agents.agents import with_default_agent
 
     return {
@@ -131,7 +131,7 @@ BAD: tuple[tuple[dict[str, Any], str, str], ...] = (
 
 
 @pytest.mark.parametrize(("values", "where", "problem"), BAD, ids=lambda each: str(each)[:40])
-def test_a_bad_value_is_refused_by_its_key(values: dict[str, Any], where: str, problem: str) -> None:
+def test_an_invalid_value_is_refused_with_its_key(values: dict[str, Any], where: str, problem: str) -> None:
     found = RULES.problems({"goals.prompts.decision": "", **values})
 
     assert any(each.where == where and problem in each.detail for each in found), found
@@ -158,7 +158,7 @@ BAD_PAIRS = st.one_of(
 
 @settings(max_examples=1_000)
 @given(st.dictionaries(st.sampled_from(list(GOOD)), st.just(None), max_size=4), BAD_PAIRS)
-def test_generated_bad_settings_are_refused_and_change_nothing(good: dict[str, None], bad: tuple[str, Any]) -> None:
+def test_generated_invalid_settings_are_refused_and_change_nothing(good: dict[str, None], bad: tuple[str, Any]) -> None:
     before = CONFIG.model_dump_json()
     key, value = bad
 
@@ -183,7 +183,7 @@ def test_no_set_changes_anything_but_its_own_keys(values: dict[str, Any]) -> Non
     assert others(changed, set(values)) == others(CONFIG, set(values))
 
 
-def test_keys_that_run_code_or_widen_powers_are_not_among_them() -> None:
+def test_keys_that_run_code_or_add_powers_cannot_be_set() -> None:
     words = ("tool", "mcp", "policy", "command", "url", "approv", "key", "delegates", "critics", "local", "knowledge")
     assert [key for key in setting_paths(CONFIG) if any(word in key for word in words)] == [
         f"agents.{name}.config.{limit}"
@@ -203,7 +203,7 @@ def after(state: SettingsState, values: Mapping[str, Any], by: str = "ann") -> S
     return decisions.with_change(state, change, NOW)
 
 
-def test_a_version_names_what_changed() -> None:
+def test_a_version_names_the_changed_keys() -> None:
     state = after(after(SettingsState(), {"a": 1, "b": 2}), {"b": 3, "c": None})
 
     assert [(each.version, each.changed) for each in state.versions] == [(1, ("a", "b")), (2, ("a", "b", "c"))]
@@ -230,7 +230,7 @@ def test_an_invalid_state_of_a_starter_counts_as_none(given: object) -> None:
 
 
 class Server:
-    """Answers each request with this, after a while."""
+    """Answers each request with this, after a delay."""
 
     def __init__(self, answer: RecordedSettings | Exception, delay_s: float = 0.0) -> None:
         self.answer, self.delay_s, self.requests = answer, delay_s, 0
@@ -259,7 +259,7 @@ async def test_starts_without_settings_share_one_request() -> None:
     assert server.requests == 1
 
 
-async def test_each_queue_is_looked_up_and_a_check_ends_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_queue_is_looked_up_and_a_check_expires_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(ABSENT)
     lookup = SettingsLookup(server)  # pyright: ignore[reportArgumentType]
     await lookup.settings("a")
@@ -281,9 +281,7 @@ async def test_each_queue_is_looked_up_and_a_check_ends_what_is_known(monkeypatc
     [(RPCError("gone", RPCStatusCode.UNAVAILABLE, b""), 0.0), (RuntimeError("a codec"), 0.0), (ABSENT, 60.0)],
     ids=["away", "a defect of an interceptor", "slow"],
 )
-async def test_a_server_that_does_not_answer_delays_a_start_for_a_moment_only(
-    answer: Exception, delay_s: float
-) -> None:
+async def test_an_unresponsive_server_delays_a_start_only_briefly(answer: Exception, delay_s: float) -> None:
     began = asyncio.get_running_loop().time()
 
     found = await read_settings(Server(answer, delay_s), "q", within=timedelta(seconds=0.05))  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""A folder that one merely entered is not trusted: what asks, and what is asked anew."""
+"""A folder that was only entered is not trusted: which settings need trust, and when it is needed again."""
 
 import json
 import py_compile
@@ -66,7 +66,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("text", ASKS.values(), ids=ASKS)
-def test_what_asks_is_not_read_further(project: Path, text: str) -> None:
+def test_a_file_that_needs_trust_is_not_used_without_it(project: Path, text: str) -> None:
     path = write_config(project, text)
     (project / "deep").mkdir()
     for folder, named in ((project, None), (project / "deep", None), (project.parent, path)):
@@ -78,7 +78,7 @@ def test_what_asks_is_not_read_further(project: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)
-def test_what_is_harmless_asks_nobody(project: Path, text: str) -> None:
+def test_a_harmless_file_needs_no_trust(project: Path, text: str) -> None:
     write_config(project, text)
     assert load_config(folder=project, env={}).path
 
@@ -175,14 +175,16 @@ ASKS_BESIDE: dict[str, tuple[dict[str, str], str, str]] = {
 
 
 @pytest.mark.parametrize(("env", "text", "told"), ASKS_BESIDE.values(), ids=ASKS_BESIDE)
-def test_what_undoes_what_the_user_has_set_asks(project: Path, env: dict[str, str], text: str, told: str) -> None:
+def test_a_file_that_overrides_the_users_settings_needs_trust(
+    project: Path, env: dict[str, str], text: str, told: str
+) -> None:
     write_config(project, text)
     with pytest.raises(Untrusted, match=re.escape(f"(you have set {told}") if told else "is not trusted"):
         load_config(folder=project, env=env)
     load_config(folder=project, env=env | {"ORGA_TRUST": "1"})
 
 
-def test_tools_that_only_read_are_not_called_more_than_that_on_a_server(project: Path) -> None:
+def test_on_a_server_the_reason_for_trust_names_its_runs(project: Path) -> None:
     write_config(project, '[agents.default]\ntools = ["read_file"]')
     with pytest.raises(Untrusted, match=r'tools = \["read_file"\]: holds for all runs of that server'):
         load_config(folder=project, env=SERVER)
@@ -207,7 +209,7 @@ HARMLESS_BESIDE: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("env", "text"), HARMLESS_BESIDE.values(), ids=HARMLESS_BESIDE)
-def test_what_undoes_nothing_asks_nobody(project: Path, env: dict[str, str], text: str) -> None:
+def test_a_file_that_overrides_nothing_needs_no_trust(project: Path, env: dict[str, str], text: str) -> None:
     (project / "docs").mkdir()
     write_config(project, text)
     assert load_config(folder=project, env=env).path
@@ -215,9 +217,7 @@ def test_what_undoes_nothing_asks_nobody(project: Path, env: dict[str, str], tex
 
 @pytest.mark.parametrize("text", [None, "", '[agents.a]\ntools = ["read_file"]'], ids=["no file", "a file", "an agent"])
 @pytest.mark.parametrize("env", [OPA, SERVER, {"ORGA_POLICY__ENGINE": "cedar"}], ids=["OPA", "a server", "Cedar"])
-def test_policies_that_judge_in_place_of_others_need_trust(
-    project: Path, env: dict[str, str], text: str | None
-) -> None:
+def test_policies_that_replace_others_need_trust(project: Path, env: dict[str, str], text: str | None) -> None:
     (project / "policies" / "chat").mkdir(parents=True)
     (project / "policies" / "chat" / "all.cedar").write_text("permit (principal, action, resource);")
     named = project / "policies" if text is None else write_config(project, text)
@@ -236,7 +236,7 @@ def test_policies_that_judge_in_place_of_others_need_trust(
         load_config(folder=project, env=env)
 
 
-def test_a_file_that_hides_another_asks(project: Path) -> None:
+def test_a_file_that_hides_another_needs_trust(project: Path) -> None:
     """The other may be the user's own, and stricter."""
     above = write_config(project.parent, '[policy]\nengine = "cedar"')
     load_config(folder=project, env={})
@@ -249,7 +249,7 @@ def test_a_file_that_hides_another_asks(project: Path) -> None:
     load_config(folder=project, env={})
 
 
-def test_a_server_of_temporals_profile_is_the_users_too(project: Path) -> None:
+def test_a_server_of_temporals_profile_counts_as_the_users_setting(project: Path) -> None:
     profile = project.parent / "temporal.toml"
     profile.write_text('[profile.default]\naddress = "temporal.example:7233"\n')
     write_config(project, '[temporal]\ntask_queue = "q"')
@@ -258,7 +258,7 @@ def test_a_server_of_temporals_profile_is_the_users_too(project: Path) -> None:
         load_config(folder=project, env={"TEMPORAL_CONFIG_FILE": str(profile)})
 
 
-def test_a_worker_whose_server_is_an_option_asks_as_well(project: Path) -> None:
+def test_a_worker_with_a_server_as_an_option_also_needs_trust(project: Path) -> None:
     write_config(project, '[temporal]\ntask_queue = "q"')
     command, env = module_command("orga.worker", "--check", "--address", "temporal.example:7233"), orga_in(project).env
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
@@ -272,7 +272,7 @@ def test_only_1_trusts_everything(project: Path, value: str) -> None:
         load_config(folder=project, env={"ORGA_TRUST": value})
 
 
-def test_what_the_environment_says_is_the_users_own(project: Path) -> None:
+def test_settings_of_the_environment_are_the_users_own(project: Path) -> None:
     write_config(project, "")
     env = {"ORGA_POLICY__ENGINE": "allow", "ORGA_TOOLS__PYTHON": "a:b"}
     assert load_config(folder=project, env=env).config.policy.engine == "allow"
@@ -305,7 +305,7 @@ def changed(name: str, text: str) -> Callable[[Path], object]:
 
 
 def moved(project: Path) -> None:
-    """Put the trusted file's content under another name: a path is trusted, not a text."""
+    """Move the content of the trusted file to another name: trust belongs to a path, not to a text."""
     (project / "orga.toml").rename(project / "old.toml")
     (project / "orga.toml").write_text((project / "old.toml").read_text() + "# x")
 
@@ -317,16 +317,16 @@ def moved(project: Path) -> None:
         pytest.param(changed("shop.py", SHOP + "import os\n"), id="the module of a tool"),
         pytest.param(changed("prices.py", "x = 1"), id="a module that it imports"),
         pytest.param(changed("tools/count.toml", COUNT.replace("count.py", "c.py")), id="a manifest"),
-        pytest.param(changed("tools/new.toml", COUNT.replace('"count"', '"new"')), id="a manifest that is new"),
+        pytest.param(changed("tools/new.toml", COUNT.replace('"count"', '"new"')), id="a new manifest"),
         pytest.param(changed("scripts/count.py", "x = 1"), id="the script of a manifest"),
         pytest.param(changed("stock.py", "x = 1"), id="the script of a server"),
-        pytest.param(changed("scripts/units.py", "x = 1"), id="what a script imports"),
-        pytest.param(changed("scripts/env.sh", "x=1"), id="a file that a shell's code names"),
+        pytest.param(changed("scripts/units.py", "x = 1"), id="a module that a script imports"),
+        pytest.param(changed("scripts/env.sh", "x=1"), id="a file named in the code of a shell"),
         pytest.param(changed("gate.wasm", "x"), id="a compiled policy"),
         pytest.param(moved, id="its place"),
     ],
 )
-def test_it_is_asked_anew_when_anything_that_runs_has_changed(project: Path, change: Callable[[Path], object]) -> None:
+def test_a_change_of_anything_that_runs_needs_trust_again(project: Path, change: Callable[[Path], object]) -> None:
     write_config(project, WHOLE)
     for name, text in FILES.items():
         (project / name).parent.mkdir(exist_ok=True)
@@ -384,7 +384,7 @@ RUN = {
 
 
 @pytest.mark.parametrize(("command", "name"), RUN.values(), ids=RUN)
-def test_trust_covers_what_a_command_runs(project: Path, command: list[str], name: str) -> None:
+def test_trust_covers_everything_that_a_command_runs(project: Path, command: list[str], name: str) -> None:
     program, *arguments = (json.dumps(word) for word in command)
     write_config(project, f"[mcp.servers.x]\ncommand = {program}\nargs = [{', '.join(arguments)}]")
     files = {"serve": "#!/usr/bin/env python3\nimport units", "tool.py": IMPORTS, "units.py": "", "app/units.py": ""}
@@ -414,7 +414,7 @@ def digest_of(project: Path) -> str:
     return asked.digest
 
 
-def test_what_python_compiled_itself_is_not_asked_about(project: Path) -> None:
+def test_files_compiled_by_python_itself_need_no_trust(project: Path) -> None:
     write_config(project, '[mcp.servers.x]\ncommand = "python3"\nargs = ["tool.py"]')
     (project / "tool.py").write_text(IMPORTS)
     (project / "units.py").write_text("")
@@ -423,7 +423,7 @@ def test_what_python_compiled_itself_is_not_asked_about(project: Path) -> None:
     assert digest_of(project) == before
 
 
-def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:
+def test_a_link_to_a_trusted_file_is_not_trusted(project: Path) -> None:
     """The programs and files that the configuration names are next to the link, not next to its target."""
     write_config(project, '[mcp.servers.x]\ncommand = "make"\nargs = ["serve"]')
     assert orga_in(project)("trust").code == 0
@@ -435,8 +435,8 @@ def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:
     load_config(folder=project)
 
 
-def test_code_of_a_folder_below_is_not_what_was_trusted(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If nobody chose the root, commands run in the working folder, which may belong to anybody."""
+def test_code_of_a_subfolder_is_not_covered_by_trust(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a configured root, commands run in the working folder, which may belong to anybody."""
     write_config(project, 'tools.manifests = ["tools/*.toml"]')
     for below in ("", "cloned", "empty"):
         (project / below / "scripts").mkdir(parents=True)

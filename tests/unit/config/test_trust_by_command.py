@@ -1,4 +1,4 @@
-"""The command that asks for trust in a folder; giving, remembering and revoking it."""
+"""Commands that ask for trust in a folder, and giving, remembering and revoking it."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_trust_is_shown_remembered_listed_and_revoked(project: Path) -> None:
         load_config(folder=project)
 
 
-def test_a_store_that_cannot_be_read_trusts_nothing(project: Path) -> None:
+def test_an_unreadable_store_trusts_nothing(project: Path) -> None:
     write_config(project, PROGRAMS)
     (project.parent / "home").mkdir()
     (project.parent / "home" / "trust.json").write_text("[")
@@ -55,7 +55,7 @@ def test_a_store_that_cannot_be_read_trusts_nothing(project: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_every_command_refuses_where_nobody_can_be_asked(project: Path, command: list[str]) -> None:
+def test_every_command_refuses_without_trust_and_a_terminal(project: Path, command: list[str]) -> None:
     write_config(project, '[tools]\npython = ["shop:refund"]')
     (project / "shop.py").write_text("open('ran', 'w')\n")
     done = orga_in(project)(*command)
@@ -64,7 +64,7 @@ def test_every_command_refuses_where_nobody_can_be_asked(project: Path, command:
     assert not (project / "ran").exists()
 
 
-def test_doctor_shows_it_and_goes_on_without(project: Path) -> None:
+def test_doctor_reports_it_and_continues_without_the_file(project: Path) -> None:
     write_config(project, '[temporal]\naddress = "127.0.0.1:9"\n[tools]\npython = ["shop:refund"]')
     (project / "shop.py").write_text("open('ran', 'w')\n")
     orga = orga_in(project, TEMPORAL_ADDRESS="127.0.0.1:1")
@@ -75,7 +75,7 @@ def test_doctor_shows_it_and_goes_on_without(project: Path) -> None:
     assert not (project / "ran").exists()
 
 
-def test_no_folder_writes_lines_of_its_own(project: Path) -> None:
+def test_a_folder_name_cannot_forge_lines(project: Path) -> None:
     folder = project / "a\n\x1b[2J/orga.toml needs no trust"
     folder.mkdir(parents=True)
     path = write_config(folder, PROGRAMS)
@@ -85,7 +85,7 @@ def test_no_folder_writes_lines_of_its_own(project: Path) -> None:
     assert "\x1b" not in str(raised.value)
 
 
-def test_no_value_of_the_file_writes_lines_of_its_own(project: Path) -> None:
+def test_a_value_of_the_file_cannot_forge_lines(project: Path) -> None:
     write_config(
         project, 'tools.commands.allow = ["a\\n\\u001b[2J\\u202eb"]\n["models"]\n["models".base_urls]\n"x\\ny" = "z"'
     )

@@ -1,4 +1,4 @@
-"""A command that leaves a run to its workers returns when the server lists it: what comes next may say `--last`."""
+"""A command that leaves a run to its workers returns when the server lists it, so that `--last` finds it."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, cast
@@ -12,7 +12,7 @@ from orga.client.runs.named import wait_until_listed
 
 
 class Server:
-    """Lists a run when it was asked so many times."""
+    """Lists a run after this number of requests."""
 
     def __init__(self, listed_at: int, fails: RPCError | None = None) -> None:
         self.asked: list[str] = []
@@ -27,7 +27,7 @@ class Server:
             yield "the run"
 
 
-async def test_it_is_looked_for_until_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_list_is_requested_until_it_contains_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named, "BETWEEN_LOOKS_S", 0.0)
     server = Server(listed_at=3)
     await wait_until_listed(cast(Client, server), "it's one")
@@ -42,7 +42,7 @@ async def test_a_slow_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert len(server.asked) == named.LOOKS
 
 
-async def test_a_server_that_lists_nothing_is_asked_once() -> None:
+async def test_a_server_without_a_list_is_asked_once() -> None:
     refusal = RPCError("no visibility store", RPCStatusCode.INVALID_ARGUMENT, b"")
     server = Server(listed_at=1, fails=refusal)
     await wait_until_listed(cast(Client, server), "one")

@@ -1,4 +1,4 @@
-"""A folder and its configuration decide the task queue of its runs on the server that all folders share."""
+"""A folder and its configuration determine the task queue of its runs on the shared server."""
 
 import hashlib
 from pathlib import Path
@@ -36,7 +36,7 @@ def a_place(folder: Path, monkeypatch: pytest.MonkeyPatch, toml: str | None = No
     return workplace(load_config(env={"ORGA_TRUST": "1"}).config)
 
 
-def test_a_place_is_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_identified_by_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (a_place(tmp_path / name, monkeypatch) for name in "ab")
     (tmp_path / "link").symlink_to(tmp_path / "a")
     linked = a_place(tmp_path / "link", monkeypatch)
@@ -46,9 +46,7 @@ def test_a_place_is_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (rooted.root, rooted.mark == a.mark) == (str(tmp_path), False)
 
 
-def test_a_folder_keeps_its_queue_whatever_becomes_of_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_keeps_its_queue_if_its_configuration_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file, moved, above = tmp_path / "orga.toml", tmp_path / "other.toml", tmp_path.parent / "orga.toml"
 
@@ -72,7 +70,7 @@ def test_a_folder_keeps_its_queue_whatever_becomes_of_its_configuration(
     assert [without[1], len({appeared[1], changed[1]}), renamed[1], higher[1]] == ["", 2, changed[1], changed[1]]
 
 
-def test_runs_from_before_the_queue_was_the_folders_alone_are_still_its_own() -> None:
+def test_runs_on_an_earlier_queue_of_the_folder_still_belong_to_it() -> None:
     mark = hashlib.sha256(b"/home/me/a\0/home/me/a/orga.toml").hexdigest()[:10]
     before = HOME.model_copy(update={"config": "/home/me/a/orga.toml", "mark": mark})
     assert is_earlier_queue(f"orga-{mark}", before, HOME)
@@ -85,11 +83,13 @@ def test_runs_from_before_the_queue_was_the_folders_alone_are_still_its_own() ->
 @pytest.mark.parametrize(
     ("named", "embedded", "expected"),
     [
-        pytest.param(None, True, "orga-0123456789", id="the embedded server: of its own"),
-        pytest.param("mine", True, "orga-0123456789", id="a name of the configuration changes nothing there"),
-        pytest.param("orga-0123456789-ab", True, "orga-0123456789-ab", id="what a command hands to its worker stays"),
-        pytest.param(None, False, "orga", id="a configured server: the usual one"),
-        pytest.param("mine", False, "mine", id="a configured server: as the config says"),
+        pytest.param(None, True, "orga-0123456789", id="the embedded server has a queue for the folder"),
+        pytest.param("mine", True, "orga-0123456789", id="a configured name changes nothing there"),
+        pytest.param(
+            "orga-0123456789-ab", True, "orga-0123456789-ab", id="the queue that a command passes to its worker"
+        ),
+        pytest.param(None, False, "orga", id="a configured server has the usual queue"),
+        pytest.param("mine", False, "mine", id="a configured server has the configured queue"),
     ],
 )
 def test_the_queue(named: str | None, embedded: bool, expected: str) -> None:
@@ -115,8 +115,8 @@ SHELLS = {
 }
 
 
-def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second key of no use, another key of the same provider, a slash and other settings change nothing of it."""
+def test_shells_with_different_models_have_different_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unused second key, another key of the same provider, a slash and other settings change nothing."""
 
     def place(env: dict[str, str]) -> Workplace:
         with monkeypatch.context() as patch:
@@ -141,7 +141,7 @@ def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("variable", [each.base_url for each in PROVIDERS.values() if each.is_remote])
-def test_the_address_of_each_provider_counts(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_each_provider_matters(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = workplace(OrgaConfig()).models
     monkeypatch.setenv(variable, "http://elsewhere")
     assert workplace(OrgaConfig()).models != before
@@ -160,61 +160,61 @@ def test_the_address_of_each_provider_counts(variable: str, monkeypatch: pytest.
         pytest.param(
             HOME.model_copy(update={"config": "/etc/hostname"}),
             "cd /home/me/a && orga worker --config /etc/hostname",
-            id="a configuration that is not found from there",
+            id="a configuration outside of the folder",
         ),
         pytest.param(
             HOME.model_copy(update={"config": "/etc/no.toml"}),
             "cd /home/me/a && orga worker",
-            id="a configuration that is no longer there",
+            id="a removed configuration",
         ),
         pytest.param(
             HOME.model_copy(update={"models": "ab", "variables": ("OLLAMA_HOST", "X;rm", "OPENAI_API_KEY")}),
             "cd /home/me/a && OLLAMA_HOST=… OPENAI_API_KEY=… orga worker",
-            id="a shell that named other models, and what is no variable",
+            id="a shell with other models, and an invalid variable",
         ),
         pytest.param(HOME.model_copy(update={"folder": "/x\nforged"}), "orga worker", id="a name that forges lines"),
         pytest.param(
             HOME.model_copy(update={"root": "/srv/a b"}),
             "cd /home/me/a && ORGA_TOOLS__FILES__ROOT='/srv/a b' orga worker",
-            id="a root that the environment named",
+            id="a root from the environment",
         ),
     ],
 )
-def test_how_a_worker_is_started(place: Workplace | None, expected: str) -> None:
+def test_the_command_of_a_worker_is_shown(place: Workplace | None, expected: str) -> None:
     assert worker_command(place) == expected
 
 
-def test_in_the_folder_itself_no_other_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_same_folder_no_other_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker_command(a_place(tmp_path / "a", monkeypatch, "")) == "orga worker"
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        pytest.param(None, "", "orga worker", id="there was no file"),
+        pytest.param(None, "", "orga worker", id="no earlier file"),
         pytest.param(
             "[tools.files]\nroot = 'b'", "# changed\n[tools.files]\nroot = 'b'", "orga worker", id="the same root"
         ),
         pytest.param("", "[tools.files]\nroot = 'b'", "ORGA_TOOLS__FILES__ROOT={} orga worker", id="another root"),
-        pytest.param("", "[tools.files]\nroot = 7", "orga worker", id="broken since"),
-        pytest.param("", '[tools.files]\nroot = "a\\u0000"', "orga worker", id="no path since"),
+        pytest.param("", "[tools.files]\nroot = 7", "orga worker", id="broken later"),
+        pytest.param("", '[tools.files]\nroot = "a\\u0000"', "orga worker", id="invalid path later"),
     ],
 )
-def test_a_folder_that_has_changed_since_is_worked_in_as_it_was(
+def test_the_command_keeps_the_recorded_root_after_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str, expected: str
 ) -> None:
-    """Else the worker polls another queue, and the run waits for ever; a file that appears changes nothing."""
+    """Otherwise the worker would poll another queue and the run would wait forever. A new file changes nothing."""
     place = a_place(tmp_path, monkeypatch, before)
     (tmp_path / "orga.toml").write_text(after)
     assert worker_command(place) == expected.format(tmp_path)
 
 
 @pytest.mark.parametrize("value", ["text", 7, [], {}, {"folder": 1, "root": 2}, {"folder": "x"}])
-def test_a_memo_may_hold_anything(value: object) -> None:
+def test_an_invalid_memo_has_no_workplace(value: object) -> None:
     assert workplace_of(value) is None
 
 
-def test_an_identity_tells_process_and_configuration() -> None:
+def test_an_identity_contains_process_and_configuration() -> None:
     identity = own_identity(7) + identity_suffix(HOME.model_copy(update={"digest": "abcdef012345"}))
     assert is_of_process(identity, 7)
     assert not is_of_process(identity, 77)
@@ -230,11 +230,11 @@ def agents(place: Workplace | None) -> ConfiguredAgents:
 
 @pytest.mark.parametrize("place", [None, HOME, HOME.model_copy(update={"folder": "/a/link", "digest": "new"})])
 async def test_a_worker_prepares_the_runs_of_its_place(place: Workplace | None) -> None:
-    """Those of none, too, as other clients start them; an edited configuration is the same place."""
+    """This includes runs without a place, from other clients. An edited configuration is the same place."""
     assert (await agents(HOME).setup(PrepareRequest(workplace=place, tools=()))).workplace == HOME
 
 
-async def test_a_worker_leaves_the_runs_of_shells_with_other_models_alone() -> None:
+async def test_a_worker_refuses_the_runs_of_shells_with_other_models() -> None:
     ours = HOME.model_copy(update={"models": "ab", "variables": ("OLLAMA_HOST",)})
     for place in (HOME, ours):
         assert (await agents(ours).setup(PrepareRequest(workplace=place, tools=()))).workplace == ours
@@ -242,7 +242,7 @@ async def test_a_worker_leaves_the_runs_of_shells_with_other_models_alone() -> N
         await agents(HOME).setup(PrepareRequest(workplace=ours, tools=()))
 
 
-async def test_a_worker_leaves_the_runs_of_other_places_to_others() -> None:
+async def test_a_worker_refuses_the_runs_of_other_places() -> None:
     other = HOME.model_copy(update={"folder": "/home/me/b", "root": "/home/me/b", "mark": "another"})
     with pytest.raises(OtherPlace, match="started for /home/me/b, and this worker works for /home/me/a"):
         await agents(HOME).setup(PrepareRequest(workplace=other, tools=()))
