@@ -1,4 +1,4 @@
-"""Circuits of a run: every boundary, and a law over any order of calls."""
+"""Circuits of a run: every boundary, and a law for any order of calls."""
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +46,7 @@ def notes(state: AgentState) -> list[tuple[str, dict[str, object]]]:
     [
         pytest.param(3, 2, "closed", id="below the threshold"),
         pytest.param(3, 3, "open", id="at the threshold"),
-        pytest.param(3, 4, "open", id="beyond it"),
+        pytest.param(3, 4, "open", id="above the threshold"),
         pytest.param(1, 1, "open", id="a threshold of one"),
     ],
 )
@@ -61,7 +61,7 @@ def test_opening_is_noted_once() -> None:
     ]
 
 
-def test_a_success_in_between_begins_the_count_anew() -> None:
+def test_a_success_in_between_resets_the_count() -> None:
     state = with_success(failed(2), SEARCH)
     assert (state.breakers, notes(state)) == ({}, [])
     assert circuit(with_failure(state, SEARCH, at(1))) == Breaker(failures=1)
@@ -71,15 +71,15 @@ def test_a_success_in_between_begins_the_count_anew() -> None:
     ("seconds", "half_open_max_calls", "before", "expected"),
     [
         pytest.param(59.999, 1, OPEN, None, id="just before the recovery time"),
-        pytest.param(60, 1, OPEN, 1, id="at the recovery time one call may try"),
-        pytest.param(600, 1, OPEN, 1, id="long after it still one"),
-        pytest.param(60, 1, TRYING, None, id="the limit of calls that try is reached"),
-        pytest.param(60, 2, TRYING, 2, id="below the limit"),
+        pytest.param(60, 1, OPEN, 1, id="at the recovery time one trial call is allowed"),
+        pytest.param(600, 1, OPEN, 1, id="long after it still one trial call"),
+        pytest.param(60, 1, TRYING, None, id="the limit of trial calls is reached"),
+        pytest.param(60, 2, TRYING, 2, id="below the limit of trial calls"),
         pytest.param(0, 1, Breaker(failures=2), 0, id="closed with failures"),
         pytest.param(0, 1, None, 0, id="never failed"),
     ],
 )
-def test_who_is_let_through(
+def test_calls_are_admitted_by_state_and_time(
     seconds: float, half_open_max_calls: int, before: Breaker | None, expected: int | None
 ) -> None:
     spec = guarded(half_open_max_calls=half_open_max_calls)
@@ -98,25 +98,25 @@ def test_who_is_let_through(
         pytest.param(TRYING, 90, "search is left alone while another call tries it (failures in a row: 3)", id="tried"),
     ],
 )
-def test_what_the_model_is_told(before: Breaker, seconds: float, expected: str) -> None:
+def test_a_refused_call_is_explained_to_the_model(before: Breaker, seconds: float, expected: str) -> None:
     _, told = admit_call(in_state(before), SEARCH, at(seconds))
     remedy = "It was not called. Use another tool, or go on without it."
     assert told == f"[Circuit open] {expected}. {remedy}"
 
 
 @pytest.mark.parametrize("before", [pytest.param(OPEN, id="open"), pytest.param(TRYING, id="half-open")])
-def test_the_first_success_closes(before: Breaker) -> None:
+def test_the_first_success_closes_the_circuit(before: Breaker) -> None:
     state = with_success(in_state(before), SEARCH)
     assert (state.breakers, notes(state)) == ({}, [("CircuitClosed", {"tool": "search", "scope": "run"})])
 
 
-def test_a_failure_of_the_call_that_tries_opens_the_circuit_anew() -> None:
+def test_a_failed_trial_call_reopens_the_circuit() -> None:
     state = with_failure(in_state(TRYING), guarded(failure_threshold=9), at(61))
     assert circuit(state) == Breaker(state="open", failures=4, opened_at=at(61))
     assert [event for event, _ in notes(state)] == ["CircuitOpened"]
 
 
-def test_a_late_failure_does_not_extend_the_clock_of_an_open_circuit() -> None:
+def test_a_late_failure_does_not_extend_the_time_of_an_open_circuit() -> None:
     state = with_failure(in_state(OPEN), SEARCH, at(30))
     assert circuit(state) == OPEN.model_copy(update={"failures": 4})
     assert notes(state) == []
@@ -125,13 +125,13 @@ def test_a_late_failure_does_not_extend_the_clock_of_an_open_circuit() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(TRYING, TRYING.model_copy(update={"trying": 0}), id="a permit comes back"),
-        pytest.param(TRYING.model_copy(update={"trying": 0}), None, id="none is out"),
+        pytest.param(TRYING, TRYING.model_copy(update={"trying": 0}), id="a permit is returned"),
+        pytest.param(TRYING.model_copy(update={"trying": 0}), None, id="no permit is used"),
         pytest.param(OPEN, None, id="open"),
         pytest.param(Breaker(failures=2), None, id="closed"),
     ],
 )
-def test_a_call_that_does_not_count_gives_its_permit_back(before: Breaker, after: Breaker | None) -> None:
+def test_a_call_that_does_not_count_returns_its_permit(before: Breaker, after: Breaker | None) -> None:
     state = with_slot_released(in_state(before), SEARCH)
     assert circuit(state) == (after or before)
     assert notes(state) == []
@@ -144,7 +144,7 @@ def test_a_call_that_does_not_count_gives_its_permit_back(before: Breaker, after
         pytest.param(guarded(scope="worker"), id="shared by the worker"),
     ],
 )
-def test_a_circuit_that_is_not_the_runs_is_left_to_others(spec: ToolSpec) -> None:
+def test_a_circuit_that_is_not_the_runs_is_ignored(spec: ToolSpec) -> None:
     state = failed(9, spec)
     assert (state, admit_call(state, spec, at(0))) == (a_state(), (state, ""))
     kept = in_state(OPEN)
@@ -155,13 +155,13 @@ def test_a_circuit_that_is_not_the_runs_is_left_to_others(spec: ToolSpec) -> Non
     )
 
 
-def test_the_circuit_of_one_tool_is_nothing_to_another() -> None:
+def test_circuits_of_tools_are_independent() -> None:
     assert admit_call(failed(3), a_spec("read"), at(0))[1] == ""
 
 
 @LAW
 @given(st.lists(st.sampled_from(["call", "succeed", "fail", "cancel", "wait"]), max_size=40), st.integers(1, 3))
-def test_no_permit_is_lost_even_to_a_call_that_outlives_an_opening(events: list[str], tries: int) -> None:
+def test_no_permit_is_lost_even_by_a_call_that_outlives_an_opening(events: list[str], tries: int) -> None:
     spec = guarded(failure_threshold=1, recovery_s=10, half_open_max_calls=tries)
     state, now, in_flight = a_state(), 0, 0
     for event in events:
@@ -241,7 +241,7 @@ class Circuits(RuleBasedStateMachine):
         self.now += seconds
 
     @invariant()
-    def the_circuit_is_what_the_model_says(self) -> None:
+    def the_circuit_matches_the_model(self) -> None:
         breaker = circuit(self.state)
         assert (breaker.state, breaker.failures) == (self.model, self.row)
         assert breaker.trying == (len(self.in_flight) if self.model == "half_open" else 0)

@@ -1,4 +1,4 @@
-"""Iterations in a row: what else the model brings between two denials parts them; the same for invalid calls."""
+"""Streaks of iterations: any other reply between two denials ends a streak, also of invalid calls."""
 
 from collections.abc import Callable
 
@@ -23,16 +23,18 @@ NO = Assessment(False, "model:m", "No source.", 0.4)
 
 TAKEN_IN: dict[str, Callable[[AgentState], AgentState]] = {
     "an answer": lambda state: observe.with_answer(state, ANSWER),
-    "nothing": lambda state: observe.with_repair(state, classify_reply(BLANK)),
-    "an answer of other form": lambda state: observe.with_schema_mismatch(state, classify_reply(ANSWER), MISFIT),
-    "an answer that is denied": lambda state: observe.with_denied_answer(state, ANSWER, DENIED),
-    "one that a critic rejects": lambda state: with_rejected_answer(state, ANSWER, a_critic(), NO),
-    "one before a required decision": lambda state: with_undecided_answer(state, ANSWER),
-    "calls that are let through": lambda state: observe.with_outcomes(state, ANSWER, (), []),
+    "an empty reply": lambda state: observe.with_repair(state, classify_reply(BLANK)),
+    "an answer with a schema mismatch": lambda state: observe.with_schema_mismatch(
+        state, classify_reply(ANSWER), MISFIT
+    ),
+    "a denied answer": lambda state: observe.with_denied_answer(state, ANSWER, DENIED),
+    "an answer rejected by a critic": lambda state: with_rejected_answer(state, ANSWER, a_critic(), NO),
+    "an answer before a required decision": lambda state: with_undecided_answer(state, ANSWER),
+    "allowed calls": lambda state: observe.with_outcomes(state, ANSWER, (), []),
 }
 
 
 @pytest.mark.parametrize("taken_in", TAKEN_IN.values(), ids=TAKEN_IN.keys())
-def test_a_streak_is_broken_by(taken_in: Callable[[AgentState], AgentState]) -> None:
+def test_a_streak_is_ended_by(taken_in: Callable[[AgentState], AgentState]) -> None:
     after = taken_in(a_state(denials={"rm: no": 2}, invalid={"rn: no tool 'rn' is offered": 2}))
     assert ("rm: no" in after.denials, after.invalid) == (False, {})

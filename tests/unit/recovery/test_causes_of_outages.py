@@ -1,4 +1,4 @@
-"""An outage names its cause: behind an open circuit, at the end of a run's time, in `orga doctor`."""
+"""An outage names its cause: after an open circuit, at the end of a run's time, and in `orga doctor`."""
 
 import asyncio
 from datetime import timedelta
@@ -42,13 +42,15 @@ TOO_MANY = ModelError("RateLimited", "acme answered 429: slow down", retryable=T
             ModelError("ServerError", "x" * 5_000, retryable=True), f"; last: {'ServerError: ' + 'x' * 187})", id="cut"
         ),
         pytest.param(
-            ApplicationError("the customer's data", type="Timeout"), "; last: Timeout)", id="a tool: the kind"
+            ApplicationError("the customer's data", type="Timeout"),
+            "; last: Timeout)",
+            id="the kind of a tool's failure",
         ),
-        pytest.param(ApplicationError("boom", type="do as\nI say"), "in a row: 1)", id="a kind that is none"),
+        pytest.param(ApplicationError("boom", type="do as\nI say"), "in a row: 1)", id="an invalid kind"),
         pytest.param(ApplicationError("boom"), "in a row: 1)", id="no kind"),
     ],
 )
-def test_who_is_turned_away_reads_the_last_failure(error: Exception, told: str) -> None:
+def test_a_refused_call_names_the_last_failure(error: Exception, told: str) -> None:
     shared, options = WorkerBreakers(), CircuitOptions(failure_threshold=1)
     with pytest.raises(type(error)), shared.guard("x", options, lambda failure: True):
         raise error
@@ -58,7 +60,7 @@ def test_who_is_turned_away_reads_the_last_failure(error: Exception, told: str) 
 
 
 async def failure_after(attempt: int, left_s: float, error: ModelError = TOO_MANY) -> ApplicationError:
-    """Return how a model call fails whose run has so much time left."""
+    """Return how a model call fails if its run has so much time left."""
     policy = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=60))
     calls = ModelCalls(ScriptedModels(ScriptedModel([error], repeats=True)))
     setup = a_setup()
@@ -76,13 +78,13 @@ async def failure_after(attempt: int, left_s: float, error: ModelError = TOO_MAN
     ("attempt", "left_s", "is_final", "delay_s"),
     [
         pytest.param(1, 100.0, False, None, id="Temporal's own pause fits"),
-        pytest.param(5, 10.0, False, 7.0, id="a pause of 16 s is brought forward"),
-        pytest.param(20, 30.0, False, 27.0, id="one of a minute, the longest"),
-        pytest.param(3, 2.5, True, 0.0, id="the last one is final"),
+        pytest.param(5, 10.0, False, 7.0, id="a pause of 16 s is shortened"),
+        pytest.param(20, 30.0, False, 27.0, id="the longest pause, a minute"),
+        pytest.param(3, 2.5, True, 0.0, id="the last attempt is final"),
         pytest.param(1, -5.0, True, 0.0, id="the end has passed"),
     ],
 )
-async def test_a_refusal_without_a_wish_ends_as_itself_and_not_as_a_timeout(
+async def test_a_rate_limit_without_a_wait_ends_with_its_own_error_and_not_a_timeout(
     attempt: int, left_s: float, is_final: bool, delay_s: float | None
 ) -> None:
     failure = await failure_after(attempt, left_s)
@@ -94,7 +96,7 @@ async def test_a_refusal_without_a_wish_ends_as_itself_and_not_as_a_timeout(
         assert abs(failure.next_retry_delay.total_seconds() - delay_s) < 0.5
 
 
-async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
+async def test_the_workflow_sees_that_more_time_would_have_helped() -> None:
     """The call is made again if the clock was paused meanwhile. Otherwise the run ends with the last failure."""
     failure = await failure_after(3, 1.0)
     error = ActivityError(
@@ -125,7 +127,7 @@ async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
         pytest.param(502, "answered 502", id="a gateway without a server"),
     ],
 )
-async def test_whether_a_provider_can_be_asked(status: int, told: str) -> None:
+async def test_the_reachability_of_a_provider_is_checked(status: int, told: str) -> None:
     network = Network([http.Response(status, json={"data": []})])
     registry = ModelRegistry({"OPENAI_API_KEY": "k"}, {"openai": "http://a/v1"}, http.MockTransport(network))
     problem = await registry.unreachable_reason("openai:m")
@@ -133,7 +135,7 @@ async def test_whether_a_provider_can_be_asked(status: int, told: str) -> None:
     assert [(request.method, str(request.url)) for request in network.requests] == [("GET", "http://a/v1/models")]
 
 
-def test_doctor_sees_that_nobody_answers_at_an_address(tmp_path: Path) -> None:
+def test_doctor_reports_an_address_without_a_server(tmp_path: Path) -> None:
     models = ModelsConfig(default="openai-compatible:m", base_urls={"openai-compatible": "http://127.0.0.1:9/v1"})
     report = worker_report(OrgaConfig(models=models), tmp_path, {})
     assert "can't be reached" in report["models"]["openai-compatible:m"]
@@ -151,7 +153,7 @@ def test_doctor_sees_that_nobody_answers_at_an_address(tmp_path: Path) -> None:
         ("TEMPORAL_NAMESPACE", "shop", ["and no address says where", "    → name one (TEMPORAL_ADDRESS,"]),
     ],
 )
-def test_doctor_says_the_remedy_of_what_is_wrong_with_the_server(
+def test_doctor_reports_a_server_problem_with_its_remedy(
     variable: str,
     value: str,
     told: list[str],

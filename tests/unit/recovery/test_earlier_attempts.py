@@ -1,4 +1,4 @@
-"""An attempt learns of earlier attempts from the last heartbeat alone."""
+"""An attempt knows about earlier attempts only from the last heartbeat."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,12 +22,12 @@ PAUSE = RetryPolicy(initial_interval=timedelta(seconds=10), backoff_coefficient=
     ("attempt", "left_s", "running_s", "expected"),
     [
         pytest.param(1, 15.0, 1.0, False, id="the next try fits"),
-        pytest.param(1, 10.5, 1.0, True, id="it would come behind the end"),
+        pytest.param(1, 10.5, 1.0, True, id="it would start after the end"),
         pytest.param(2, 15.0, 1.0, True, id="the pauses grow"),
-        pytest.param(1, None, 1.0, False, id="nobody said what is left"),
+        pytest.param(1, None, 1.0, False, id="the time left is unknown"),
     ],
 )
-async def test_whether_the_next_try_comes_too_late(
+async def test_a_retry_after_the_end_is_too_late(
     attempt: int, left_s: float | None, running_s: float, expected: bool
 ) -> None:
     async def asked(_: object) -> bool:
@@ -37,7 +37,7 @@ async def test_whether_the_next_try_comes_too_late(
 
 
 @pytest.mark.parametrize(("retryable", "is_last"), [(True, False), (True, True), (False, True)])
-async def test_the_last_try_is_final_and_says_that_time_is_what_lacks(retryable: bool, is_last: bool) -> None:
+async def test_the_last_attempt_is_final_and_reports_a_lack_of_time(retryable: bool, is_last: bool) -> None:
     async def failing(_: object) -> ApplicationError:
         return attempt_failure("429", "Http429", retryable=retryable, acted="no", is_last=is_last)
 
@@ -57,22 +57,22 @@ async def is_unsure(attempt: int, last: list[Any]) -> bool:
 @pytest.mark.parametrize(
     ("attempt", "last", "expected"),
     [
-        pytest.param(1, [], False, id="the first"),
-        pytest.param(2, [], True, id="the one before went silent before it said a word"),
-        pytest.param(2, [{"note": ""}], True, id="the one before went silent while it worked"),
-        pytest.param(2, [{"failed": 1}], False, id="the one before failed plainly"),
-        pytest.param(3, [{"failed": 1}], True, id="the one before went silent, the one before that failed"),
-        pytest.param(3, [{"failed": 2}], False, id="both failed plainly"),
-        pytest.param(2, ["half done"], True, id="a worker of another maker"),
+        pytest.param(1, [], False, id="the first attempt"),
+        pytest.param(2, [], True, id="the previous one was lost before any heartbeat"),
+        pytest.param(2, [{"note": ""}], True, id="the previous one was lost while it worked"),
+        pytest.param(2, [{"failed": 1}], False, id="the previous one failed"),
+        pytest.param(3, [{"failed": 1}], True, id="one failed, then one was lost"),
+        pytest.param(3, [{"failed": 2}], False, id="both failed"),
+        pytest.param(2, ["half done"], True, id="a heartbeat of another worker"),
     ],
 )
-async def test_an_attempt_before_may_have_acted(attempt: int, last: list[Any], expected: bool) -> None:
+async def test_an_earlier_attempt_may_have_acted(attempt: int, last: list[Any], expected: bool) -> None:
     assert await is_unsure(attempt, last) is expected
 
 
 @given(silent=st.lists(st.booleans(), min_size=1, max_size=6))
-async def test_the_last_failure_tells_whether_any_attempt_went_silent(silent: list[bool]) -> None:
-    """Each attempt hands on only its last heartbeat, and that does not forget."""
+async def test_the_last_failure_records_whether_any_attempt_was_lost(silent: list[bool]) -> None:
+    """Each attempt passes on only its last heartbeat, which keeps the information."""
     last: list[Any] = []
 
     async def fails(request: Any) -> tuple[Any, ...]:
@@ -88,13 +88,13 @@ async def test_the_last_failure_tells_whether_any_attempt_went_silent(silent: li
 @pytest.mark.parametrize(
     ("kind", "retryable", "is_local", "expected"),
     [
-        pytest.param("ConnectionError", True, False, [{"failed": 1}], id="plainly"),
-        pytest.param("ToolError", False, False, [], id="for good: no attempt follows"),
-        pytest.param(TIME_LIMIT, True, False, [], id="it was cut off, and may have acted"),
-        pytest.param("ConnectionError", True, True, [], id="a local one has no heartbeats"),
+        pytest.param("ConnectionError", True, False, [{"failed": 1}], id="an ordinary failure"),
+        pytest.param("ToolError", False, False, [], id="final, without a next attempt"),
+        pytest.param(TIME_LIMIT, True, False, [], id="cut off, so it may have acted"),
+        pytest.param("ConnectionError", True, True, [], id="a local activity has no heartbeats"),
     ],
 )
-async def test_what_an_attempt_hands_on(kind: str, retryable: bool, is_local: bool, expected: list[Any]) -> None:
+async def test_an_attempt_passes_this_on(kind: str, retryable: bool, is_local: bool, expected: list[Any]) -> None:
     async def fails(request: Any) -> None:
         attempt_failure("down", kind, retryable=retryable)
 

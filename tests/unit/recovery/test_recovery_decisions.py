@@ -1,4 +1,4 @@
-"""Recovery as pure functions: which settings hold, what is kept, and for how long."""
+"""Recovery as pure functions: which settings apply, what is kept, and for how long."""
 
 from typing import Any
 
@@ -37,10 +37,10 @@ def a_run(spec: ToolSpec, **fields: Any) -> AgentState:
 @pytest.mark.parametrize(
     ("effect", "of_tool", "attempts_of_tool", "expected"),
     [
-        pytest.param("read_only", None, None, 3, id="the run's own"),
-        pytest.param("read_only", Recovery(max_attempts=7), None, 7, id="the tool's recovery wins"),
-        pytest.param("read_only", Recovery(max_attempts=7), 4, 4, id="the tool's option wins over all"),
-        pytest.param("irreversible", Recovery(max_attempts=7), None, 1, id="an irreversible tool has one"),
+        pytest.param("read_only", None, None, 3, id="the run's setting"),
+        pytest.param("read_only", Recovery(max_attempts=7), None, 7, id="the tool's recovery has priority"),
+        pytest.param("read_only", Recovery(max_attempts=7), 4, 4, id="the tool's option has the highest priority"),
+        pytest.param("irreversible", Recovery(max_attempts=7), None, 1, id="an irreversible tool has one attempt"),
     ],
 )
 def test_max_attempts(effect: Effect, of_tool: Recovery | None, attempts_of_tool: int | None, expected: int) -> None:
@@ -51,19 +51,19 @@ def test_max_attempts(effect: Effect, of_tool: Recovery | None, attempts_of_tool
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        pytest.param(0, ("sunny", 0.0), id="at once"),
-        pytest.param(60, ("sunny", 60.0), id="as old as it may be"),
+        pytest.param(0, ("sunny", 0.0), id="immediately"),
+        pytest.param(60, ("sunny", 60.0), id="at the maximum age"),
         pytest.param(60.1, None, id="too old"),
     ],
 )
-def test_a_result_is_good_for_a_while(seconds: float, expected: tuple[str, float] | None) -> None:
+def test_a_result_is_reusable_for_a_limited_time(seconds: float, expected: tuple[str, float] | None) -> None:
     spec = a_spec(recovery=CACHED)
     state = with_succeeded_call(a_run(spec), spec, a_call(city="Bern"), "sunny", T0)
     assert cached_good_result(state, a_call(call_id="other", city="Bern"), CACHED, at(seconds)) == expected
     assert cached_good_result(state, a_call(city="Basel"), CACHED, at(seconds)) is None
 
 
-def test_results_are_kept_only_where_they_may_be_needed() -> None:
+def test_results_are_kept_only_if_they_may_be_needed() -> None:
     spec = a_spec()
     assert with_succeeded_call(a_run(spec), spec, a_call(), "sunny", T0).results == {}
 
@@ -81,7 +81,7 @@ def test_the_newest_results_that_fit_are_kept(stored: list[tuple[int, int]]) -> 
         assert len(kept[0]) == stored[-1][1]
 
 
-def test_tries_are_counted_down_and_given_back() -> None:
+def test_remaining_attempts_are_counted_down_and_reset() -> None:
     spec = a_spec("save", recovery=BY_MODEL)
     state = a_run(spec)
     left: list[int | None] = [tries_left(state, spec)]
@@ -101,7 +101,7 @@ def test_a_letter_that_fails_again_is_kept_once() -> None:
     assert [letter.letter_id for letter in state.dead_letters] == ["3.0"]
 
 
-def test_no_letter_is_dropped_to_make_room_for_another() -> None:
+def test_no_letter_is_dropped_for_another() -> None:
     state = with_dead_letter(a_state(), a_letter("1.0", text="x" * (MAX_LETTER_BYTES - 1_000)))
     full = with_dead_letter(state, a_letter("2.0", text="x" * 2_000))
     assert [letter.letter_id for letter in full.dead_letters] == ["1.0"]
@@ -120,7 +120,7 @@ def test_a_requeued_letter_waits_until_it_is_sent() -> None:
     assert sent.taint == (letter.call.name,)
 
 
-def test_a_letter_that_is_not_there_cannot_be_requeued() -> None:
+def test_a_missing_letter_cannot_be_requeued() -> None:
     with pytest.raises(ValueError, match=r"no dead letter '9\.9' in this run; there are: 3\.0"):
         with_requeued_letter(with_dead_letter(a_state(), a_letter()), "9.9")
 

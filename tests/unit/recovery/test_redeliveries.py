@@ -15,7 +15,7 @@ GONE = RPCError("the server is gone", RPCStatusCode.UNAVAILABLE, b"")
 
 
 class _Server:
-    """Begins a sending, and is gone when it is told what came of it; or is gone at once."""
+    """Starts a delivery and is unavailable when its outcome is recorded, or is unavailable immediately."""
 
     def __init__(self, *, begins: bool = True) -> None:
         self._begins = begins
@@ -36,7 +36,7 @@ async def _send(server: _Server, sent: list[str], error: NotifyError | None = No
             raise error
 
 
-async def test_nothing_is_sent_that_the_server_does_not_record() -> None:
+async def test_a_delivery_that_the_server_does_not_record_is_not_sent() -> None:
     sent: list[str] = []
     with pytest.raises(OrgaError, match="it is not sent, since the server does not record it: the server is gone"):
         await _send(_Server(begins=False), sent)
@@ -50,13 +50,11 @@ CUT_OFF = NotifyError("cut off", kind="http", retryable=False, may_have_arrived=
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        pytest.param(None, "it was delivered, which", id="taken"),
+        pytest.param(None, "it was delivered, which", id="delivered"),
         pytest.param(REFUSED, "it was not taken, which", id="refused"),
         pytest.param(CUT_OFF, "whether it was taken is not known, which", id="cut off"),
     ],
 )
-async def test_what_came_of_it_is_told_where_the_server_does_not_record_it(
-    error: NotifyError | None, told: str
-) -> None:
+async def test_the_outcome_is_reported_if_the_server_does_not_record_it(error: NotifyError | None, told: str) -> None:
     with pytest.raises(OrgaError, match=f"^{told} the server does not record: the server is gone$"):
         await _send(_Server(), [], error)

@@ -1,4 +1,4 @@
-"""The tool `saga`: offered where it is listed, its name reserved, what it takes; how the journal tells its end."""
+"""The tool `saga`: when it is offered, its reserved name, its arguments, and its end in the journal."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ AGENT = AgentConfig(tools=("read", "saga"))
 TOOLS = {"read": a_spec("read")}
 
 
-async def test_it_is_offered_where_it_is_listed() -> None:
+async def test_it_is_offered_if_it_is_listed() -> None:
     agents = ConfiguredAgents({"a": AGENT}, TOOLS, "scripted:model", lambda model: None, a_setup())
     setup = await agents.setup(PrepareRequest(agent="a"))
     assert [tool.name for tool in setup.tools] == ["read", "saga"]
     assert list(agent_problems({"a": AGENT}, TOOLS)) == []
 
 
-def test_its_name_is_reserved() -> None:
+def test_the_name_saga_is_reserved() -> None:
     with pytest.raises(ValueError, match="'saga', a name that belongs to the loop"):
         ToolCatalog([FakeTool("saga")])
 
@@ -48,7 +48,7 @@ def test_its_name_is_reserved() -> None:
         pytest.param({}, False, id="nothing"),
     ],
 )
-def test_what_it_takes(arguments: dict[str, Any], fits: bool) -> None:
+def test_arguments_are_validated(arguments: dict[str, Any], fits: bool) -> None:
     assert (argument_errors(SAGA_TOOL.parameters, arguments) == []) is fits
 
 
@@ -57,7 +57,7 @@ def happened(kind: HappeningKind, name: str = "", key: str = "", value: Any = No
 
 
 def told(*happenings: Happening) -> list[JournalEntry]:
-    """Return the journal of an iteration that begins with a saga and a look."""
+    """Return the journal of an iteration that starts with a saga and a look."""
     reply = Reply.of(calls=(a_call("saga", "g0"), a_call("look", "l0")), finish="tool_calls")
     verdicts = {"verdicts": [{"decision": "allow"}] * 2, "places": ["1.0", "1.1"]}
     begin = [
@@ -83,12 +83,12 @@ END = happened("workflow_terminated")
 @pytest.mark.parametrize(
     ("happenings", "expected"),
     [
-        pytest.param([note("ok")], {"outcome": "ok"}, id="done, told at once"),
+        pytest.param([note("ok")], {"outcome": "ok"}, id="done, reported immediately"),
         pytest.param([note("failed", error="full"), END], {"outcome": "failed", "error": "full"}, id="failed"),
-        pytest.param([END], {"outcome": "unfinished"}, id="terminated on its way"),
+        pytest.param([END], {"outcome": "unfinished"}, id="terminated while it ran"),
     ],
 )
-def test_the_journal_tells_what_became_of_it(happenings: list[Happening], expected: dict[str, str]) -> None:
+def test_the_journal_records_the_outcome(happenings: list[Happening], expected: dict[str, str]) -> None:
     (collected,) = [entry.data for entry in told(*happenings) if entry.event == "ObservationsCollected"]
     assert collected["outcomes"][0] == {"tool": "saga", "call_id": "g0", **expected}
     assert collected["outcomes"][1]["outcome"] == "ok"
@@ -101,7 +101,7 @@ def test_the_journal_tells_what_became_of_it(happenings: list[Happening], expect
         pytest.param("failed", "stopped", "✗ saga failed: stopped (book ok)", id="stopped"),
     ],
 )
-def test_the_end_of_a_saga_in_words(outcome: str, error: str, line: str) -> None:
+def test_the_end_of_a_saga_is_shown_in_one_line(outcome: str, error: str, line: str) -> None:
     happening = note(outcome, error=error, calls=[{"tool": "book", "outcome": "ok"}])
     entry = next(entry for entry in told(happening) if entry.event == "SagaEnded")
     assert [each.text for each in entry_lines(RunView().take(entry))] == [line]

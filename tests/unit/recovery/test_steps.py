@@ -1,4 +1,4 @@
-"""Steps that get nowhere: when they are stopped, and what a person may do about them."""
+"""Repeatedly failing steps: when they are stopped, and what a person can decide about them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ OTHER = "no such index: cats"
 
 
 def tracked(**settings: Any) -> AgentState:
-    """Return the state of a run with these settings; without any, they are null."""
+    """Return the state of a run with these settings, or with null."""
     steps = StepIteration(**settings) if settings else None
     return a_state(input=AgentInput(task="t", config=LoopConfig(step_iteration=steps)))
 
@@ -52,11 +52,14 @@ def resolved(state: AgentState, choice: Choice, **fields: str) -> AgentState:
     ("settings", "errors", "stopped"),
     [
         pytest.param({}, [SAME], "", id="one failure"),
-        pytest.param({}, [SAME, OTHER], "failed attempts: 2", id="as many as are allowed, by default two"),
-        pytest.param({}, [SAME, ALIKE], "it failed 2 times, the last two alike", id="alike"),
-        pytest.param({"max_reattempts": 5}, [SAME, OTHER, SAME], "", id="below the limit, never alike in a row"),
+        pytest.param({}, [SAME, OTHER], "failed attempts: 2", id="the default limit of two failures"),
+        pytest.param({}, [SAME, ALIKE], "it failed 2 times, the last two alike", id="two similar failures"),
+        pytest.param({"max_reattempts": 5}, [SAME, OTHER, SAME], "", id="below the limit, never two similar in a row"),
         pytest.param(
-            {"max_reattempts": 5}, [SAME, OTHER, OTHER], "it failed 3 times, the last two alike", id="alike below it"
+            {"max_reattempts": 5},
+            [SAME, OTHER, OTHER],
+            "it failed 3 times, the last two alike",
+            id="two similar failures below the limit",
         ),
         pytest.param({"max_reattempts": 1}, [SAME], "failed attempts: 1", id="no second attempt"),
         pytest.param(
@@ -66,20 +69,25 @@ def resolved(state: AgentState, choice: Choice, **fields: str) -> AgentState:
             id="exactly at the threshold",
         ),
         pytest.param(
-            {"max_reattempts": 5, "similarity_threshold": 4 / 7 + 0.001}, ["kitten", "sitting"], "", id="just below it"
+            {"max_reattempts": 5, "similarity_threshold": 4 / 7 + 0.001},
+            ["kitten", "sitting"],
+            "",
+            id="just below the threshold",
         ),
         pytest.param({"max_reattempts": 5}, ["", ""], "it failed 2 times, the last two alike", id="without a text"),
         pytest.param({"enabled": False}, [SAME] * 9, "", id="disabled"),
     ],
 )
-def test_when_a_step_is_stopped(settings: dict[str, Any], errors: list[str], stopped: str) -> None:
+def test_a_step_is_stopped_at_the_limit_or_after_similar_failures(
+    settings: dict[str, Any], errors: list[str], stopped: str
+) -> None:
     state = after(tracked(**settings), *errors)
     assert state.steps.get(KEY, Step(tool="search")).stopped == stopped
     assert (stopped_call_text(state, CALL) != "") is (stopped != "")
     assert [note.event for note in state.notes] == (["StepLimitReached"] if stopped else [])
 
 
-def test_the_model_is_told_why_and_what_to_do_instead() -> None:
+def test_the_model_gets_the_reason_and_alternatives() -> None:
     assert stopped_call_text(after(tracked(), SAME, OTHER), CALL) == (
         "[Step limit] search with these arguments is not run again: failed attempts: 2. "
         "Use other arguments or another tool, or go on without it."
@@ -99,13 +107,13 @@ def test_a_step_is_a_tool_with_its_arguments() -> None:
     assert repeated_call_key(a_call(a=1, b=2)) == repeated_call_key(a_call(b=2, a=1))
 
 
-def test_a_success_forgets_the_failures() -> None:
+def test_a_success_resets_the_failures() -> None:
     state = with_succeeded_call(after(tracked(), SAME), CALL)
     assert state.steps == {}
     assert stopped_call_text(after(state, SAME), CALL) == ""
 
 
-def test_a_failure_of_a_step_that_is_stopped_changes_nothing() -> None:
+def test_a_failure_of_a_stopped_step_changes_nothing() -> None:
     """The same call twice in one reply: both were running when the first one stopped the step."""
     stopped = after(tracked(on_limit_reached="escalate"), SAME, SAME)
     assert after(stopped, SAME) == stopped
@@ -116,7 +124,7 @@ def test_abort_task_ends_the_run() -> None:
     assert state.stop == ("error", f"step limit of search, it failed 2 times, the last two alike: {SAME}")
 
 
-def test_abort_task_leaves_an_ending_that_is_decided() -> None:
+def test_abort_task_keeps_an_earlier_ending() -> None:
     state = tracked(on_limit_reached="abort_task").model_copy(update={"stop": ("timeout", "late")})
     assert after(state, SAME, SAME).stop == ("timeout", "late")
 
@@ -137,8 +145,8 @@ def test_escalate_asks_a_person_and_stops_the_clock() -> None:
     assert stopped_call_text(state, CALL)
 
 
-def test_arguments_that_have_no_room_in_a_question_say_so() -> None:
-    """A question never leaves out arguments without saying so."""
+def test_cut_arguments_in_a_question_are_marked() -> None:
+    """A question never omits arguments without a note."""
     state = tracked(on_limit_reached="escalate", max_reattempts=1)
     data = asked(with_failed_call(state, a_call("search", q="é" * 2_000, to="x"), SAME, at(1))).data
     assert "[cut: 4017 bytes in all" in data["arguments"]
@@ -154,22 +162,22 @@ def test_two_steps_of_one_iteration_are_two_questions() -> None:
 ESCALATED = after(tracked(on_limit_reached="escalate"), SAME, SAME)
 
 
-def test_a_question_that_is_open_changes_nothing() -> None:
+def test_an_open_question_changes_nothing() -> None:
     assert with_resolved_repeated_call(ESCALATED, asked(ESCALATED)) == ESCALATED
 
 
-def test_retry_forgets_the_attempts() -> None:
+def test_retry_resets_the_attempts() -> None:
     state = resolved(ESCALATED, "retry")
     assert (state.steps, stopped_call_text(state, CALL)) == ({}, "")
 
 
-def test_skip_stops_the_step_for_good() -> None:
+def test_skip_stops_the_step_permanently() -> None:
     state = resolved(ESCALATED, "skip", by="anna", reason="not needed")
     assert "an operator skipped it (anna): not needed" in stopped_call_text(state, CALL)
     assert state.stop is None
 
 
-def test_a_result_reaches_the_model_and_answers_the_call_from_then_on() -> None:
+def test_a_result_goes_to_the_model_and_answers_later_calls() -> None:
     state = resolved(ESCALATED, "result", result="3 cats")
     told = state.conversation.messages[-1]
     assert (told.role, told.text) == ("user", '[Result from the operator] search {"q":"cats"}\n3 cats')
@@ -181,14 +189,14 @@ def test_abort_ends_the_run_as_escalated() -> None:
     assert state.stop == ("escalated", "search: an operator ended the run (anna): hopeless")
 
 
-def test_a_decision_about_a_step_that_is_no_longer_known_still_holds() -> None:
+def test_a_decision_about_a_forgotten_step_still_applies() -> None:
     question = asked(ESCALATED)
     decided = question.with_resolution(Resolution(escalation_id=question.question_id, choice="skip"))
     state = with_resolved_repeated_call(ESCALATED.model_copy(update={"steps": {}}), decided)
     assert state.steps[KEY] == Step(tool="search", stopped="an operator skipped it")
 
 
-def test_the_newest_steps_are_kept_within_bounds() -> None:
+def test_only_the_newest_steps_are_kept() -> None:
     state = tracked(max_reattempts=5)
     for number in range(MAX_REPEATED_CALLS + 1):
         state = with_failed_call(state, a_call("search", n=number), "x" * 100_000, at(1))

@@ -1,4 +1,4 @@
-"""Circuits that the runs of a worker share: what counts, who may try, and what is told of it."""
+"""Circuits shared by the runs of a worker: which failures count, which calls may try, and their metrics."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +28,12 @@ __all__ = ["clock", "fresh_globals", "shared"]
 
 
 def guard(shared: WorkerBreakers) -> AbstractContextManager[None]:
-    """Return the guard around a call of `search`; an OSError counts."""
+    """Return the guard of a call of `search`. An OSError counts."""
     return shared.guard("search", OPTIONS, lambda error: isinstance(error, OSError))
 
 
 def call(shared: WorkerBreakers, error: BaseException | None = None) -> None:
-    """Make a call that ends like this."""
+    """Make a call with this outcome."""
     with guard(shared):
         if error is not None:
             raise error
@@ -49,7 +49,9 @@ def state_of(shared: WorkerBreakers) -> str:
     return shared.circuit("search").state
 
 
-def test_the_circuit_opens_at_the_threshold_and_is_tried_after_its_time(shared: WorkerBreakers, clock: Clock) -> None:
+def test_the_circuit_opens_at_the_threshold_and_allows_a_trial_call_after_its_time(
+    shared: WorkerBreakers, clock: Clock
+) -> None:
     fail(shared, 2)
     assert state_of(shared) == "closed"
     fail(shared)
@@ -63,7 +65,7 @@ def test_the_circuit_opens_at_the_threshold_and_is_tried_after_its_time(shared: 
     assert shared.circuit("search") == Breaker()
 
 
-def test_a_failure_of_the_call_that_tries_opens_it_anew(shared: WorkerBreakers, clock: Clock) -> None:
+def test_a_failed_trial_call_reopens_the_circuit(shared: WorkerBreakers, clock: Clock) -> None:
     fail(shared, 3)
     clock.seconds = 60
     fail(shared)
@@ -81,7 +83,9 @@ def test_a_failure_of_the_call_that_tries_opens_it_anew(shared: WorkerBreakers, 
         pytest.param(asyncio.CancelledError(), id="cancelled"),
     ],
 )
-def test_what_does_not_count_gives_its_permit_back(shared: WorkerBreakers, clock: Clock, error: BaseException) -> None:
+def test_a_failure_that_does_not_count_returns_its_permit(
+    shared: WorkerBreakers, clock: Clock, error: BaseException
+) -> None:
     for _ in range(9):
         with pytest.raises(type(error)):
             call(shared, error)
@@ -95,7 +99,7 @@ def test_what_does_not_count_gives_its_permit_back(shared: WorkerBreakers, clock
     assert state_of(shared) == "closed"
 
 
-def test_a_call_that_is_turned_away_does_not_count(shared: WorkerBreakers) -> None:
+def test_a_refused_call_does_not_count(shared: WorkerBreakers) -> None:
     fail(shared, 3)
     for _ in range(5):
         with pytest.raises(CircuitOpenError):
@@ -103,7 +107,7 @@ def test_a_call_that_is_turned_away_does_not_count(shared: WorkerBreakers) -> No
     assert shared.circuit("search").failures == 3
 
 
-def test_while_a_call_tries_others_are_turned_away(shared: WorkerBreakers, clock: Clock) -> None:
+def test_during_a_trial_call_others_are_refused(shared: WorkerBreakers, clock: Clock) -> None:
     fail(shared, 3)
     clock.seconds = 60
     with guard(shared), pytest.raises(CircuitOpenError, match="while another call tries it") as turned_away:
@@ -112,7 +116,7 @@ def test_while_a_call_tries_others_are_turned_away(shared: WorkerBreakers, clock
     call(shared)
 
 
-def test_a_call_that_tries_for_long_keeps_no_other_from_trying(shared: WorkerBreakers, clock: Clock) -> None:
+def test_a_long_trial_call_does_not_block_other_trial_calls(shared: WorkerBreakers, clock: Clock) -> None:
     fail(shared, 3)
     clock.seconds = 60
     with guard(shared):
@@ -135,7 +139,7 @@ def test_a_call_that_tries_for_long_keeps_no_other_from_trying(shared: WorkerBre
 @pytest.mark.parametrize(
     "error", [pytest.param(OSError("down"), id="failed"), pytest.param(asyncio.CancelledError(), id="cancelled")]
 )
-def test_a_call_older_than_the_opening_takes_no_permit_from_those_that_try(
+def test_a_call_older_than_the_opening_uses_no_permit_of_trial_calls(
     shared: WorkerBreakers, clock: Clock, error: BaseException
 ) -> None:
     """Calls of many runs may last longer than the recovery time."""
@@ -151,7 +155,7 @@ def test_a_call_older_than_the_opening_takes_no_permit_from_those_that_try(
     assert state_of(shared) == "closed"
 
 
-def test_circuits_have_nothing_to_do_with_each_other(shared: WorkerBreakers) -> None:
+def test_circuits_are_independent(shared: WorkerBreakers) -> None:
     fail(shared, 3)
     with shared.guard("read", OPTIONS, lambda error: True):
         pass
@@ -190,7 +194,7 @@ def test_the_clock_of_a_worker_never_goes_back() -> None:
 
 
 @pytest.mark.usefixtures("fresh_globals")
-def test_a_circuit_that_opens_is_counted_by_tool_or_provider(shared: WorkerBreakers) -> None:
+def test_an_opened_circuit_is_counted_by_tool_or_provider(shared: WorkerBreakers) -> None:
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
     metrics.set_meter_provider(meters)
@@ -214,7 +218,7 @@ def test_a_circuit_that_opens_is_counted_by_tool_or_provider(shared: WorkerBreak
 
 
 class Ending(ActivityInboundInterceptor):
-    """An activity that ends like this, after it was cancelled for these reasons."""
+    """An activity that ends with this error, after a cancellation for these reasons."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -229,7 +233,7 @@ CANCELLED = asyncio.CancelledError()
 @pytest.mark.parametrize(
     ("error", "details", "expected"),
     [
-        pytest.param(ApplicationError("down"), None, 1, id="what may be tried again"),
+        pytest.param(ApplicationError("down"), None, 1, id="a retryable failure"),
         pytest.param(ApplicationError("no such page", non_retryable=True), None, 0, id="the call's own fault"),
         pytest.param(ApplicationError("odd", type="Odd"), None, 0, id="final by the tool's options"),
         pytest.param(ApplicationError("stopped", type=WORKER_SHUTDOWN), None, 0, id="the worker was stopped"),
@@ -237,10 +241,10 @@ CANCELLED = asyncio.CancelledError()
         pytest.param(CANCELLED, ActivityCancellationDetails(cancel_requested=True), 0, id="cancelled by its run"),
         pytest.param(CANCELLED, ActivityCancellationDetails(not_found=True), 0, id="its run has ended"),
         pytest.param(CANCELLED, ActivityCancellationDetails(worker_shutdown=True), 0, id="cancelled by the worker"),
-        pytest.param(KeyError("ours"), None, 0, id="a defect of ours"),
+        pytest.param(KeyError("ours"), None, 0, id="a bug of ours"),
     ],
 )
-async def test_what_speaks_against_a_tool(
+async def test_only_some_failures_count_against_a_tool(
     shared: WorkerBreakers, error: BaseException, details: ActivityCancellationDetails | None, expected: int
 ) -> None:
     spec = a_spec("unknown", breaker=BreakerOptions(scope="worker"), non_retryable=("Odd",))
@@ -257,6 +261,6 @@ async def test_what_speaks_against_a_tool(
     assert shared.circuit("unknown").failures == expected
 
 
-def test_where_no_tool_asks_for_it_nothing_stands_in_the_way(shared: WorkerBreakers) -> None:
+def test_without_shared_circuits_there_is_no_interceptor(shared: WorkerBreakers) -> None:
     plain = Ending(KeyError())
     assert ToolCircuits(shared, [a_spec("read")]).intercept_activity(plain) is plain
