@@ -52,6 +52,7 @@ check: setup ## Format, lint and strict types
 console-test: setup ## The console: its pages in a real browser, its interface, its figures
 	@$(BIN)/python -m pytest tests/console
 	@$(BIN)/python -m pytest tests/console/walk.py
+	@$(BIN)/python -m pytest -s tests/console/faults.py
 	@$(BIN)/python -m pytest tests/console/interface.py
 	@$(BIN)/python -m pytest -s tests/console/figures.py
 

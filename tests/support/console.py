@@ -58,10 +58,11 @@ async def a_console(
     adapters: tuple[Adapter, ...] = (),
     doors_kind: type[Doors] = Doors,
     config_file: Path = NO_FILE,
+    port: int = 0,
     **doors: Any,
 ) -> AsyncGenerator[Served]:
     """Serve a console for the runs of a server. `doors` are further fields of its doors."""
-    at = bound_socket("127.0.0.1", 0)
+    at = bound_socket("127.0.0.1", port)
     port = at.getsockname()[1]
     endpoint = Endpoint("127.0.0.1:7233")
     connection = Connection(client, endpoint, NO_PLACE, task_queue, task_queue)
