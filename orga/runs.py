@@ -14,6 +14,7 @@ from orga.client.journal.laws import Check, Verification
 from orga.client.journal.reading import read_journal
 from orga.client.journal.timeline import (
     IterationRecord,
+    SearchLimits,
     TimelineCall,
     TimelineDelegate,
     TimelineEvent,
@@ -53,6 +54,7 @@ __all__ = [
     "NoRecord",
     "NoText",
     "RecordedSettings",
+    "SearchLimits",
     "SettingsVersion",
     "TimelineCall",
     "TimelineDelegate",

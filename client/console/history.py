@@ -25,7 +25,7 @@ from orga.client.console.rows import Row, read_row, task_of
 from orga.client.journal.file import journal_content
 from orga.client.journal.head import KeyProblem, private_key, sealed_head
 from orga.client.journal.reading import read_journal
-from orga.client.journal.timeline import IterationRecord, TimelineText
+from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineText
 from orga.client.journal.timelines import FoundTexts, NoRecord, NoText, TimelinePage, Timelines, timelines_of
 from orga.client.runs.ids import kind_of
 from orga.workflows.decisions.journal.entries import canonical_line
@@ -56,8 +56,21 @@ class TextQuery(CheckedInput):
 
 
 class SearchQuery(CheckedInput):
-    text: str = Field(min_length=1, max_length=1_000)
+    text: str = Field(default="", max_length=1_000)
+    tool: str = Field(default="", max_length=1_000)
+    """Only calls of these tools, separated by commas."""
+    event: str = Field(default="", max_length=1_000)
+    """Only events with these names, separated by commas."""
+    outcome: str = Field(default="", max_length=1_000)
+    """Only calls with these states or verdicts, such as `failed,deny`."""
     next: str | None = Field(default=None, max_length=100)
+
+    @property
+    def limits(self) -> SearchLimits:
+        tools, outcomes, events = (
+            frozenset(filter(None, names.split(","))) for names in (self.tool, self.outcome, self.event)
+        )
+        return SearchLimits(tools=tools, outcomes=outcomes, events=events)
 
 
 class JournalQuery(CheckedInput):
@@ -113,9 +126,10 @@ async def _text(call: Call[TextQuery]) -> Response:
 
 @ROUTES.get("/runs/{id}/search")
 async def _search(call: Call[SearchQuery]) -> FoundTexts:
-    """Find a text in all texts of a run, newest first."""
+    """Find texts, calls and events of a run, newest first."""
+    given = call.given
     try:
-        return await timelines_of(call.client).search(call.run_id, call.given.text, next=call.given.next)
+        return await timelines_of(call.client).search(call.run_id, given.text, limits=given.limits, next=given.next)
     except InvalidInput as error:
         raise invalid_input(error) from None
 

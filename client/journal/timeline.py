@@ -159,17 +159,44 @@ def texts_of(record: IterationRecord) -> Iterator[TimelineText]:
     return (text for text in texts if text is not None)
 
 
-def searched_texts(record: IterationRecord) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a record with their places."""
-    for where, text in (("reply", record.reply), ("thinking", record.thinking)):
-        if text is not None:
-            yield where, text.head
-    for call in record.calls:
-        yield f"{call.id} arguments", f"{call.tool} {call.arguments.head}"
-        yield f"{call.id} result", call.result.head if call.result else ""
-        yield f"{call.id} failure", call.failure or ""
-    for event in record.events:
-        yield event.event, json_text(event.data)
+class SearchLimits(Record):
+    """What a search looks at. Without limits, that is everything. All limits have to be met in one iteration."""
+
+    tools: frozenset[str] = frozenset()
+    """Names of tools."""
+    outcomes: frozenset[str] = frozenset()
+    """States of calls, such as `failed`, and verdicts, such as `approval`."""
+    events: frozenset[str] = frozenset()
+    """Names of events that records have."""
+
+    @property
+    def is_of_calls(self) -> bool:
+        return bool(self.tools or self.outcomes)
+
+    def parts(self, record: IterationRecord) -> Iterator[tuple[tuple[str, str], ...]]:
+        """Yield the texts of each part of a record that is looked at, with their places."""
+        calls = [call for call in record.calls if self._has_call(call)]
+        events = [event for event in record.events if not self.events or event.event in self.events]
+        if (self.is_of_calls and not calls) or (self.events and not events):
+            return
+        if not self.is_of_calls and not self.events:
+            yield from (((where, text.head),) for where in ("reply", "thinking") if (text := getattr(record, where)))
+        if self.is_of_calls or not self.events:
+            yield from map(_call_texts, calls)
+        if self.events or not self.is_of_calls:
+            yield from (((event.event, json_text(event.data)),) for event in events)
+
+    def _has_call(self, call: TimelineCall) -> bool:
+        is_tool = not self.tools or call.tool in self.tools
+        return is_tool and (not self.outcomes or not self.outcomes.isdisjoint((call.state, call.verdict)))
+
+
+def _call_texts(call: TimelineCall) -> tuple[tuple[str, str], ...]:
+    return (
+        (f"{call.id} arguments", f"{call.tool} {call.arguments.head}"),
+        (f"{call.id} result", call.result.head if call.result else ""),
+        (f"{call.id} failure", call.failure or ""),
+    )
 
 
 def event_texts(happening: Happening) -> dict[str, str]:

@@ -28,11 +28,11 @@ from orga.client.journal.events import followed_timelines
 from orga.client.journal.segments import ClosedSegment, SegmentCache, SegmentKey
 from orga.client.journal.timeline import (
     IterationRecord,
+    SearchLimits,
     TimelineFold,
     TimelineText,
     event_texts,
     iterations_before,
-    searched_texts,
     texts_of,
 )
 from orga.workflows.decisions.journal.fold import JournalFold
@@ -213,19 +213,23 @@ class Timelines:
                 return texts[reference]
         raise NoText(f"texts: run {workflow_id!r} has no text {reference[:100]!r}. Take one from its timeline")
 
-    async def search(self, workflow_id: str, text: str, *, next: str | None = None) -> FoundTexts:
+    async def search(
+        self, workflow_id: str, text: str = "", *, limits: SearchLimits | None = None, next: str | None = None
+    ) -> FoundTexts:
         """Find a text in all replies, thinking, arguments, results and events, in any case of letters.
 
         Args:
             workflow_id: The run's id.
-            text: The text to find.
-            next: Where the search before has stopped.
+            text: The text to find. Without one, all calls and events that meet the limits are found.
+            limits: The calls and events to look at. None looks at everything.
+            next: The position at which the last search has stopped.
 
         Raises:
             InvalidInput: There is nothing to find, or `next` is not from a search in this run.
         """
-        if not text.strip():
-            raise InvalidInput("text: must not be empty")
+        limits = limits or SearchLimits()
+        if not text.strip() and not (limits.is_of_calls or limits.events):
+            raise InvalidInput("text: must not be empty if there is no tool, event or outcome")
         chain = await self._chain(workflow_id)
         heads, below = list(chain.heads), None
         if next is not None:
@@ -233,12 +237,12 @@ class Timelines:
         began, found = monotonic(), list[FoundText]()
         while heads:
             head = heads.pop()
-            fold = await self._fold(workflow_id, head.run_id, is_whole=True)
-            for number in reversed(fold.numbers()):
+            segment = await (self._fold(workflow_id, head, is_whole=True) if text else self._segment(chain, head))
+            for number in reversed(segment.numbers()):
                 if below is not None and number >= below:
                     continue
-                if (record := fold.record(number)) is not None:
-                    found += _found_in(record, text)
+                if (record := segment.record(number)) is not None:
+                    found += _found_in(record, text, limits)
                 if len(found) >= MAX_FOUND:
                     return FoundTexts(items=tuple(found), next=f"{head.run_id}.{number}")
             below = None
@@ -360,7 +364,7 @@ class Timelines:
             done.exception()  # otherwise it is logged if nobody waits any more
 
     async def _read_segment(self, chain: _Chain, head: _Head) -> _Segment:
-        fold = await self._fold(chain.workflow_id, head.run_id)
+        fold = await self._fold(chain.workflow_id, head)
         if fold.is_closed:
             segment = ClosedSegment.of(fold.base, fold.records())
             await self._cache.add(self._key(chain, head), segment)
@@ -371,11 +375,11 @@ class Timelines:
             self._live.popitem(last=False)
         return fold
 
-    async def _fold(self, workflow_id: str, run_id: str, *, is_whole: bool = False) -> TimelineFold:
-        fold, journal = TimelineFold(run_id, is_whole=is_whole), JournalFold()
-        is_numbered = not self._heads[run_id].previous
+    async def _fold(self, workflow_id: str, head: _Head, *, is_whole: bool = False) -> TimelineFold:
+        fold, journal = TimelineFold(head.run_id, is_whole=is_whole), JournalFold()
+        is_numbered = not head.previous
         try:
-            async for happening in happenings(self._client, workflow_id, run_id):
+            async for happening in happenings(self._client, workflow_id, head.run_id):
                 fold.feed(happening, journal.feed(happening), is_numbered=is_numbered)
                 is_numbered = is_numbered and not happening.run_id  # the entries of a delegated run were not read
         except RPCError as error:
@@ -457,12 +461,14 @@ def _search_position(chain: _Chain, next: str) -> tuple[list[_Head], int | None]
     return list(chain.heads[: index + 1]), int(below) if below else None
 
 
-def _found_in(record: IterationRecord, text: str) -> Sequence[FoundText]:
+def _found_in(record: IterationRecord, text: str, limits: SearchLimits) -> Sequence[FoundText]:
+    """Return each place with the text. Without one, return the first place of each part."""
     pattern = re.compile(re.escape(text), re.IGNORECASE)
     found: list[FoundText] = []
-    for where, whole in searched_texts(record):
-        if match := pattern.search(whole):
-            start, end = max(match.start() - EXCERPT_CHARS, 0), match.end() + EXCERPT_CHARS
-            excerpt = f"{'…' if start else ''}{whole[start:end]}{'…' if end < len(whole) else ''}"
-            found.append(FoundText(iteration=record.number, where=where, excerpt=excerpt))
+    for texts in limits.parts(record):
+        for where, whole in texts if text else texts[:1]:
+            if match := pattern.search(whole):
+                start, end = max(match.start() - EXCERPT_CHARS, 0), match.end() + EXCERPT_CHARS
+                excerpt = f"{'…' if start else ''}{whole[start:end]}{'…' if end < len(whole) else ''}"
+                found.append(FoundText(iteration=record.number, where=where, excerpt=excerpt))
     return found

@@ -17,7 +17,7 @@ from orga.client.history.converter import FrugalPayloadConverter, data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_in
 from orga.client.journal import segments, timeline, timelines
-from orga.client.journal.timeline import IterationRecord, TimelineCall, TimelineFold, texts_of
+from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineCall, TimelineFold, texts_of
 from orga.client.journal.timelines import NoRecord, NoText, Timelines
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.record import InvalidInput
@@ -395,6 +395,33 @@ async def test_a_search_returns_matches_with_context_newest_first(monkeypatch: p
         pages.append([each.iteration for each in page.items])
         position = page.next
     assert [number for each in pages for number in each] == [6, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "expected"),
+    [
+        pytest.param("", {"tools": ["pay"]}, ["1.0 arguments", "1.1 arguments"], id="calls of a tool"),
+        pytest.param("", {"tools": ["look"]}, [], id="no call of another tool"),
+        pytest.param("", {"outcomes": ["denied"]}, ["1.1 arguments"], id="calls that ended in a way"),
+        pytest.param("", {"outcomes": ["approval"]}, ["1.0 arguments", "1.1 arguments"], id="calls with a verdict"),
+        pytest.param("", {"events": ["Terminated", "Prepared"]}, ["Terminated", "Prepared"], id="events, newest first"),
+        pytest.param("", {"tools": ["pay"], "events": ["Terminated"]}, [], id="not in the same iteration"),
+        pytest.param("ok", {"tools": ["pay"]}, ["1.0 result"], id="a text of such calls"),
+        pytest.param("total_tokens", {"tools": ["pay"]}, [], id="no text of other parts"),
+    ],
+)
+async def test_a_search_can_be_limited_to_calls_and_events(
+    text: str, limits: dict[str, list[str]], expected: list[str]
+) -> None:
+    client = HistoryClient(recorded("held"))
+    found = await Timelines(client).search(client.workflow_id, text, limits=SearchLimits.model_validate(limits))
+    assert [each.where for each in found.items] == expected
+
+
+async def test_the_bound_of_known_segments_is_not_in_the_way_of_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timelines, "KEPT_HEADS", 1)
+    client = HistoryClient(*ROLLED_OVER)
+    assert len((await Timelines(client).page(client.workflow_id)).items) == 8
 
 
 @pytest.mark.parametrize(
