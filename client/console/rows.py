@@ -40,7 +40,7 @@ KINDS = {workflow: kind for kind, workflow in WORKFLOWS.items()}
 MAX_SEARCHED = 300
 """Runs whose tasks one request searches. `next` goes on from there."""
 MAX_TASKS = 20_000
-"""Tasks that are kept in memory, each at most 150 characters."""
+"""Tasks that are kept in memory, each at most 200 characters."""
 
 
 class Row(Record):

@@ -14,7 +14,7 @@ from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
 from orga.client.history.values import RunValues, decode_payloads
-from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle
+from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.pollers import may_be_polled
@@ -222,22 +222,35 @@ async def _model_calls(client: Client, described: WorkflowExecutionDescription) 
     return (await ended.result(follow_runs=False)).usage.model_calls
 
 
+TASK_CHARS = 200
+"""Characters of a task in a list, and those that a search of the console looks at."""
+
+
 async def read_task(client: Client, described: WorkflowExecutionDescription) -> str:
-    """Return the run's summary. If it has none, as after continue-as-new, return the task that it was started with."""
-    if summary := await described.static_summary():
+    """Return the beginning of a run's task.
+
+    The run's summary has it. If the summary is cut, or missing, as after continue-as-new, the input is read.
+    """
+    summary = await described.static_summary() or ""
+    if summary and not summary.endswith("…"):
         return summary
+    try:
+        return await _task_in_input(client, described) or summary
+    except Exception:  # the server may no longer have the input, and a codec may raise anything
+        if not summary:
+            raise
+        return summary
+
+
+async def _task_in_input(client: Client, described: WorkflowExecutionDescription) -> str:
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
     own = RunValues(client.data_converter, client.namespace, described.id).own_converter
     given: Any = (
         from_json((await decode_payloads(own, started.input.payloads))[0].data) if started.input.payloads else {}
     )
-    return _task_text(given)
-
-
-def _task_text(given: Any) -> str:
     fields = as_object(given)
-    return one_line(as_text(fields.get("task") or fields.get("goal")), SUMMARY_CHARS)
+    return one_line(as_text(fields.get("task") or fields.get("goal")), TASK_CHARS)
 
 
 async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:

@@ -9,9 +9,12 @@ from rich.cells import cell_len
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.cli.inspect.runs import run_table, short_ids
-from orga.client.runs.listing import ListedRun, StatusQueries, with_details
+from orga.client.history.converter import data_converter
+from orga.client.runs.listing import ListedRun, StatusQueries, read_task, with_details
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.usage import UsageTotals
+from tests.replay.test_histories import HISTORIES, history_in
+from tests.support.parts.served_histories import HistoryClient
 from tests.support.values.statuses import a_status
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -53,6 +56,29 @@ async def test_a_run_that_has_ended_is_listed_with_its_model_calls() -> None:
     assert (row.task, row.model_calls) == ("the goal", 5)
 
 
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [
+        pytest.param("", "word " * 39 + "word…", id="no summary, as after continue-as-new"),
+        pytest.param("word word…", "word " * 39 + "word…", id="a summary that is cut"),
+        pytest.param("the task", "the task", id="a whole summary is not read again"),
+    ],
+)
+async def test_the_first_200_characters_of_a_task_are_listed(summary: str, expected: str) -> None:
+    client = HistoryClient(history_in(next(path for path in HISTORIES if path.stem == "answer")))
+    started = client.segments["segment-0"][0].workflow_execution_started_event_attributes
+    del started.input.payloads[:]
+    started.input.payloads.extend(data_converter.payload_converter.to_payloads([{"task": "word " * 1_000}]))
+    described = Mock(id=client.workflow_id, run_id="segment-0", static_summary=AsyncMock(return_value=summary))
+    described.raw_description.workflow_execution_info.first_run_id = ""
+
+    assert await read_task(client, described) == expected
+
+    client.segments.clear()
+    if summary:
+        assert await read_task(client, described) == summary
+
+
 def test_numbers_that_may_be_outdated_are_shown_with_a_plus() -> None:
     [_, line] = run_table([a_row(may_be_more=True)], NOW)
     assert line.split()[-4:-1] == ["3+", "-", "0.0421+"]
@@ -70,7 +96,9 @@ async def test_numbers_of_a_live_run_without_an_answer_may_be_outdated(
     monkeypatch: pytest.MonkeyPatch, state: str, told: AgentStatus | None, numbers: tuple[int, float, bool]
 ) -> None:
     client = Mock(spec=Client)
-    client.get_workflow_handle.return_value.describe = AsyncMock(return_value=Mock(static_summary=AsyncMock()))
+    client.get_workflow_handle.return_value.describe = AsyncMock(
+        return_value=Mock(static_summary=AsyncMock(return_value="the task"))
+    )
     monkeypatch.setattr(StatusQueries, "statuses", AsyncMock(return_value=[] if state == "completed" else [told]))
 
     [row] = await with_details(client, [a_row(state=state)])
