@@ -13,6 +13,7 @@ newest value. `run_feed.py` has the feed of a run.
 """
 
 import asyncio
+import re
 import secrets
 from abc import ABC, abstractmethod
 from collections import deque
@@ -182,9 +183,10 @@ class PolledFeed(Feed):
         return f"{self._epoch}.{self.changes}"
 
     def mark(self, visitor: Visitor, position: str) -> Mark:
-        epoch, _, change = position.partition(".")
-        is_known = epoch == self._epoch and change.isdecimal()
-        return Mark(visitor, int(change) if is_known else 0, is_returning=bool(position) and not is_known)
+        known = re.fullmatch(rf"{self._epoch}\.([0-9]{{1,15}})", position)
+        change = int(known[1]) if known else self.changes + 1
+        is_known = change <= self.changes
+        return Mark(visitor, change if is_known else 0, is_returning=bool(position) and not is_known)
 
     async def follow(self, sleep: Sleep) -> None:
         while True:

@@ -251,7 +251,7 @@ class RunFeed(Feed):
             try:
                 async with shared_watcher(self._sources.client, self.run_id) as watcher:
                     await self._follow_execution(watcher)
-                    await self._wait_for_rewind(sleep)
+                    await self._wait_for_rewind(watcher.timelines[-1].run_id, sleep)
             except (RunNotFound, NotAnAgent):
                 self._is_missing = True
                 self.notify()
@@ -284,10 +284,9 @@ class RunFeed(Feed):
     def _is_before_end(self, entry: JournalEntry) -> bool:
         return bool(self._log) and entry.sequence <= self._log[-1].entry.sequence
 
-    async def _wait_for_rewind(self, sleep: Sleep) -> None:
-        """Wait until the ended run is live again, under its id."""
+    async def _wait_for_rewind(self, ended: str, sleep: Sleep) -> None:
+        """Wait until an execution follows the ended one, under its id."""
         handle = self._sources.client.get_workflow_handle(self.run_id)
-        ended = (await handle.describe()).run_id
         while (await handle.describe()).run_id == ended:
             await sleep(ENDED_LOOK_S)
         self._execution += 1

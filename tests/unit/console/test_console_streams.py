@@ -26,6 +26,8 @@ from orga.client.journal.events import LiveActivity
 from orga.client.journal.run_view import RunView
 from orga.client.journal.timeline import IterationRecord
 from orga.workflows.types.status import JournalEntry
+from tests.replay.test_histories import HISTORIES, history_in
+from tests.support.parts.served_histories import HistoryClient
 from tests.support.values.core import T0
 
 OWNER = Visitor("owner")
@@ -228,6 +230,39 @@ async def test_a_rewind_gives_every_viewer_a_resync_and_then_the_new_entries() -
     assert brief(shown(feed, mark)) == [(3, 1)]
 
 
+class RewoundAtItsEnd(HistoryClient):
+    """The run is rewound in the moment in which its end has been read."""
+
+    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None, **_: Any) -> Any:
+        handle = super().get_workflow_handle(workflow_id, run_id=run_id)
+        read = handle.fetch_history_events
+
+        async def events(page_size: int = 0, **_: Any) -> AsyncGenerator[Any]:
+            async for event in read(page_size):
+                yield event
+            if not page_size:
+                self.segments.setdefault("segment-1", self.segments["segment-0"])
+
+        handle.fetch_history_events = events
+        return handle
+
+
+async def test_a_rewind_at_the_moment_of_the_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = RewoundAtItsEnd(history_in(next(path for path in HISTORIES if path.stem == "answer")))
+    monkeypatch.setattr(FilledSources, "client", client)
+    feed, news = RunFeed(f"run:{client.workflow_id}", FilledSources(), lambda: 0.0), asyncio.Event()
+    feed.viewers.add(news)
+    mark, names = feed.mark(OWNER, ""), list[str]()
+    following = asyncio.create_task(feed.follow(asyncio.sleep))
+    async with asyncio.timeout(10):
+        while not mark.is_over:
+            await news.wait()
+            news.clear()
+            names += [frame.event for frame in feed.frames(mark)]
+    following.cancel()
+    assert names[-1] == "resync"
+
+
 @pytest.mark.parametrize(
     ("event", "data", "expected"),
     [
@@ -324,7 +359,9 @@ async def test_the_list_sends_new_and_changed_rows_and_those_that_are_gone() -> 
     assert await after(b, all=1) == [("list", [], ["a"], 1)]
     assert shown(feed, feed.mark(OWNER, feed.position)) == []
     assert shown(feed, feed.mark(OWNER, position)) == [("list", {"rows": [], "gone": ["a"], "counts": {"all": 1}})]
-    assert [name for name, _ in shown(feed, feed.mark(OWNER, "0.1"))] == ["resync", "list"]
+    epoch = feed.position.partition(".")[0]
+    for unknown in ("0.1", f"{epoch}.9999", f"{epoch}.{'9' * 5_000}", f"{epoch}.-1", f"{epoch}.\u0664"):
+        assert [name for name, _ in shown(feed, feed.mark(OWNER, unknown))] == ["resync", "list"]
 
 
 async def test_the_inbox_is_sent_as_a_whole_and_only_if_it_differs() -> None:
