@@ -16,36 +16,21 @@ MAX_TEXT = 65_536
 MAX_DEPTH = 40
 """Elements within elements. Deeper ones give their content to the last one that fits."""
 
-KINDS = {
-    "paragraph_open": "paragraph",
-    "heading_open": "heading",
-    "bullet_list_open": "bullets",
-    "ordered_list_open": "numbers",
-    "list_item_open": "item",
-    "blockquote_open": "quote",
-    "em_open": "emphasis",
-    "strong_open": "strong",
-    "s_open": "strike",
-    "link_open": "link",
-    "table_open": "table",
-    "thead_open": "head",
-    "tbody_open": "body",
-    "tr_open": "row",
-    "th_open": "title",
-    "td_open": "cell",
-}
-"""The kind of element of each opening token. The other kinds: `block` (of code), `code`, `break`, `rule`."""
-
+ELEMENTS = frozenset(
+    {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "em", "strong", "s", "a"}
+    | {"table", "thead", "tbody", "tr", "th", "td"}
+)
+"""The kinds of element that have a beginning and an end, named as in HTML. The others: `pre`, `code`, `br`, `hr`."""
 
 Node: TypeAlias = str | dict[str, Any]
-"""A text, or an element: `kind`, `children`, and `level`, `start`, `href` or `language`, if it has one."""
+"""A text, or an element: `kind`, `children`, and `start`, `href` or `language`, if it has one."""
 
 
 def markdown_tree(text: str) -> list[Node]:
     """Return the elements of a text. HTML and images are text, and only http, https and mailto are links."""
     nodes = _nodes(_PARSER.parse(text[:MAX_TEXT]))
     if len(text) > MAX_TEXT:
-        nodes.append({"kind": "paragraph", "children": [text[MAX_TEXT:]]})
+        nodes.append({"kind": "p", "children": [text[MAX_TEXT:]]})
     return nodes
 
 
@@ -69,21 +54,20 @@ def _nodes(tokens: list[Token]) -> list[Node]:
         if token.nesting < 0:
             open_children.pop()
         elif token.nesting > 0:
-            kind = KINDS.get(token.type)
-            if kind is None or token.hidden or len(open_children) > MAX_DEPTH:
+            if token.tag not in ELEMENTS or token.hidden or len(open_children) > MAX_DEPTH:
                 open_children.append(here)
                 continue
             children: list[Node] = []
-            here.append({"kind": kind, **_details(token), "children": children})
+            here.append({"kind": token.tag, **_details(token), "children": children})
             open_children.append(children)
         elif token.type == "code_inline":
             here.append({"kind": "code", "children": [token.content]})
         elif token.type in {"fence", "code_block"}:
-            here.append({"kind": "block", "language": token.info.split(" ")[0], "children": [token.content]})
+            here.append({"kind": "pre", "language": token.info.split(" ")[0], "children": [token.content]})
         elif token.type == "hr":
-            here.append({"kind": "rule", "children": []})
+            here.append({"kind": "hr", "children": []})
         elif token.type == "hardbreak":
-            here.append({"kind": "break", "children": []})
+            here.append({"kind": "br", "children": []})
         else:
             here.append("\n" if token.type == "softbreak" else token.content)
     return root
@@ -95,8 +79,6 @@ def _flat(tokens: list[Token]) -> list[Token]:
 
 def _details(token: Token) -> dict[str, Any]:
     match token.type:
-        case "heading_open":
-            return {"level": int(token.tag[1:])}
         case "ordered_list_open":
             return {"start": int(token.attrs.get("start", 1))}
         case "link_open":

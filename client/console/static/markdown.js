@@ -3,57 +3,35 @@
  * Markdown of models and tools as elements. The server makes the tree (`POST /api/v1/markdown`), the page the elements.
  *
  *     markdown(() => text)     an element that follows the text. Until the tree is here it shows the plain text.
- *     elements(tree)           the elements of a tree that is known already
  */
 import { post } from "./api.js";
 import { effect, h, signal } from "./ui.js";
 
-/**
- * @typedef {string|{kind: string, children: Node_[], level?: number, start?: number, href?: string, language?: string}}
- *   Node_
- */
+/** @typedef {{kind: string, children: Node_[], start?: number, href?: string, language?: string}} Element_ */
+/** @typedef {string|Element_} Node_ */
 
-/** @type {Record<string, keyof HTMLElementTagNameMap>} */
-const TAGS = {
-  paragraph: "p",
-  bullets: "ul",
-  numbers: "ol",
-  item: "li",
-  quote: "blockquote",
-  code: "code",
-  emphasis: "em",
-  strong: "strong",
-  strike: "s",
-  break: "br",
-  rule: "hr",
-  table: "table",
-  head: "thead",
-  body: "tbody",
-  row: "tr",
-  title: "th",
-  cell: "td",
-};
+/** The elements that a text may become. Any other is a span. */
+const PLAIN = new Set("p ul li blockquote code em strong s br hr table thead tbody tr th td".split(" "));
 
 /** @param {Node_[]} tree @returns {(HTMLElement|string)[]} */
-export const elements = (tree) => tree.map(element);
+const elements = (tree) => tree.map(element);
 
 /** @param {Node_} node @returns {HTMLElement|string} */
 function element(node) {
   if (typeof node === "string") return node;
-  const children = node.children.map(element);
-  if (node.kind === "heading")
-    return h(/** @type {"h3"} */ (`h${Math.min(6, (node.level ?? 1) + 2)}`), {}, ...children);
-  if (node.kind === "block")
-    return h("pre", { "data-language": node.language || null, tabindex: 0 }, h("code", ...children));
-  if (node.kind === "numbers") return h("ol", { start: node.start }, ...children);
-  if (node.kind === "link") return link(node.href ?? "", children);
-  const tag = TAGS[node.kind];
-  return tag ? h(tag, {}, ...children) : h("span", ...children);
+  const { kind, start, href = "", language } = node;
+  const children = elements(node.children);
+  if (kind === "a") return link(href, children);
+  if (kind === "ol") return h("ol", { start }, children);
+  if (kind === "pre") return h("pre", { "data-language": language || null, tabindex: 0 }, h("code", children));
+  const heading = /^h([1-6])$/.exec(kind);
+  if (heading) return h(`h${Math.min(6, Number(heading[1]) + 2)}`, children); // the page has the first two levels
+  return h(PLAIN.has(kind) ? kind : "span", children);
 }
 
 /** A link with its whole address in sight. @param {string} href @param {(HTMLElement|string)[]} children */
 function link(href, children) {
-  const anchor = h("a", { href, rel: "noopener noreferrer", target: "_blank" }, ...children);
+  const anchor = h("a", { href, rel: "noopener noreferrer", target: "_blank" }, children);
   return anchor.textContent === href ? anchor : h("span", anchor, h("span.address", ` (${href})`));
 }
 
