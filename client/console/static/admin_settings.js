@@ -77,7 +77,7 @@ function groups(all) {
     const isOpen = () =>
       Boolean(wanted.value) || names.length < 4 || own.some((one) => isSaved(one) || edits.value.has(one.key));
     return h("details.card.settings", { hidden: () => !own.some(isFound), open: isOpen },
-      h("summary", h("strong", name), " ", h("span.faint.small", `${own.length} keys`)),
+      h("summary", h("strong", name), " ", h("span.faint.small", own.length === 1 ? "1 key" : `${own.length} keys`)),
       own.map((one) => h("div", { hidden: () => !isFound(one) }, row(one))));
   });
 }

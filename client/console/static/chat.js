@@ -130,13 +130,16 @@ function thread(run, goals) {
 
   const open = new Set(/** @type {string[]} */ ([]));
   /** @type {Map<string, HTMLElement>} */ const goalRows = new Map();
-  /** True if the agent has said and done nothing before this record in its turn. @param {number} number */
+  const isOfAgent = (/** @type {number} */ number) => {
+    const record = records.byNumber.get(number);
+    return Boolean(record?.reply || record?.thinking || record?.calls.length);
+  };
+  /** True if this is the first record of its turn in which the agent says or does something. @param {number} number */
   const isFirst = (number) => {
-    for (let at = number; ; at--) {
-      const record = records.byNumber.get(at);
-      if (at < number && (record?.reply || record?.thinking || record?.calls.length)) return false;
-      if (!record || record.events.some(({ event }) => event === "TurnStarted")) return true;
-    }
+    let at = number;
+    while (records.byNumber.get(at)?.events.every(({ event }) => event !== "TurnStarted") && !isOfAgent(at - 1)) at--;
+    const begins = records.byNumber.get(at)?.events.some(({ event }) => event === "TurnStarted");
+    return isOfAgent(number) && (begins || !isOfAgent(at - 1));
   };
   const body = h("ol.turns");
   const after = h("div.turns-end",

@@ -79,7 +79,7 @@ export function field(form, path) {
     ...(isLong ? { rows: where.includes(".") ? 3 : 5 } : {}),
   };
   return h("div.field", { class: schema.type === "boolean" ? "inline" : "", "data-where": where },
-    h("label", { for: id }, schema.title ?? name),
+    h("label", { for: id }, schema.label ?? name),
     control({ ...schema, items: resolved(form.schema, schema.items) }, attributes,
       () => valueAt(form.value.value, path), (next) => (form.value.value = withValue(form.value.peek(), path, next)),
       { isLong, choices: form.choices?.[where] }),

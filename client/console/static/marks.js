@@ -34,7 +34,7 @@ const TONES = new Map(/** @type {[Tone, string][]} */ ([
 ]).flatMap(([tone, states]) => states.split(" ").map((state) => [state, tone])));
 
 /** @param {string} state @returns {Tone} */
-export const toneOf = (state) => TONES.get(state) ?? "run";
+const toneOf = (state) => TONES.get(state) ?? "run";
 
 /** @param {string} state */
 export const glyph = (state) => {

@@ -11,26 +11,12 @@ import { setTitle, show } from "./shell.js";
 import { computed, effect, h, signal, untracked } from "./ui.js";
 import { button, chip, chips, errorList, view } from "./widgets.js";
 
-/** @type {Record<string, {label: string, about: string, text: string, verb: string}>} */
+/** By kind: its label, what it is, the key of its text, and the label of the button. */
+/** @type {Record<string, [label: string, about: string, text: string, verb: string]>} */
 const KINDS = {
-  agent: {
-    label: "Task",
-    about: "One agent works on it until it is done or a limit is reached.",
-    text: "task",
-    verb: "Start the task",
-  },
-  goal: {
-    label: "Goal",
-    about: "A plan of steps, each scored, until the goal is reached.",
-    text: "goal",
-    verb: "Pursue the goal"
-  },
-  session: {
-    label: "Chat",
-    about: "A conversation with an agent, which lasts as long as you want.",
-    text: "",
-    verb: "Begin the chat",
-  },
+  agent: ["Task", "One agent works on it until it is done or a limit is reached.", "task", "Start the task"],
+  goal: ["Goal", "A plan of steps, each scored, until the goal is reached.", "goal", "Pursue the goal"],
+  session: ["Chat", "A conversation with an agent, which lasts as long as you want.", "", "Begin the chat"],
 };
 /** The keys that most people set, in this order. The others are folded. */
 const COMMON = [
@@ -67,6 +53,7 @@ const schema = () => (
   schemas[kind.value] ??= untracked(() => resource(/** @type {const} */ (`/schema/${kind.peek()}`))));
 const agents = resource("/agents").data;
 const models = resource("/models").data;
+const policy = resource(/** @type {string} */ ("/policies")).data;
 const choices = {
   agent: () => agents.value?.items.map(({ name }) => name) ?? [],
   model: () => models.value?.items.map(({ model }) => model) ?? [],
@@ -110,7 +97,7 @@ function form(root) {
     schema: root, value: input(), problems: () => problems.value, long: new Set(["task", "goal", "instructions"]),
     skip: new Set(COMMON), choices,
   };
-  const main = KINDS[kind.peek()]?.text ?? "";
+  const main = KINDS[kind.peek()]?.[2] ?? "";
   const rest = keysOf(shown).filter(([name = ""]) => name !== main && !COMMON.includes(name) && !HIDDEN.has(name));
   return [
     main ? field(shown, [main]) : null,
@@ -126,7 +113,7 @@ const clear = () => {
 };
 const buttons = () => h("div.row",
   h("button.primary", { disabled: () => busy.value || !may("operator") },
-    () => (busy.value ? "Starting…" : KINDS[kind.value]?.verb)),
+    () => (busy.value ? "Starting…" : KINDS[kind.value]?.[3])),
   h("span.small.faint", h("kbd", "Ctrl"), h("kbd", "Enter")),
   may("operator") ? null
     : h("span.soft", me.read_only ? "This console is read-only." : "You need the role operator to start runs."),
@@ -147,13 +134,18 @@ setTitle("Start");
 show(
   h("div.page-head", h("h1", "Start"),
     chips("What to start",
-      Object.entries(KINDS).map(([name, { label }]) => chip(label, () => kind.value === name,
+      Object.entries(KINDS).map(([name, [label]]) => chip(label, () => kind.value === name,
                                   () => {
                                     problem.value = null;
                                     address.set({ kind: name });
                                   }))),
     chip("JSON", isJson, () => address.set({ view: isJson() ? "" : "json" }), { class: "end" })),
-  h("p.soft", () => KINDS[kind.value]?.about),
+  h("p.soft", () => KINDS[kind.value]?.[1]),
+  () => {
+    const { engine = "", version, items = [] } = policy.value ?? {};
+    const about = [engine, version && `version ${version}`, `${items.length} policies`].filter(Boolean).join(", ");
+    return engine ? h("p.soft.small", "Policy in effect: ", h("a", { href: "/admin?view=policies" }, about)) : null;
+  },
   () => (note.value ? h("p.soft.small", note.value) : null),
   () => (problem.value ? summary(problem.value) : null),
   () => view(schema(),

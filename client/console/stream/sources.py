@@ -28,8 +28,8 @@ MAX_LIVE = 200
 FULL_LOOK = 5
 """Looks after which everything is read again, because visibility does not show every change of a live run."""
 
-NOT_IN_STATE = frozenset({"live", "cursor", "links"})
-"""Parts of a snapshot that a stream has in other events, or that never change."""
+NOT_IN_STATE = frozenset({"live", "cursor"})
+"""Parts of a snapshot that a stream has in other events."""
 
 
 Tenants = frozenset[str] | None

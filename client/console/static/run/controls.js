@@ -27,12 +27,12 @@ import { button, copy } from "../widgets.js";
 
 /** @param {string} name @param {any} value */
 const option = (name, value) => (value === undefined ? [] : [`--${name.replaceAll("_", "-")}`, value]);
-/** @param {string} title */
-const text = (title) => ({ title, type: "string" });
-/** @param {string} title */
-const long = (title) => ({ title, type: "string", isLong: true });
-/** @param {string} title */
-const number = (title) => ({ title, type: "integer", minimum: 0 });
+/** @param {string} label */
+const text = (label) => ({ label, type: "string" });
+/** @param {string} label */
+const long = (label) => ({ label, type: "string", isLong: true });
+/** @param {string} label */
+const number = (label) => ({ label, type: "integer", minimum: 0 });
 const LIMITS = ["max_iterations", "max_total_tokens", "max_cost_usd", "timeout_s", "max_model_calls", "max_tool_calls"];
 
 /** @type {Record<string, Act>} */
@@ -40,69 +40,48 @@ const ACTS = {
   pause: { label: "Pause", title: "Pause the run", hint: "", command: () => ["pause"] },
   resume: { label: "Resume", title: "Resume the run", hint: "", command: () => ["resume"] },
   steer: {
-    label: "Steer",
-    title: "Steer the run",
-    fields: { text: long("Guidance") },
-    needed: ["text"],
+    label: "Steer", title: "Steer the run", fields: { text: long("Guidance") }, needed: ["text"],
     hint: "The model reads this before its next step. Delegates that are running get it too.",
     command: (values) => ["steer", values.text],
   },
   add_context: {
-    label: "Add context",
-    title: "Add context",
-    fields: { text: long("Context") },
-    needed: ["text"],
+    label: "Add context", title: "Add context", fields: { text: long("Context") }, needed: ["text"],
     hint: "Facts that the model should know, without an instruction to change its course.",
     command: (values) => ["add-context", values.text],
   },
   extend: {
-    label: "Extend budgets",
-    title: "Extend the budgets",
+    label: "Extend budgets", title: "Extend the budgets",
     hint: "Each number is the new limit, not what is added. Empty ones stay.",
-    fields: Object.fromEntries(LIMITS.map((name) => [name, { title: words(name), type: "number", minimum: 0 }])),
+    fields: Object.fromEntries(LIMITS.map((name) => [name, { label: words(name), type: "number", minimum: 0 }])),
     command: (values) => ["extend", ...LIMITS.flatMap((name) => option(name, values[name]))],
   },
   override_step: {
-    label: "Override the next step",
-    title: "Override the next step",
-    needed: ["skill", "input"],
-    hint:
-      "The next step uses this tool or agent instead, with this input. The policy judges it like any other.",
-    fields:
-      { skill: text("Tool or agent"), input: {...long("Input"), description: "JSON for a tool, a text for an agent" } },
+    label: "Override the next step", title: "Override the next step", needed: ["skill", "input"],
+    hint: "The next step uses this tool or agent instead, with this input. The policy judges it like any other.",
+    fields: {
+      skill: text("Tool or agent"), input: { ...long("Input"), description: "JSON for a tool, a text for an agent" },
+    },
     command: ({ skill, input }) => ["override", skill, typeof input === "object" ? JSON.stringify(input) : input],
   },
   rewind: {
-    label: "Rewind",
-    title: "Rewind the run",
-    isDanger: true,
-    needed: ["to_iteration"],
-    hint:
-      "The run goes on from the end of this iteration. Later ones are discarded, and their delegates are aborted.",
+    label: "Rewind", title: "Rewind the run", isDanger: true, needed: ["to_iteration"],
+    hint: "The run goes on from the end of this iteration. Later ones are discarded, and their delegates are aborted.",
     fields: { to_iteration: number("Last iteration to keep"), steer: long("Guidance for its next step") },
     command: ({ to_iteration, steer }) => ["rewind", "--to-iteration", to_iteration, ...option("steer", steer)],
   },
   fork: {
-    label: "Fork",
-    title: "Fork the run",
-    needed: ["to_iteration"],
+    label: "Fork", title: "Fork the run", needed: ["to_iteration"],
     hint: "A new run with the same past goes on from the end of this iteration. This run is not touched.",
     fields: { to_iteration: number("Last iteration of the common past"), task: long("Another task for it") },
     command: ({ to_iteration, task }) => ["fork", "--to-iteration", to_iteration, ...option("task", task)],
   },
   abort: {
-    label: "Abort",
-    title: "Abort the run",
-    isDanger: true,
-    fields: { reason: text("Reason") },
+    label: "Abort", title: "Abort the run", isDanger: true, fields: { reason: text("Reason") },
     hint: "It ends for good, with what it has gathered so far. Its delegates end, too.",
     command: ({ reason }) => ["abort", ...(reason ? [reason] : [])],
   },
   close: {
-    label: "End the chat",
-    title: "End the chat",
-    fields: {},
-    command: () => [],
+    label: "End the chat", title: "End the chat", fields: {}, command: () => [],
     hint: "It ends after the turn that is under way. It cannot be taken up again, but another can begin from it.",
   },
 };
@@ -176,12 +155,10 @@ export function act(run, kind, given = {}) {
     }
   };
   const submit = () => {
-    const missing = known.needed?.some((name) => values.value[name] === undefined)
-      ? "Input: this is no valid JSON. Correct it"
-      : "";
-    const none = kind === "extend" && !Object.keys(values.value).length ? "Fill in the new limit of at least one budget"
-                                                                        : "";
-    problem.value = missing || none;
+    // The browser asks for what is missing, so what is undefined is malformed.
+    const isMalformed = known.needed?.some((name) => values.value[name] === undefined);
+    const isEmpty = kind === "extend" && !Object.keys(values.value).length;
+    problem.value = isMalformed ? "Input: this is no valid JSON. Correct it" : isEmpty ? "Fill in a new limit" : "";
     if (problem.value) return false;
     if (kind === "rewind" || kind === "fork") return leap();
     const progress = run.send(kind, values.value, values.value.text ?? values.value.reason ?? "");
@@ -234,38 +211,38 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
   const [id, journal] = [encodeURIComponent(run.id), `/api/v1${runPath(run.id)}/journal`];
   const audit = `orga audit ${quoted(run.id)} --policy policies-new`;
   const others = Object.keys(ACTS).filter((kind) => !first.includes(kind) && kind !== "abort");
-  const link = (/** @type {string} */ label, /** @type {string} */ href, more = {}) => h(
-    "a.button", { href, ...more }, label);
-  const menu = h("details.menu", h("summary.button", "More"),
-    h("div.menu-items",
-      () => [others.map((kind) => actButton(run, found.value, kind)),
-        found.value.kind === "session" ? link("Open the chat", `/chat/${id}`) : null,
-        found.value.ended ? link("Go on with this run", `/chat/new?from=${id}`) : null,
-        link("Start again", `/start?again=${id}`),
-        link("Compare with another run", `/compare?a=${id}`),
-        link("Export the journal", journal, { download: `${run.id}.jsonl` }),
-        link("Export it signed", `${journal}?signed`, { download: `${run.id}.signed.jsonl` }),
-        button("Print", () => run.records.need(...run.records.range.peek()).then(() => print())),
-        h("div.menu-note",
-          h("p.small.soft", "Judge its calls under another policy. This needs the policy's files, so it is a command:"),
-          h("p.row", h("code.small", audit), copy(audit))),
-        actButton(run, found.value, "abort"),
+  /** @param {string} label @param {string} href @param {{download?: string}} [more] */
+  const link = (label, href, more) => h("a.button", { href, ...more }, label);
+  const menu = h("details.menu", h("summary.button", "More"), h("div.menu-items", () => [
+    others.map((kind) => actButton(run, found.value, kind)),
+    found.value.kind === "session" ? link("Open the chat", `/chat/${id}`) : null,
+    found.value.ended ? link("Go on with this run", `/chat/new?from=${id}`) : null,
+    link("Start again", `/start?again=${id}`),
+    link("Compare with another run", `/compare?a=${id}`),
+    link("Export the journal", journal, { download: `${run.id}.jsonl` }),
+    link("Export it signed", `${journal}?signed`, { download: `${run.id}.signed.jsonl` }),
+    button("Print", () => run.records.need(...run.records.range.peek()).then(() => print())),
+    h("div.menu-note",
+      h("p.small.soft", "Judge its calls under another policy. This needs the policy's files, so it is a command:"),
+      h("p.row", h("code.small", audit), copy(audit))),
+    actButton(run, found.value, "abort"),
   ]));
   menu.addEventListener("keydown", ({ key }) => {
     if (key !== "Escape") return;
     menu.open = false;
     menu.querySelector("summary")?.focus();
   });
-  document.addEventListener(
-    "click", ({ target }) => menu.contains(/** @type {Node} */ (target)) || (menu.open = false));
+  document.addEventListener("click", ({ target }) => {
+    if (!menu.contains(/** @type {Node} */ (target))) menu.open = false;
+  });
   return [() => first.map((kind) => actButton(run, found.value, kind, kind === "resume" ? "primary" : "")), menu];
 }
 
 /** What can be done at an iteration. @param {Run} run */
-export const recordControls = (run) => (/** @type {import("./state.js").IterationRecord} */ {number: at}) => {
-  const jump = (/** @type {string} */ kind, /** @type {string} */ label) => controlOf(run.now, kind)?.enabled
-    ? button(label, () => act(run, kind, { to_iteration: at }), { class: "small" })
-    : null;
+export const recordControls = (run) => (/** @type {import("./state.js").IterationRecord} */ { number: at }) => {
+  const isEnabled = (/** @type {string} */ kind) => untracked(() => controlOf(run.now, kind)?.enabled);
+  const jump = (/** @type {string} */ kind, /** @type {string} */ label) =>
+    isEnabled(kind) ? button(label, () => act(run, kind, { to_iteration: at }), { class: "small" }) : null;
   return h("p.row", jump("rewind", "Rewind to here"), jump("fork", "Fork from here"),
     copy(`${location.origin}${runPath(run.id)}?at=${at}&open=${at}`, "Copy link"));
 };
@@ -275,6 +252,6 @@ export const newestAct = (run) => h("p.run-sent.small", { role: "status" }, () =
   const last = run.sent.value.at(-1);
   if (!last) return null;
   const { state, detail } = last.progress.value;
-  return h(
-    "span", { class: ["refused", "failed"].includes(state) ? "error" : "soft" }, `${words(last.kind)}: ${detail}`);
+  const isBad = state === "refused" || state === "failed";
+  return h("span", { class: isBad ? "error" : "soft" }, `${words(last.kind)}: ${detail}`);
 });

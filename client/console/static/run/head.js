@@ -18,7 +18,7 @@ export function head(run, controls) {
     const { state, detail, stuck, paused, ended, agent, model_in_effect, started_by, tenant, folder, links } =
       run.now;
     return {
-      state: stuck ? "stuck" : paused && !ended ? "paused" : state, detail: ended ? detail : null, folder, links,
+      state: stuck ? "stuck" : paused && !ended ? "paused" : state, detail: ended && detail !== state ? detail : null, folder, links,
       about: { agent, model: model_in_effect, by: started_by, tenant },
     };
   });
@@ -31,7 +31,7 @@ export function head(run, controls) {
     h("p.run-about", run.now.kind === "agent" ? null : h("span.tag", run.now.kind),
       () =>
         Object.entries(facts.value.about).map(([name, value]) => (value ? h("span", `${name} `, h("b", value)) : null)),
-      () => h("span.faint", facts.value.folder), h("span", "began ", time(run.now.started)),
+      () => facts.value.folder ? h("span.faint", facts.value.folder) : null, h("span", "began ", time(run.now.started)),
       h("span", () => [run.now.ended ? "took " : "for ", elapsed(run.now.started, run.now.ended)]), () => {
         const { parent, origin, temporal_ui } = facts.value.links;
         const link = (/** @type {string|null} */ href, /** @type {string} */ text, more = {}) =>

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * A windowed list: of thousands of rows of any height, only those in view (and a few around them) are in the document.
- * The rows flow normally between two paddings that stand for the rows that are not drawn. A ResizeObserver measures
+ * The rows flow normally between two paddings in place of the rows that are not drawn. A ResizeObserver measures
  * them before each paint, and the scroll position is corrected by what grew above the anchor: the row under the
  * pointer, or else the first row in view. So nothing moves under the pointer. At its end the list follows new rows.
  */
@@ -21,7 +21,7 @@ const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]
  * @property {HTMLElement} scroller The element that scrolls. It holds `body`, and maybe more after it.
  * @property {HTMLElement} body The `ol` for the rows.
  * @property {(key: Key) => HTMLElement} render Return the `li` of a row.
- * @property {HTMLElement} [after] What stands after the rows; the list follows its end.
+ * @property {HTMLElement} [after] What follows the rows. The list follows its end.
  * @property {number} estimate Pixels of a row that was never drawn.
  * @property {(first: number, last: number) => void} [onWindow] The indexes of the drawn rows, whenever they change.
  * @property {(following: boolean) => void} [onFollow] Whether the list follows its end, whenever that changes.
@@ -229,7 +229,7 @@ export class WindowedList {
     }
     this.isUnmeasured = false;
     this.#restore();
-    // The rows that a change of height brings into view are within the margin, so they may wait for the next frame.
+    // Rows that come into view by a change of height are within the margin, so they may wait for the next frame.
     requestAnimationFrame(() => this.#draw());
   }
 

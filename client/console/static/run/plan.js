@@ -26,7 +26,7 @@ export const stepLabel = (status) => LABELS[status] ?? words(status);
  * Steps in a circle of dependencies, which no valid plan has, are placed as if the circle were cut.
  * @param {Step[]} steps @returns {Step[][]}
  */
-export function layersOf(steps) {
+function layersOf(steps) {
   const byId = new Map(steps.map((step) => [step.id, step]));
   /** @type {Map<string, number>} */ const depths = new Map();
   const depthOf = (/** @type {Step} */ step, /** @type {Set<string>} */ path) => {

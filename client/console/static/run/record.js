@@ -136,7 +136,7 @@ export const prose = (run, text) => text && (text.reference ? textOf(run, text) 
  * A text that is fetched as a whole if only its beginning is known.
  * @param {string} run @param {TimelineText} text @param {(text: string) => string} [format]
  */
-export function textOf(run, text, format = (plain) => plain) {
+function textOf(run, text, format = (plain) => plain) {
   const shown = h("pre", { tabindex: 0 }, format(text.head));
   if (!text.reference) return shown;
   const address = `/api/v1${runPath(run)}/texts/${encodeURIComponent(text.reference)}`;

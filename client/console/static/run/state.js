@@ -23,7 +23,7 @@ import { batch, effect, signal } from "../ui.js";
 const PAGE = 50;
 
 /** The records of a run by number, as far as they were needed. */
-export class Records {
+class Records {
   /** @param {string} id */
   constructor(id) {
     this.id = id;
