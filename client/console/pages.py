@@ -76,7 +76,7 @@ class _File:
 
 
 _COMMENTS = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)$", re.DOTALL | re.MULTILINE)
-"""Comments of a script that begin a line. A comment behind code stays."""
+"""Comments of a script that begin a line. A comment after code stays."""
 
 
 def _served(path: Path) -> bytes:
