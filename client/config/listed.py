@@ -1,16 +1,18 @@
 """What a configuration has, as people list it: agents, models and tools. Nothing is run, and no secret is shown."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orga.client.config.known_input import RequestedNames, model_problem, models_of
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.providers import DEFAULT_PROVIDERS
+from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.usage import ModelPrice, Usage
 
 Environment = Mapping[str, str]
 
@@ -54,6 +56,44 @@ def model_rows(held: OrgaConfig, env: Environment) -> Iterator[ModelRow]:
     for model in offered:
         if model not in named:
             yield ModelRow(model, "", model_problem(model, env, base_urls))
+
+
+async def checked_rows(rows: Iterable[ModelRow], held: OrgaConfig, env: Environment) -> list[ModelRow]:
+    """Return the rows with the reason why a provider does not answer now. Nothing is generated and nothing costs money.
+
+    Keys are sent to the addresses of the configuration, so it must be trusted.
+    """
+    from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
+
+    registry = ModelRegistry(env, held.models.base_urls)
+
+    async def check(row: ModelRow) -> ModelRow:
+        if row.problem or "NAME" in row.model:
+            return row
+        try:
+            return replace(row, problem=await registry.unreachable_reason(row.model))
+        except ModelNotConfigured as error:
+            return replace(row, problem=str(error))
+
+    try:
+        return await asyncio.gather(*map(check, rows))
+    finally:
+        await registry.close()
+
+
+def model_price(model: str, held: OrgaConfig) -> ModelPrice | None:
+    """Return the price of a model: that of the configuration, or else the list price. None if it is not known."""
+    from orga.activities.adapters.models.pricing import cost_usd
+
+    if (price := held.models.prices.get(model)) is not None:
+        return price
+    provider, _, name = model.partition(":")
+    if provider not in PROVIDERS:
+        return None
+    given, written = (
+        cost_usd(provider, name, usage) for usage in (Usage(input_tokens=1_000), Usage(output_tokens=1_000))
+    )
+    return None if given is None or written is None else ModelPrice(input=given * 1_000, output=written * 1_000)
 
 
 def _configured_models(held: OrgaConfig, env: Environment) -> Iterator[tuple[str, str]]:

@@ -13,14 +13,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from orga.activities.adapters.agents.agents import with_default_agent
 from orga.client.config.file import ConfigSources, load_config
-from orga.client.config.listed import agent_json, mcp_rows, model_rows, tool_rows
+from orga.client.config.listed import (
+    ModelRow,
+    agent_json,
+    checked_rows,
+    mcp_rows,
+    model_price,
+    model_rows,
+    tool_rows,
+)
 from orga.client.config.run_time import RunTimeRules
 from orga.client.config.sections import OrgaConfig
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Call, NoParameters, Routes
+from orga.client.console.routes import Call, Flag, NoParameters, Routes
 from orga.client.console.setting_items import setting_items
 from orga.client.console.settings import sources_of, without_secrets
 from orga.client.errors import ConfigError, InvalidSettings, ScheduleNotFound
@@ -80,6 +91,11 @@ class ProposedCall(CheckedInput):
     taint: tuple[str, ...] = ()
 
 
+class Checks(CheckedInput):
+    check: Flag = False
+    """Ask the providers or servers themselves, for at most a few seconds. Needs the role operator."""
+
+
 def _listed(items: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Return a list as every route returns it, without secrets of the environment."""
     return without_secrets({"items": items, "next": None, **more})
@@ -111,19 +127,57 @@ async def _agents(call: Call[NoParameters]) -> dict[str, Any]:
     return _listed([agent_json(name, agent, config, os.environ) for name, agent in config.agents.items()])
 
 
-@ROUTES.get("/models", _LIST)
-async def _models(call: Call[NoParameters]) -> dict[str, Any]:
-    """Return the models, and what they lack."""
-    _, config = await _configuration(call)
-    rows = [{**asdict(row), "problem": row.problem or None} for row in model_rows(config, os.environ)]
-    return _listed(rows, tiers=config.models.tiers.model_dump(mode="json"))
+@ROUTES.get("/models", _LIST, more_statuses=(503,))
+async def _models(call: Call[Checks]) -> dict[str, Any]:
+    """Return the models with their prices and what they lack, with `check` also whether their providers answer."""
+    config = (await _configuration(call))[1]
+    rows = list(model_rows(config, os.environ))
+    if call.given.check:
+        rows = await checked_rows(rows, await _checked_configuration(call), os.environ)
+    items = await asyncio.to_thread(lambda: [_model_item(row, config, is_checked=call.given.check) for row in rows])
+    return _listed(items, tiers=config.models.tiers.model_dump(mode="json"))
 
 
-@ROUTES.get("/tools", _LIST)
-async def _tools(call: Call[NoParameters]) -> dict[str, Any]:
-    """Return the tools and the MCP servers."""
-    _, config = await _configuration(call)
-    return _listed(await asyncio.to_thread(lambda: list(tool_rows(config))), servers=mcp_rows(config))
+def _model_item(row: ModelRow, config: OrgaConfig, *, is_checked: bool) -> dict[str, Any]:
+    price = model_price(row.model, config)
+    return {
+        **asdict(row),
+        "problem": row.problem or None,
+        "reachable": not row.problem if is_checked else None,
+        "input_price": price and price.input,
+        "output_price": price and price.output,
+    }
+
+
+@ROUTES.get("/tools", _LIST, more_statuses=(503,))
+async def _tools(call: Call[Checks]) -> dict[str, Any]:
+    """Return the tools and the MCP servers, with `check` also whether the servers answer."""
+    config = (await _configuration(call))[1]
+    answers = await _answering_servers(await _checked_configuration(call)) if call.given.check else {}
+    servers = [{**row, "reachable": answers.get(row["name"])} for row in mcp_rows(config)]
+    return _listed(await asyncio.to_thread(lambda: list(tool_rows(config))), servers=servers)
+
+
+async def _checked_configuration(call: Call[Checks]) -> OrgaConfig:
+    """Return the configuration to send keys and start MCP servers by, which a viewer may not do."""
+    call.console.doors.require(call.visitor, "operator", is_write=False)
+    return await _trusted_configuration(call)
+
+
+async def _answering_servers(config: OrgaConfig) -> dict[str, bool]:
+    """Return whether each MCP server answers. The reason may name its command, which may hold secrets."""
+    from orga.activities.adapters.mcp.names import SEPARATOR
+    from orga.client.workers.tool_sources import configured_servers
+
+    try:
+        servers = await asyncio.to_thread(configured_servers, config, (), os.environ)
+    except ValueError:  # a server needs something that is missing
+        return dict.fromkeys(config.mcp.servers, False)
+    if servers is None:
+        return {}
+    async with servers:
+        absent = {name: servers.absent_tool(f"{name}{SEPARATOR}") for name in config.mcp.servers}
+    return {name: not (each and each.for_now) for name, each in absent.items()}
 
 
 @ROUTES.get("/policies", _LIST)
@@ -243,7 +297,7 @@ async def _schedules(call: Call[NoParameters]) -> dict[str, Any]:
 
 @ROUTES.get("/workers", _LIST)
 async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
-    """Return the workers of this task queue."""
+    """Return the workers of this task queue, and how long the namespace keeps ended runs."""
     here = call.console.connection
     own, items = own_digest(here.workplace), list[dict[str, Any]]()
     for queue in dict.fromkeys((here.task_queue, here.folder_queue)):
@@ -262,7 +316,17 @@ async def _workers(call: Call[NoParameters]) -> dict[str, Any]:
                     "blocked": longest_block_text(poller.identity) or None,
                 }
             )
-    return _listed(items, namespace=here.endpoint.namespace, task_queue=here.task_queue)
+    retention_days = await _retention_days(call.client)
+    return _listed(items, namespace=here.endpoint.namespace, task_queue=here.task_queue, retention_days=retention_days)
+
+
+async def _retention_days(client: Client) -> float | None:
+    """Return how long the server keeps a run after its end. None if it does not say."""
+    try:
+        found = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError:
+        return None
+    return round(found.config.workflow_execution_retention_ttl.ToSeconds() / 86_400, 2)
 
 
 @ROUTES.get("/knowledge", _LIST, role="admin")

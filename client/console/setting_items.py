@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from orga.client.config.file import ConfigSources
 from orga.client.config.run_time import setting_paths, value_at
@@ -47,6 +47,35 @@ class SettingItem(Record):
     """Bounds in the words of JSON Schema."""
     description: str = ""
     template_variables: tuple[TemplateVariable, ...] | None = None
+
+
+class FixedKey(Record):
+    """A key that nobody sets at run time: it may run code or widen powers, or no run reads it later."""
+
+    key: str
+    place: str
+    """The line of the file as `orga.toml:12`, or the variable."""
+
+
+def fixed_keys(sources: ConfigSources) -> list[FixedKey]:
+    """Return the keys of the file and of variables that cannot be set at run time. Their values may be secret."""
+    settable = set(setting_paths(sources.config).values())
+    paths = [path for path in _set_paths(sources.config.model_dump(exclude_unset=True)) if path not in settable]
+    places = [(path, _short_place(sources.origin(path))) for path in paths]
+    return [FixedKey(key=".".join(path), place=place) for path, place in places if place]
+
+
+_KEY_DEPTH = 3
+"""Tables within this one are one key, such as `mcp.servers.files`."""
+
+
+def _set_paths(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[KeyPath]:
+    for name, value in table.items():
+        path = (*above, name)
+        if isinstance(value, dict) and len(path) < _KEY_DEPTH:
+            yield from _set_paths(cast("dict[str, Any]", value), path)
+        else:
+            yield path
 
 
 def setting_items(sources: ConfigSources, default_model: str, values: Mapping[str, Any]) -> list[SettingItem]:

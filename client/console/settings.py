@@ -13,7 +13,7 @@ from orga.client.config.file import ConfigSources, config_sources
 from orga.client.config.run_time import RunTimeRules
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, NoParameters, Routes
-from orga.client.console.setting_items import SettingItem, setting_items
+from orga.client.console.setting_items import FixedKey, SettingItem, fixed_keys, setting_items
 from orga.client.errors import InvalidSettings, OrgaError
 from orga.client.runs.settings import SettingsCondition, read_settings, save_settings, settings_versions
 from orga.workflows.decisions.settings import problems_text
@@ -31,6 +31,7 @@ class SettingsView(Record):
     detail: str
     """What is wrong, and what to do."""
     items: tuple[SettingItem, ...]
+    fixed: tuple[FixedKey, ...]
     versions: tuple[SettingsVersion, ...]
     """Oldest first."""
 
@@ -81,7 +82,8 @@ async def _settings(call: Call[Any]) -> SettingsView:
     items = await asyncio.to_thread(setting_items, sources, rules.default_model, values)
     known = KnownSecrets.from_environment(os.environ)
     shown = tuple(item if item.source == "run time" else _item_without_secrets(item, known) for item in items)
-    return SettingsView(version=found.version, state=state, detail=detail, items=shown, versions=versions)
+    fixed = tuple(await asyncio.to_thread(fixed_keys, sources))
+    return SettingsView(version=found.version, state=state, detail=detail, items=shown, fixed=fixed, versions=versions)
 
 
 def _item_without_secrets(item: SettingItem, known: KnownSecrets) -> SettingItem:

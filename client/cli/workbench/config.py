@@ -18,7 +18,7 @@ from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import ConfigSources, config_sources, load_config
 from orga.client.config.known_input import RequestedNames, require_agent
-from orga.client.config.listed import ModelRow, agent_json, model_rows, model_text
+from orga.client.config.listed import ModelRow, agent_json, checked_rows, model_rows, model_text
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError, OrgaError
@@ -148,22 +148,7 @@ def models(
 
 
 async def _check_models(rows: list[ModelRow], held: OrgaConfig, *, as_json: bool) -> int:
-    from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
-
-    registry = ModelRegistry(os.environ, held.models.base_urls)
-    found: list[ModelRow] = []
-    try:
-        for row in rows:
-            problem = row.problem
-            if not problem and "NAME" not in row.model:
-                try:
-                    problem = await registry.unreachable_reason(row.model)
-                except ModelNotConfigured as error:
-                    problem = str(error)
-            found.append(ModelRow(row.model, row.named_by, problem))
-    finally:
-        await registry.close()
-    return _show_models(found, as_json=as_json)
+    return _show_models(await checked_rows(rows, held, os.environ), as_json=as_json)
 
 
 def _show_models(rows: list[ModelRow], *, as_json: bool) -> int:

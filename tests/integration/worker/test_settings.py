@@ -418,6 +418,7 @@ async def test_the_console_shows_the_admin_pages(
             for name in ("agents", "models", "tools", "policies", "prompts", "schedules", "workers", "settings")
         }
         seen["knowledge"] = await console.get("/knowledge", text="retries")
+        seen |= {f"{name}, checked": await console.get(f"/{name}", check="") for name in ("models", "tools")}
         judged = await console.post("/policies/test", {"tool": "read_file", "arguments": {"path": "secret/a"}})
         unknown = await console.post("/policies/test", {"tool": "fly"})
         monkeypatch.delenv("ORGA_TRUST")
@@ -432,7 +433,20 @@ async def test_the_console_shows_the_admin_pages(
     tools = {each["name"]: each for each in seen["tools"]["items"]}
     assert (tools["count"]["source"], tools["count"]["agents"]) == ("manifest count.toml", ["coder"])
     assert tools["read_file"]["options"] == {"timeout_s": 7.0}
-    assert seen["tools"]["servers"][0]["name"] == "house"
+    assert [(each["name"], each["reachable"]) for each in seen["tools"]["servers"]] == [("house", None)]
+    assert [(each["name"], each["reachable"]) for each in seen["tools, checked"]["servers"]] == [("house", False)]
+    models, checked = ({each["model"]: each for each in seen[name]["items"]} for name in ("models", "models, checked"))
+    assert {each["reachable"] for each in models.values()} == {None}
+    assert all(each["reachable"] == (each["problem"] is None) for each in checked.values())
+    assert any(each["input_price"] and each["output_price"] for each in models.values())
+    assert seen["workers"]["retention_days"] > 0
+    assert {each["key"]: each["place"] for each in seen["settings"]["fixed"]} == {
+        "agents.coder.description": "orga.toml:3",
+        "agents.coder.tools": "orga.toml:4",
+        "tools.manifests": "orga.toml:8",
+        "tools.options.read_file": "orga.toml:10",
+        "mcp.servers.house": "orga.toml:13",
+    }
     assert [(each["id"], each["place"], each["effect"]) for each in seen["policies"]["items"]] == [
         ("reads", "policies/own.cedar:2", "permit"),
         ("secrets", "policies/own.cedar:5", "forbid"),
