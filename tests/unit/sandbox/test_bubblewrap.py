@@ -1,4 +1,4 @@
-"""Isolated commands, with the real bubblewrap: what they see and reach, and what is said where they cannot be had."""
+"""Isolated commands with the real bubblewrap: what they can see and reach, and the messages if it is not usable."""
 
 import os
 import socket
@@ -35,36 +35,36 @@ async def isolated(folder: Path, script: str, **more: Any) -> CommandResult:
     ("script", "ended"),
     [
         pytest.param("exit 255", (255, None), id="a code that ssh has for its own failures"),
-        pytest.param("exit 200", (200, None), id="a code behind the last signal"),
+        pytest.param("exit 200", (200, None), id="a code after the last signal"),
         pytest.param("exit 7", (7, None), id="a code"),
         pytest.param("kill -9 $$", (None, "SIGKILL"), id="a signal"),
     ],
 )
-async def test_a_code_is_a_signal_only_where_there_is_that_signal(
+async def test_an_exit_code_counts_as_a_signal_only_if_that_signal_exists(
     folder: Path, script: str, ended: tuple[int | None, str | None]
 ) -> None:
     done = await isolated(folder, script)
     assert (done.exit_code, done.signal) == ended
 
 
-def test_this_machine_can_isolate() -> None:
+def test_this_machine_can_isolate_commands() -> None:
     check_isolation("bubblewrap")
 
 
-async def test_what_is_called_off_while_it_starts_is_not_begun(folder: Path) -> None:
+async def test_a_command_cancelled_during_its_start_is_not_run(folder: Path) -> None:
     done = await isolated(folder, "echo > begun; sleep 60", timeout_s=0)
     assert (done.timed_out, done.exit_code, (folder / "begun").exists()) == (True, None, False)
 
 
-async def test_its_folder_can_be_written_and_stays(folder: Path) -> None:
+async def test_its_folder_can_be_written_and_is_kept(folder: Path) -> None:
     done = await isolated(folder, "pwd; echo kept > sub/file", env={"GIVEN": "yes"})
     assert (done.exit_code, done.stdout) == (0, f"{folder}\n".encode())
     assert (folder / "sub" / "file").read_text() == "kept\n"
 
 
 @pytest.mark.parametrize("place", ["/etc/orga-test", "/usr/orga-test", "/orga-test", "/proc/sys/kernel/hostname"])
-async def test_nothing_else_can_be_written(folder: Path, place: str) -> None:
-    """Not even by root, whose the settings of the kernel are."""
+async def test_no_other_place_can_be_written(folder: Path, place: str) -> None:
+    """Not even by root, who owns the settings of the kernel."""
     done = await isolated(folder, f"echo x | tee -a {place}")
     assert any(why in done.stderr for why in (b"Read-only file system", b"Permission denied"))
 
@@ -80,16 +80,16 @@ async def test_nothing_else_can_be_written(folder: Path, place: str) -> None:
         pytest.param("mknod disk b 8 0", id="a device"),
     ],
 )
-async def test_nothing_privileged_can_be_done(folder: Path, script: str) -> None:
+async def test_privileged_operations_fail(folder: Path, script: str) -> None:
     assert (await isolated(folder, script)).exit_code != 0
 
 
-async def test_compiled_code_beside_its_scripts_is_not_looked_at(folder: Path) -> None:
+async def test_compiled_code_next_to_its_scripts_is_ignored(folder: Path) -> None:
     done = await isolated(folder, 'case "$PYTHONPYCACHEPREFIX" in "$PWD"*) ;; /*) echo elsewhere ;; esac')
     assert done.stdout == b"elsewhere\n"
 
 
-async def test_what_is_commonly_private_is_not_there(folder: Path, tmp_path: Path) -> None:
+async def test_commonly_private_files_are_not_visible(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "beside").write_text("private")
     done = await isolated(
         folder, f"cat {tmp_path}/beside; ls /home /root /run /var/tmp; ls /tmp > inside; echo x > /tmp/y"
@@ -99,7 +99,7 @@ async def test_what_is_commonly_private_is_not_there(folder: Path, tmp_path: Pat
     assert not Path("/tmp/y").exists()
 
 
-async def test_it_sees_no_process_of_the_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_processes_of_the_host_are_not_visible(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "sk-planted-7f3a")
     done = await isolated(folder, f"cat /proc/*/environ; ls -d /proc/{os.getpid()}; kill -0 {os.getpid()}")
     assert b"sk-planted" not in done.stdout
@@ -107,7 +107,7 @@ async def test_it_sees_no_process_of_the_host(folder: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("network", [pytest.param(False, id="without"), pytest.param(True, id="with")])
-async def test_the_network_is_there_only_where_it_is_asked_for(folder: Path, network: bool) -> None:
+async def test_the_network_is_available_only_if_configured(folder: Path, network: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         done = await isolated(folder, f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'", network=network)
@@ -120,13 +120,13 @@ async def test_sockets_of_services_cannot_be_opened(folder: Path, tmp_path: Path
         assert (await isolated(folder, f"ls {tmp_path}/service")).exit_code != 0
 
 
-async def test_a_timeout_leaves_it_its_grace(folder: Path) -> None:
+async def test_a_timeout_leaves_a_grace_period(folder: Path) -> None:
     done = await isolated(folder, "trap 'echo bye; exit 9' TERM; while :; do sleep 0.05; done", timeout_s=1.5)
     assert (done.timed_out, done.exit_code, done.stdout) == (True, 9, b"bye\n")
 
 
-async def test_a_timeout_ends_all_of_it(folder: Path) -> None:
-    """Their names are looked for: the ids in the sandbox are others."""
+async def test_a_timeout_ends_all_its_processes(folder: Path) -> None:
+    """Processes are found by name, because their ids inside the sandbox are different."""
     mark = f"61.{os.getpid()}"
     done = await isolated(folder, f"trap '' TERM; setsid sleep {mark} & sleep {mark}; sleep {mark}", timeout_s=1)
     assert done.timed_out
@@ -153,7 +153,7 @@ def _command_line(process: Path) -> bytes:
         ),
     ],
 )
-async def test_limits_hold_and_are_named(folder: Path, script: str, limits: SandboxLimits, named: str) -> None:
+async def test_limits_apply_and_are_named(folder: Path, script: str, limits: SandboxLimits, named: str) -> None:
     assert (await isolated(folder, script, limits=limits)).limit == named
 
 
@@ -165,12 +165,12 @@ async def test_the_whole_file_system_is_never_writable(folder: Path) -> None:
 @pytest.mark.parametrize(
     "program", [pytest.param("/home/x/tool", id="hidden"), pytest.param("/usr/bin/env", id="seen")]
 )
-def test_a_program_in_a_hidden_folder_is_shown(folder: Path, program: str) -> None:
+def test_a_program_in_a_hidden_folder_is_made_visible(folder: Path, program: str) -> None:
     line = bubblewrap_argv([program], writable=folder, folder=folder, network=False)
     assert ("--ro-bind-try" in line) == program.startswith("/home")
 
 
-def test_a_missing_bubblewrap_says_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bubblewrap_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
     with pytest.raises(
         ValueError, match=r"not installed; install it \(Debian: apt-get install bubblewrap\), or set iso"
@@ -178,7 +178,7 @@ def test_a_missing_bubblewrap_says_the_remedy(tmp_path: Path, monkeypatch: pytes
         check_isolation("bubblewrap")
 
 
-def test_a_machine_that_forbids_it_says_the_reason_and_the_remedy(
+def test_a_machine_that_forbids_isolation_is_reported_with_reason_and_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
@@ -188,7 +188,9 @@ def test_a_machine_that_forbids_it_says_the_reason_and_the_remedy(
         check_isolation("bubblewrap")
 
 
-def test_another_system_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_system_reports_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.IS_LINUX", False)
     with pytest.raises(ValueError, match="bubblewrap needs Linux"):

@@ -16,14 +16,16 @@ __all__ = ["project"]
 @pytest.mark.parametrize(
     ("mode", "folder_mode", "user", "says"),
     [
-        pytest.param(0o644, 0o755, os.geteuid(), None, id="one's own"),
-        pytest.param(0o664, 0o775, os.geteuid(), None, id="of a group"),
-        pytest.param(0o666, 0o755, os.geteuid(), "can be written by every user", id="a file that all may write"),
-        pytest.param(0o644, 0o777, os.geteuid(), "can be written by every user", id="a folder that all may write"),
-        pytest.param(0o644, 0o1777, os.geteuid(), "can be written by every user", id="such a folder, sticky"),
+        pytest.param(0o644, 0o755, os.geteuid(), None, id="own file"),
+        pytest.param(0o664, 0o775, os.geteuid(), None, id="writable by a group"),
+        pytest.param(0o666, 0o755, os.geteuid(), "can be written by every user", id="a world-writable file"),
+        pytest.param(0o644, 0o777, os.geteuid(), "can be written by every user", id="a world-writable folder"),
+        pytest.param(0o644, 0o1777, os.geteuid(), "can be written by every user", id="a sticky world-writable folder"),
     ],
 )
-def test_whose_a_file_is(project: Path, mode: int, folder_mode: int, user: int, says: str | None) -> None:
+def test_a_file_that_others_can_write_is_refused(
+    project: Path, mode: int, folder_mode: int, user: int, says: str | None
+) -> None:
     path = write_config(project, "")
     path.chmod(mode)
     project.chmod(folder_mode)
@@ -37,8 +39,8 @@ def test_whose_a_file_is(project: Path, mode: int, folder_mode: int, user: int, 
 
 
 @pytest.mark.parametrize("given", ["orga.toml", "."])
-def test_what_belongs_to_somebody_else_is_not_read(project: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only root can give a file away; anybody else becomes somebody else."""
+def test_a_file_of_another_user_is_not_read(project: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only root can change the owner of a file. For other users the test changes the effective user."""
     path, user = write_config(project, ""), os.geteuid()
     if user == 0:
         os.chown(project / given, 12345, 12345)

@@ -1,4 +1,4 @@
-"""Known secrets: which variables hold them, in which shapes they are found, what is left alone."""
+"""Known secrets: which variables contain them, in which forms they are found, and what is unchanged."""
 
 import html
 import json
@@ -25,23 +25,23 @@ KNOWN = KnownSecrets.from_environment({"DB_PASSWORD": SECRET})
 @pytest.mark.parametrize(
     "shown",
     [
-        pytest.param(SECRET, id="as it is"),
+        pytest.param(SECRET, id="verbatim"),
         pytest.param(f"https://host/?q={SECRET}&x", id="within a text"),
         pytest.param(json.dumps({"a": SECRET}), id="in JSON"),
-        pytest.param(json.dumps({"a": SECRET}, ensure_ascii=False), id="in JSON with its letters"),
+        pytest.param(json.dumps({"a": SECRET}, ensure_ascii=False), id="in JSON without escapes"),
         pytest.param(repr({"a": SECRET}), id="in a representation"),
         pytest.param(json.dumps({"line": repr({"a": SECRET})}), id="in a representation in JSON"),
         pytest.param(json.dumps(json.dumps([SECRET])), id="in JSON in JSON"),
     ],
 )
-def test_a_secret_is_hidden_in_every_shape(shown: str) -> None:
+def test_a_secret_is_hidden_in_every_form(shown: str) -> None:
     found = KNOWN.redact(shown)
     assert REDACTED in found
     assert "word" not in found
 
 
 @given(st.text(min_size=8), st.text(), st.text())
-def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, after: str) -> None:
+def test_no_secret_of_any_characters_remains(secret: str, before: str, after: str) -> None:
     assume(secret.lower() not in COMMON_VALUES)
     known = KnownSecrets.from_environment({"A_TOKEN": secret})
     found = known.redact(before + secret + after)
@@ -55,41 +55,43 @@ def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, afte
         pytest.param({"A_TOKEN": "abc"}, (), "abc", "abc", id="too short to be one"),
         pytest.param({"HOME": "/home/me"}, (), "/home/me", "/home/me", id="of another name"),
         pytest.param({"PWD": "/home/me"}, (), "/home/me", "/home/me", id="the folder of a shell"),
-        pytest.param({"OLDPWD": "/home/me"}, (), "/home/me", "/home/me", id="and the one before"),
+        pytest.param({"OLDPWD": "/home/me"}, (), "/home/me", "/home/me", id="the previous folder of a shell"),
         pytest.param({"DB_PWD": "abcdefgh"}, (), "abcdefgh", REDACTED, id="no folder"),
-        pytest.param({"PWD": "abcdefgh"}, ("PWD",), "abcdefgh", REDACTED, id="a folder that is named besides"),
-        pytest.param({"TEAM": "abcdefgh"}, ("TEAM",), "abcdefgh", REDACTED, id="named besides"),
-        pytest.param({}, ("TEAM",), "TEAM", "TEAM", id="named and not set"),
+        pytest.param({"PWD": "abcdefgh"}, ("PWD",), "abcdefgh", REDACTED, id="a folder variable that is configured"),
+        pytest.param({"TEAM": "abcdefgh"}, ("TEAM",), "abcdefgh", REDACTED, id="configured"),
+        pytest.param({}, ("TEAM",), "TEAM", "TEAM", id="configured but not set"),
         pytest.param({"A_KEY": "abcdefgh, ijklmnop"}, (), "ijklmnop", REDACTED, id="one of a list"),
         pytest.param({"A_KEY": "abcdefgh", "B_KEY": "abcdefghij"}, (), "abcdefghij", REDACTED, id="the longest first"),
     ],
 )
-def test_what_counts_as_a_secret(environment: dict[str, str], also: tuple[str, ...], text: str, expected: str) -> None:
+def test_values_count_as_secrets_by_name_length_or_configuration(
+    environment: dict[str, str], also: tuple[str, ...], text: str, expected: str
+) -> None:
     assert KnownSecrets.from_environment(environment, also).redact(text) == expected
 
 
 @given(st.text("ab", min_size=6, max_size=12), st.text("ab", max_size=30))
-def test_the_longest_beginning_of_a_secret_is_left_out_of_a_cut_end(secret: str, text: str) -> None:
+def test_the_longest_prefix_of_a_secret_is_removed_from_a_cut_end(secret: str, text: str) -> None:
     found = KnownSecrets((secret,)).redact(text, is_cut=True)
     whole = text.replace(secret, REDACTED)
     begun = [size for size in range(4, len(secret)) if whole.endswith(secret[:size])]
     assert found == whole[: len(whole) - max(begun, default=0)]
 
 
-def test_a_record_without_a_secret_is_left_as_it_is() -> None:
+def test_a_record_without_a_secret_is_unchanged() -> None:
     reply = Reply.of("word", calls=(ToolCall(call_id="c1", name="look", arguments={"a": [1, None, True]}),))
     assert KNOWN.redact_record(reply) is reply
     assert NO_SECRETS.redact_record(reply) is reply
 
 
-def test_a_record_is_searched_to_its_depths_and_what_is_not_set_stays_so() -> None:
+def test_nested_values_of_a_record_are_searched_and_unset_fields_stay_unset() -> None:
     call = ToolCall(call_id="c1", name="look", arguments={SECRET: [{"a": f"x{SECRET}"}, 1]})
     found = KNOWN.redact_record(Reply.of("t", calls=(call,)))
     assert found.calls[0].arguments == {REDACTED: [{"a": f"x{REDACTED}"}, 1]}
     assert found.model_fields_set == {"parts"}
 
 
-def test_a_representation_shows_none() -> None:
+def test_the_repr_shows_no_secret() -> None:
     assert "word" not in repr(KNOWN)
 
 
@@ -99,8 +101,8 @@ KEY = "sk/live+Zq8~é=w9&Rt7"
 @pytest.mark.parametrize("value", [KEY, "abcdefgh", "hunter2-hunter2", "ключ-секретный"])
 @pytest.mark.parametrize("before", ["", "u", "us", "user:", "x-api-key:", "\n\n"])
 @pytest.mark.parametrize("after", ["", ":", "@@", "more of it"])
-def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: str, after: str) -> None:
-    """`user:password` of a header of basic authentication, a JSON body, an image's data: all shift the letters."""
+def test_base64_of_any_text_with_a_secret_shows_none(value: str, before: str, after: str) -> None:
+    """`user:password` of basic authentication, a JSON body or an image's data shift the letters."""
     known = KnownSecrets.from_values([value])
     for encode in (b64encode, urlsafe_b64encode):
         shown = known.redact(encode(f"{before}{value}{after}".encode()).decode())
@@ -111,15 +113,15 @@ def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: s
 
 @pytest.mark.parametrize("before", range(40, 80, 3))
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n    ", "\n> ", "\n12\t", "\\n", "\\r\\n", '\\n" +\n    "'])
-def test_base64_in_lines_shows_none(before: int, end: str) -> None:
-    """`base64` breaks after 76 characters, wherever a secret stands."""
+def test_base64_in_lines_shows_no_secret(before: int, end: str) -> None:
+    """`base64` breaks after 76 characters, at any place of a secret."""
     shown = encodebytes(b"a" * before + KEY.encode() + b"b" * 60).decode().strip().replace("\n", end)
     found = KnownSecrets.from_values([KEY]).redact(f"data:\n{shown}\n--\nmore")
     assert REDACTED in found
     assert found.endswith("\n--\nmore")
 
 
-def test_lines_without_a_secret_stay_lines() -> None:
+def test_lines_without_a_secret_are_unchanged() -> None:
     shown = encodebytes(b"a" * 200).decode()
     assert KnownSecrets.from_values([KEY]).redact(shown) == shown
 
@@ -131,7 +133,7 @@ def test_lines_without_a_secret_stay_lines() -> None:
         pytest.param(quote(KEY, safe=""), id="quoted"),
         pytest.param(re.sub("%..", lambda e: e[0].lower(), quote(KEY)), id="escapes in lower case"),
         pytest.param(re.sub("%..", lambda e: e[0].lower(), quote(KEY, safe="")), id="all escapes in lower case"),
-        pytest.param(quote_plus(KEY), id="of a form"),
+        pytest.param(quote_plus(KEY), id="form encoding"),
         pytest.param(str(httpx.URL("https://a.test", params={"k": KEY})), id="in an address by httpx"),
         pytest.param(quote(quote(KEY, safe=""), safe=""), id="quoted twice"),
         pytest.param(quote(KEY, safe="!'()*~"), id="quoted by JavaScript"),
@@ -145,7 +147,7 @@ def test_lines_without_a_secret_stay_lines() -> None:
         pytest.param(html.escape(KEY), id="in HTML"),
         pytest.param(b32encode(KEY.encode()).decode(), id="base32"),
         pytest.param("".join(f"&#{ord(c)};" for c in KEY), id="in references of HTML"),
-        pytest.param(KEY[::-1], id="backwards"),
+        pytest.param(KEY[::-1], id="reversed"),
         pytest.param(json.dumps(KEY).replace("/", "\\/"), id="in JSON by PHP"),
         pytest.param(json.dumps(KEY, ensure_ascii=False).replace("&", "\\u0026"), id="in JSON by Go"),
         pytest.param(html.escape(KEY).replace("/", "&#x2F;").replace("=", "&#x3D;"), id="by a template of HTML"),
@@ -165,7 +167,7 @@ def test_lines_without_a_secret_stay_lines() -> None:
         pytest.param(KEY.encode("utf-16-le").hex(), id="hexadecimal of UTF-16"),
     ],
 )
-def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
+def test_a_secret_is_hidden_in_common_encodings(shown: str) -> None:
     found = KnownSecrets.from_values([KEY]).redact(f"before {shown} after")
     assert REDACTED in found
     assert shown not in found
@@ -195,15 +197,15 @@ def words_of(data: bytes, form: str, size: int) -> str:
 @pytest.mark.parametrize(
     "shown",
     [
-        pytest.param("\n".join(map(str, KEY.encode())), id="byte values, one a line"),
-        pytest.param(json.dumps(list(KEY.encode()), indent=4), id="byte values in JSON, one a line"),
+        pytest.param("\n".join(map(str, KEY.encode())), id="byte values, one per line"),
+        pytest.param(json.dumps(list(KEY.encode()), indent=4), id="byte values in JSON, one per line"),
         pytest.param(json.dumps(dict(enumerate(KEY.encode()))), id="an array of bytes as JavaScript writes it"),
         pytest.param("; ".join(map(str, KEY.encode())), id="byte values with semicolons"),
-        pytest.param("\n".join(f"{byte:02x}" for byte in KEY.encode()), id="hexadecimal, one a line"),
-        pytest.param(",\n  ".join(f"0x{byte:02X}" for byte in KEY.encode()), id="a list of C, one a line"),
+        pytest.param("\n".join(f"{byte:02x}" for byte in KEY.encode()), id="hexadecimal, one per line"),
+        pytest.param(",\n  ".join(f"0x{byte:02X}" for byte in KEY.encode()), id="a list of C, one per line"),
         pytest.param(" ".join(map(oct, KEY.encode())), id="octal numbers"),
         pytest.param(dumped(PADDED), id="xxd"),
-        pytest.param(dumped(PADDED, 1), id="xxd by single bytes"),
+        pytest.param(dumped(PADDED, 1), id="xxd with single bytes"),
         pytest.param(json.dumps({"out": dumped(PADDED)}), id="xxd in JSON"),
         pytest.param(re.sub("(.{60})", r"\1\n", PADDED.hex()), id="plain xxd"),
         pytest.param(dumped(PADDED, 1, "  |{}|", "{:08x}  "), id="hexdump -C"),
@@ -211,7 +213,7 @@ def words_of(data: bytes, form: str, size: int) -> str:
         pytest.param(words_of(PADDED, "08x", 4), id="od by four bytes"),
         pytest.param(words_of(PADDED, "016x", 8), id="od by eight bytes"),
         pytest.param(words_of(PADDED, "04x", 2).replace(" ", " " * 4), id="hexdump -x"),
-        pytest.param(b32encode(PADDED).decode(), id="base32, elsewhere"),
+        pytest.param(b32encode(PADDED).decode(), id="base32 at another offset"),
         pytest.param(words_of(PADDED, "06o", 2), id="od"),
         pytest.param(words_of(PADDED, "03o", 1), id="od -b"),
         pytest.param(words_of(PADDED, "4d", 1), id="od -tu1"),
@@ -223,7 +225,7 @@ def words_of(data: bytes, form: str, size: int) -> str:
         pytest.param("".join(f"\\u{ord(c):04x}" if c in "se" else c for c in KEY), id="some escapes of JSON"),
         pytest.param("".join(f"\\x{ord(c):02x}" if c in "sk" else c for c in KEY), id="some escapes of Python"),
         pytest.param(b64encode(b64encode(PADDED)).decode(), id="base64 of base64"),
-        pytest.param(b64encode(b"x" + b64encode(b"y" + PADDED)).decode(), id="base64 of base64 elsewhere"),
+        pytest.param(b64encode(b"x" + b64encode(b"y" + PADDED)).decode(), id="base64 of base64 at another offset"),
         pytest.param(encodebytes(b64encode(PADDED * 3)).decode(), id="base64 of base64 in lines"),
         pytest.param(b64encode(PADDED.hex().encode()).decode(), id="base64 of hexadecimal"),
         pytest.param(b64encode(PADDED).hex(), id="hexadecimal of base64"),
@@ -244,7 +246,7 @@ def test_a_secret_is_hidden_in_notations_of_any_layout(shown: str) -> None:
 
 @pytest.mark.parametrize("group", [1, 2, 4, 8])
 @pytest.mark.parametrize("width", [4, 16])
-def test_a_column_of_digits_is_no_part_of_a_dump(group: int, width: int) -> None:
+def test_the_text_column_is_not_part_of_a_dump(group: int, width: int) -> None:
     secret = "aefadaeafdaebaacdcfdbebefcefdede"
     data = f"key={secret}\n".encode()
     lines = [(at, data[at : at + width]) for at in range(0, len(data), width)]
@@ -264,12 +266,12 @@ def test_a_column_of_digits_is_no_part_of_a_dump(group: int, width: int) -> None
         pytest.param("12 add\nbe  |face|\n0000000 fade", id="words that could be digits"),
     ],
 )
-def test_a_notation_without_a_secret_is_left_as_it_is(text: str) -> None:
+def test_a_notation_without_a_secret_is_unchanged(text: str) -> None:
     assert KnownSecrets.from_values([KEY]).redact(text) == text
 
 
 @given(st.text(max_size=80))
-def test_any_text_can_be_read(text: str) -> None:
+def test_any_text_can_be_searched(text: str) -> None:
     assert KnownSecrets.from_values([KEY]).redact(text) == text
 
 
@@ -283,7 +285,7 @@ def test_any_text_can_be_read(text: str) -> None:
         pytest.param("SENTRY_DSN", "https://a1b2c3d4e5@sentry.test/1", "https://a1b2c3d4e5@sentry.test/1", id="DSN"),
         pytest.param("SESSION_COOKIE", "sid=0123456789", "sid=0123456789", id="a cookie"),
         pytest.param("API_KEY_2", "tz93-qwer", "tz93-qwer", id="a second one"),
-        pytest.param("API_KEY_PROD", "tz93-qwer", "tz93-qwer", id="of a stage"),
+        pytest.param("API_KEY_PROD", "tz93-qwer", "tz93-qwer", id="with a stage name"),
         pytest.param("SECRET_KEY_BASE", "tz93-qwer", "tz93-qwer", id="of Rails"),
         pytest.param("DBPASS", "tz93-qwer", "tz93-qwer", id="pass of a database"),
         pytest.param("SLACK_WEBHOOK_URL", "https://h.test/T0/tz93", "https://h.test/T0/tz93", id="a webhook"),
@@ -306,7 +308,7 @@ def test_any_text_can_be_read(text: str) -> None:
         pytest.param("MSSQL_CONNECTION_STRING", "Server=db;Pwd=tz93-qwer;", "tz93-qwer", id="of a connection string"),
     ],
 )
-def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> None:
+def test_these_variables_contain_secrets(name: str, value: str, secret: str) -> None:
     found = KnownSecrets.from_environment({name: value}).redact(f"a {secret} b")
     assert found == f"a {REDACTED} b"
 
@@ -314,24 +316,24 @@ def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> Non
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        pytest.param("COMPASS", "north-north", "north-north", id="a name that ends so by chance"),
-        pytest.param("KEY_FILE", "/run/keys/a", "/run/keys/a", id="where a secret is"),
+        pytest.param("COMPASS", "north-north", "north-north", id="a word with the same ending"),
+        pytest.param("KEY_FILE", "/run/keys/a", "/run/keys/a", id="the path of a secret"),
         pytest.param(
             "DATABASE_URL", "postgres://me:tz93-qwer@db.test/shop", "db.test/shop", id="the rest of an address"
         ),
         pytest.param("DATABASE_URL", "postgres://postgres:postgres@db.test", "use postgres", id="a common word"),
-        pytest.param("HOME_URL", "https://example.org/a", "https://example.org/a", id="an address without one"),
+        pytest.param("HOME_URL", "https://example.org/a", "https://example.org/a", id="an address without a secret"),
         pytest.param("BAD_URL", "http://[a", "http://[a", id="no address"),
-        pytest.param("GIT_REMOTE", "ssh://deployers@git.test/a", "deployers", id="who logs in"),
+        pytest.param("GIT_REMOTE", "ssh://deployers@git.test/a", "deployers", id="a login name"),
         pytest.param("A_KEY", '{"type": "service_account"}', "a service_account", id="the rest of JSON"),
-        pytest.param("TLS_KEY", "-----BEGIN KEY-----\ntz93qwer", "-----BEGIN KEY-----", id="what a key begins with"),
+        pytest.param("TLS_KEY", "-----BEGIN KEY-----\ntz93qwer", "-----BEGIN KEY-----", id="the header of a key"),
     ],
 )
-def test_what_is_left_alone(name: str, value: str, text: str) -> None:
+def test_these_values_are_unchanged(name: str, value: str, text: str) -> None:
     assert KnownSecrets.from_environment({name: value}).redact(text) == text
 
 
-def test_the_permit_keys_of_a_file_are_known_to_the_worker(tmp_path: Path) -> None:
+def test_permit_keys_in_a_file_are_known_to_the_worker(tmp_path: Path) -> None:
     key = "0123456789abcdef" * 2
     (tmp_path / "keys").write_text(f"{key}\n{key[::-1]}\n")
     env = {PERMIT_KEY: f"@{tmp_path / 'keys'}"}

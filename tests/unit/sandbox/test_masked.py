@@ -1,4 +1,4 @@
-"""A masked result: one line in place of a text, never longer than the text."""
+"""A masked result is one line that replaces a text and is never longer than it."""
 
 import pytest
 from hypothesis import given
@@ -21,17 +21,15 @@ results = st.builds(a_result, texts | st.integers(0, 5_000).map(lambda n: "é" *
     [
         pytest.param(a_result("x" * 2_000), "[Result of read_file left out: 2,000 bytes]", id="tool and size"),
         pytest.param(a_result("é" * 50, "say"), "[Result of say left out: 100 bytes]", id="the size is in bytes"),
-        pytest.param(a_result("x" * 99, None), "[Result of tool left out: 99 bytes]", id="a tool that is not known"),
+        pytest.param(a_result("x" * 99, None), "[Result of tool left out: 99 bytes]", id="an unknown tool"),
         pytest.param(a_result("x" * 99, "a\nb"), "[Result of a b left out: 99 bytes]", id="a name of two lines"),
-        pytest.param(
-            a_result("x" * 999, "n" * 300), f"[Result of {'n' * 100} left out: 999 bytes]", id="a name without end"
-        ),
+        pytest.param(a_result("x" * 999, "n" * 300), f"[Result of {'n' * 100} left out: 999 bytes]", id="a long name"),
         pytest.param(a_result("x" * 39), "x" * 39, id="a text shorter than the placeholder stays"),
-        pytest.param(a_result("x" * 40), "x" * 40, id="so does one that is as long"),
-        pytest.param(a_result("x" * 41), "[Result of read_file left out: 41 bytes]", id="one byte more goes"),
+        pytest.param(a_result("x" * 40), "x" * 40, id="a text as long as the placeholder stays"),
+        pytest.param(a_result("x" * 41), "[Result of read_file left out: 41 bytes]", id="one byte more is masked"),
         pytest.param(a_result("x" * 90, is_error=True), "[Result of read_file left out: 90 bytes]", id="a failure"),
-        pytest.param(user("x" * 2_000), "x" * 2_000, id="what a user says stays"),
-        pytest.param(Message.of("assistant", "x" * 2_000), "x" * 2_000, id="so does what the model says"),
+        pytest.param(user("x" * 2_000), "x" * 2_000, id="a user message stays"),
+        pytest.param(Message.of("assistant", "x" * 2_000), "x" * 2_000, id="a model message stays"),
     ],
 )
 def test_masked(message: Message, expected: str) -> None:
@@ -47,7 +45,7 @@ def test_a_placeholder_is_never_longer_than_the_text(result: Message) -> None:
 
 @LAW
 @given(results | messages)
-def test_a_masked_message_stays_as_it_is(message: Message) -> None:
-    """So it goes on naming the size of the original."""
+def test_a_masked_message_is_not_masked_again(message: Message) -> None:
+    """It still contains the size of the original."""
     once = masked_message(message)
     assert masked_message(once) is once

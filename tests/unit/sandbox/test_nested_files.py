@@ -1,4 +1,4 @@
-"""Files that nest without an end are refused with a reason, whoever reads them."""
+"""Files with endless nesting are refused with a reason by every reader."""
 
 import time
 from collections.abc import Callable
@@ -40,7 +40,7 @@ FORMS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH, 900, 3_000, 30_000])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_toml_that_nests_too_deeply_is_refused_by_all_who_read_it(
+def test_too_deeply_nested_toml_is_refused_by_every_reader(
     tmp_path: Path, form: Callable[[int], str], depth: int
 ) -> None:
     text = form(depth)
@@ -74,25 +74,25 @@ def test_toml_that_nests_too_deeply_is_refused_by_all_who_read_it(
         pytest.param(f"a = [{'[1],' * 3_000}]\n", id="many lists side by side"),
     ],
 )
-def test_toml_that_nests_little_is_read(text: str) -> None:
+def test_toml_with_little_nesting_is_read(text: str) -> None:
     assert read_toml(text)
 
 
 @pytest.mark.parametrize("name", ["package.json", "tsconfig.json"])
-def test_json_of_a_project_that_nests_too_deeply_is_refused(tmp_path: Path, name: str) -> None:
+def test_too_deeply_nested_json_of_a_project_is_refused(tmp_path: Path, name: str) -> None:
     for depth in (1_000, 3_000, 100_000):
         (tmp_path / name).write_text(f'{{"scripts": {"[" * depth}{"]" * depth}}}')
         with pytest.raises(UnreadableFile, match="nested too deeply"):
             convention_items(tmp_path, name, ConventionTarget("shop", "", "tenant", Reader()))
 
 
-def test_a_table_of_our_state_that_nests_too_deeply_is_named(tmp_path: Path) -> None:
+def test_a_too_deeply_nested_table_of_our_state_is_named(tmp_path: Path) -> None:
     (tmp_path / "trust.json").write_text("[" * 100_000)
     with pytest.raises(UnreadableTable, match=r"trust\.json: cannot be read"):
         read_table(tmp_path / "trust.json")
 
 
-def test_many_problems_of_a_file_are_cut(tmp_path: Path) -> None:
+def test_the_list_of_problems_of_a_file_is_cut(tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_text("".join(f"a{number} = 1\n" for number in range(5_000)))
     with pytest.raises(ConfigError) as raised:
         load_config(folder=tmp_path, env={"ORGA_TRUST": "1"})

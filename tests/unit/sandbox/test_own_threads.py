@@ -1,4 +1,4 @@
-"""Threads of calls: their own, so that one that never ends takes a place from nobody."""
+"""Each call has its own thread, so that one that never ends does not block others."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
 @contextmanager
 def a_gate() -> Generator[threading.Event]:
-    """An event that is set at the end, whatever happens: no thread outlives its test."""
+    """An event that is always set at the end, so that no thread outlives its test."""
     gate = threading.Event()
     try:
         yield gate
@@ -32,7 +32,7 @@ async def cut_off(threads: OwnThreads[bool], gate: threading.Event) -> None:
         await call
 
 
-async def test_results_and_errors_come_back() -> None:
+async def test_results_and_errors_are_passed_on() -> None:
     async def fails() -> None:
         await OwnThreads[None]("f").run(lambda: (_ for _ in ()).throw(KeyError("k")))
 
@@ -41,7 +41,7 @@ async def test_results_and_errors_come_back() -> None:
         await fails()
 
 
-async def test_a_call_knows_its_context_and_no_exit_waits_for_it() -> None:
+async def test_a_call_has_its_context_and_a_daemon_thread() -> None:
     WHO.set("me")
     seen = await OwnThreads[tuple[str, str, bool]]("look").run(
         lambda: (WHO.get(), threading.current_thread().name, threading.current_thread().daemon)
@@ -49,20 +49,20 @@ async def test_a_call_knows_its_context_and_no_exit_waits_for_it() -> None:
     assert seen == ("me", "tool look", True)
 
 
-async def test_more_calls_than_any_pool_has_places_run_at_once() -> None:
+async def test_more_calls_than_any_pool_has_threads_run_concurrently() -> None:
     together = threading.Barrier(64, timeout=20)
     threads = OwnThreads[int]("f")
     assert len(await asyncio.gather(*(threads.run(together.wait) for _ in range(64)))) == 64
 
 
-async def test_what_is_cut_off_is_left_behind_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_abandoned_thread_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with a_gate() as gate:
         await cut_off(OwnThreads[bool]("look"), gate)
     assert "look: its thread goes on after the call was cut off, and cannot be stopped" in caplog.text
     assert 'isolation = "process" under [tools.options.look]' in caplog.text
 
 
-async def test_too_many_left_behind_refuse_the_next_until_they_end() -> None:
+async def test_too_many_abandoned_threads_refuse_calls_until_they_end() -> None:
     threads = OwnThreads[bool]("look")
     with a_gate() as gate:
         for _ in range(MAX_ABANDONED_THREADS):
@@ -70,7 +70,7 @@ async def test_too_many_left_behind_refuse_the_next_until_they_end() -> None:
         with pytest.raises(ToolError, match=f"{MAX_ABANDONED_THREADS} earlier calls of look still block") as caught:
             await threads.run(gate.wait)
         assert (caught.value.kind, caught.value.retryable) == ("ThreadsLeftBehind", True)
-        assert await OwnThreads[int]("other").run(lambda: 1) == 1, "other functions go on"
+        assert await OwnThreads[int]("other").run(lambda: 1) == 1, "other functions still run"
     async with asyncio.timeout(20):
         while True:
             try:

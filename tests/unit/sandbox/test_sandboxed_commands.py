@@ -1,4 +1,4 @@
-"""Commands in the sandbox, with real processes: what they get, what they give, how they ended."""
+"""Sandboxed commands with real processes: their input, their output, and how they ended."""
 
 import os
 import py_compile
@@ -15,7 +15,7 @@ from orga.activities.ports import ToolError
 from tests.support.programs.sandboxed import python, run_to_end, shell
 
 
-async def test_the_environment_holds_what_is_passed_and_its_defaults(
+async def test_the_environment_contains_given_variables_and_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "sk-planted-7f3a")
@@ -27,9 +27,9 @@ async def test_the_environment_holds_what_is_passed_and_its_defaults(
     assert not Path(home).exists()
 
 
-async def test_a_home_is_removed_however_deep_and_closed_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result of a command does not depend on what it leaves."""
-    monkeypatch.setattr(removal, "TIME_LIMIT_S", 60.0)  # beside other threads each step may have to wait
+async def test_a_deep_or_closed_home_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of a command does not depend on the files that it leaves."""
+    monkeypatch.setattr(removal, "TIME_LIMIT_S", 60.0)  # with other threads each step may have to wait
     code = """
 import os
 home = os.environ["HOME"]
@@ -50,7 +50,7 @@ print(home)
     assert not Path(done.stdout.decode().strip()).exists()
 
 
-async def test_a_home_that_stays_is_logged_and_the_result_is_told(
+async def test_a_home_folder_that_cannot_be_removed_is_logged_and_the_result_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(removal, "TIME_LIMIT_S", -1.0)
@@ -61,7 +61,7 @@ async def test_a_home_that_stays_is_logged_and_the_result_is_told(
     shutil.rmtree(home)
 
 
-async def test_what_a_link_in_a_home_leads_to_is_left_alone(tmp_path: Path) -> None:
+async def test_the_target_of_a_link_in_a_home_folder_is_kept(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir(mode=0o750)
     (tmp_path / "kept/f").write_text("")
     done = await shell(tmp_path, 'ln -s "$PWD/kept" "$HOME/link"; ln -s "$PWD/kept/f" "$HOME/f"; echo "$HOME"')
@@ -71,8 +71,8 @@ async def test_what_a_link_in_a_home_leads_to_is_left_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("below", ["", "deep"])
-async def test_a_repository_that_a_file_tool_wrote_runs_nothing(tmp_path: Path, below: str) -> None:
-    """Git runs what the config of a repository names, and any folder that has these four is one."""
+async def test_a_repository_written_by_a_file_tool_runs_nothing(tmp_path: Path, below: str) -> None:
+    """Git runs programs named in the config of a repository, and any folder with these four entries is one."""
     work = tmp_path / below
     for name in ("objects/x", "refs/x"):
         (work / name).parent.mkdir(parents=True)
@@ -86,14 +86,14 @@ async def test_a_repository_that_a_file_tool_wrote_runs_nothing(tmp_path: Path, 
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_repository_of_the_operators_own_is_found(tmp_path: Path) -> None:
+async def test_a_repository_of_the_operator_is_used(tmp_path: Path) -> None:
     await run_to_end(tmp_path, "git", "init", "--quiet")
     (tmp_path / "a").write_text("")
     assert (await run_to_end(tmp_path, "git", "status", "--short")).stdout == b"?? a\n"
 
 
-async def test_compiled_code_beside_a_script_is_not_run(tmp_path: Path) -> None:
-    """Python runs it without a look at the source if it says that it needs no check."""
+async def test_compiled_code_next_to_a_script_is_not_run(tmp_path: Path) -> None:
+    """Python runs it without reading the source if it is marked as unchecked."""
     for folder, source in (("evil", "print('evil')"), ("app", "print('good')")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "units.py").write_text(source)
@@ -104,13 +104,11 @@ async def test_compiled_code_beside_a_script_is_not_run(tmp_path: Path) -> None:
     done = await run_to_end(tmp_path, sys.executable, "app")
     assert (done.stdout, done.stderr) == (b"good\n", b"")
     direct = subprocess.run([sys.executable, "app"], cwd=tmp_path, capture_output=True, check=True)
-    assert direct.stdout == b"evil\n", "otherwise this test shows nothing"
+    assert direct.stdout == b"evil\n", "otherwise this test proves nothing"
 
 
-async def test_no_process_above_it_that_is_ours_tells_the_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The environment of its parent can be read by a program of the same user."""
+async def test_no_parent_process_shows_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of the same user can read the environment of its parent."""
     monkeypatch.setenv("PLANTED_SECRET", "sk-planted-7f3a")
     done = await shell(tmp_path, "cat /proc/$PPID/environ /proc/$PPID/cmdline", env={"GIVEN": "operators-secret"})
     assert b"sk-planted" not in done.stdout
@@ -126,20 +124,22 @@ async def test_no_process_above_it_that_is_ours_tells_the_secret(
         pytest.param("kill -40 $$", (None, "signal 40"), id="a signal without a name"),
     ],
 )
-async def test_how_it_ended(tmp_path: Path, script: str, expected: tuple[int | None, str | None]) -> None:
+async def test_the_exit_code_or_signal_is_returned(
+    tmp_path: Path, script: str, expected: tuple[int | None, str | None]
+) -> None:
     done = await shell(tmp_path, script)
     assert (done.exit_code, done.signal) == expected
     assert (done.limit, done.timed_out, done.truncated) == (None, False, False)
 
 
-async def test_both_outputs_apart_and_merged(tmp_path: Path) -> None:
+async def test_outputs_are_returned_separately_or_merged(tmp_path: Path) -> None:
     apart = await shell(tmp_path, "echo out; echo err >&2")
     assert (apart.stdout, apart.stderr) == (b"out\n", b"err\n")
     merged = await shell(tmp_path, "echo out; echo err >&2", merged=True)
     assert (merged.stdout, merged.stderr) == (b"out\nerr\n", b"")
 
 
-async def test_input_is_read_to_its_end_or_not_at_all(tmp_path: Path) -> None:
+async def test_input_may_be_read_or_ignored(tmp_path: Path) -> None:
     much = b"x" * 3_000_000
     assert (await run_to_end(tmp_path, "wc", "-c", stdin=much)).stdout.strip() == b"3000000"
     assert (await run_to_end(tmp_path, "true", stdin=much)).exit_code == 0
@@ -154,12 +154,12 @@ async def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("argument", ["$(id)", "*", "", "-x", "a\nb", "é\u202e", "'\"\\"], ids=repr)
-async def test_arguments_arrive_as_they_are(tmp_path: Path, argument: str) -> None:
+async def test_arguments_are_passed_unchanged(tmp_path: Path, argument: str) -> None:
     assert (await run_to_end(tmp_path, "printf", "%s|", argument)).stdout == f"{argument}|".encode()
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "./here", "sub/here", "/no/such"])
-async def test_a_program_that_is_not_there(tmp_path: Path, program: str) -> None:
+async def test_a_missing_program_is_refused(tmp_path: Path, program: str) -> None:
     (tmp_path / "here").symlink_to("/bin/true")
     with pytest.raises(ToolError, match="is not installed on") as caught:
         await run_to_end(tmp_path, program)
@@ -171,10 +171,10 @@ async def test_a_program_that_is_not_there(tmp_path: Path, program: str) -> None
     [
         pytest.param(("echo", "x" * 200_000), b"Argument list too long", id="an argument too long"),
         pytest.param(("echo", "a\0b"), b"null byte", id="NUL"),
-        pytest.param(("echo", "\ud800"), b"surrogates not allowed", id="half a character"),
+        pytest.param(("echo", "\ud800"), b"surrogates not allowed", id="a lone surrogate"),
     ],
 )
-async def test_what_cannot_be_started_says_why(tmp_path: Path, argv: tuple[str, ...], told: bytes) -> None:
+async def test_a_failed_start_reports_the_reason(tmp_path: Path, argv: tuple[str, ...], told: bytes) -> None:
     done = await run_to_end(tmp_path, *argv)
     assert done.exit_code == 127
     assert told in done.stderr

@@ -1,4 +1,4 @@
-"""Commands in the sandbox end with what started them, and none of their processes outlives the call."""
+"""Sandboxed commands end with the process that started them, and no process outlives the call."""
 
 import asyncio
 import signal
@@ -15,8 +15,8 @@ from tests.support.programs.sandboxed import AWAY, living_processes, run_to_end,
 BOTH_ARE_AWAY = 'while [ "$(cat pids 2>/dev/null | wc -l)" -lt 2 ]; do sleep 0.02; done;'
 
 
-async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    """They hold its output open, too."""
+async def test_background_processes_end_with_the_command(tmp_path: Path) -> None:
+    """They also keep its output open."""
     started = time.monotonic()
     done = await shell(tmp_path, f"{AWAY} sleep 60 & {BOTH_ARE_AWAY} echo done")
     assert (done.exit_code, done.stdout) == (0, b"done\n")
@@ -24,7 +24,7 @@ async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     assert not living_processes(tmp_path)
 
 
-async def test_a_timeout_ends_all_that_it_started(tmp_path: Path) -> None:
+async def test_a_timeout_ends_all_processes(tmp_path: Path) -> None:
     script = f"trap '' TERM; {AWAY} {BOTH_ARE_AWAY} echo $$ >> pids; echo started; while :; do sleep 0.1; done"
     done = await shell(tmp_path, script, timeout_s=3)
     assert (done.timed_out, done.signal, done.stdout) == (True, "SIGKILL", b"started\n")
@@ -32,20 +32,20 @@ async def test_a_timeout_ends_all_that_it_started(tmp_path: Path) -> None:
     assert not living_processes(tmp_path)
 
 
-async def test_a_timeout_asks_before_it_kills(tmp_path: Path) -> None:
+async def test_a_timeout_sends_sigterm_before_sigkill(tmp_path: Path) -> None:
     done = await shell(tmp_path, "trap 'echo bye; exit 9' TERM; while :; do sleep 0.05; done", timeout_s=3)
     assert (done.timed_out, done.exit_code, done.stdout) == (True, 9, b"bye\n")
 
 
-async def test_what_is_called_off_while_it_starts_is_not_begun(tmp_path: Path) -> None:
-    """Else it would have its time of grace to act."""
+async def test_a_command_cancelled_during_its_start_is_not_run(tmp_path: Path) -> None:
+    """Otherwise it could act during its grace period."""
     started = time.monotonic()
     done = await shell(tmp_path, "echo > begun; sleep 60", timeout_s=0)
     assert (done.timed_out, done.exit_code, (tmp_path / "begun").exists()) == (True, None, False)
     assert time.monotonic() - started < 15
 
 
-async def test_a_supervisor_that_the_command_stopped_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_supervisor_stopped_by_the_command_is_not_waited_for(tmp_path: Path) -> None:
     """A run waits five seconds for a call that was cancelled."""
     call = asyncio.create_task(shell(tmp_path, "echo $$ >> pids; kill -STOP $PPID; sleep 60"))
     await until_written(tmp_path / "pids", 1)
@@ -56,7 +56,7 @@ async def test_a_supervisor_that_the_command_stopped_is_not_waited_for(tmp_path:
     await until_gone(tmp_path)
 
 
-async def test_sixteen_at_once_leave_no_descriptor_and_no_child_in_the_worker(tmp_path: Path) -> None:
+async def test_sixteen_concurrent_commands_leave_no_descriptor_and_no_child(tmp_path: Path) -> None:
     def held() -> tuple[int, list[str]]:
         tasks = Path("/proc/self/task").iterdir()
         children = [child for task in tasks for child in (task / "children").read_text().split()]
@@ -70,7 +70,7 @@ async def test_sixteen_at_once_leave_no_descriptor_and_no_child_in_the_worker(tm
     assert held() == before
 
 
-async def test_cancelling_ends_all_that_it_started(tmp_path: Path) -> None:
+async def test_cancelling_ends_all_processes(tmp_path: Path) -> None:
     call = asyncio.create_task(shell(tmp_path, f"{AWAY} echo $$ >> pids; sleep 60"))
     await until_written(tmp_path / "pids", 3)
     assert len(living_processes(tmp_path)) == 3
@@ -81,7 +81,7 @@ async def test_cancelling_ends_all_that_it_started(tmp_path: Path) -> None:
     assert not living_processes(tmp_path)
 
 
-async def test_the_death_of_the_worker_ends_all_that_it_started(tmp_path: Path) -> None:
+async def test_the_death_of_the_worker_ends_all_processes(tmp_path: Path) -> None:
     code = f"""
 import asyncio
 from pathlib import Path
@@ -96,7 +96,7 @@ asyncio.run(run_sandboxed(command, cwd=Path({str(tmp_path)!r}), env={{}}, timeou
     await until_gone(tmp_path)
 
 
-async def test_who_kills_its_supervisor_dies_with_it(tmp_path: Path) -> None:
+async def test_a_command_that_kills_its_supervisor_ends_with_it(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="nobody knows how it ended") as caught:
         await shell(tmp_path, "echo $$ >> pids; kill -9 $PPID; sleep 60")
     assert caught.value.kind == "CommandLost"

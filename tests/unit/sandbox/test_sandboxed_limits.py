@@ -1,4 +1,4 @@
-"""Commands in the sandbox keep to their limits, and the one that ended them is named."""
+"""Sandboxed commands have limits, and the exceeded limit is named."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.support.programs.sandboxed import python, run_to_end, shell
 LIMITS = {
     "memory": (SandboxLimits(memory_bytes=300_000_000), "x = bytearray(900_000_000)", "memory_bytes"),
     "processor time": (SandboxLimits(cpu_s=1), "while True: pass", "cpu_s"),
-    "processor time of one who ignores the warning": (
+    "processor time, with the warning ignored": (
         SandboxLimits(cpu_s=1),
         "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
         "cpu_s",
@@ -40,37 +40,39 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("limits", "code", "named"), LIMITS.values(), ids=LIMITS)
-async def test_a_limit_ends_it_and_is_named(tmp_path: Path, limits: SandboxLimits, code: str, named: str) -> None:
+async def test_an_exceeded_limit_ends_the_command_and_is_named(
+    tmp_path: Path, limits: SandboxLimits, code: str, named: str
+) -> None:
     done = await python(tmp_path, code, limits=limits)
     assert done.limit == named
     assert done.exit_code != 0
     assert not done.timed_out
 
 
-async def test_within_its_limits_none_is_named(tmp_path: Path) -> None:
-    """Who copes with what a limit refused has not been ended by it."""
+async def test_a_successful_command_names_no_limit(tmp_path: Path) -> None:
+    """A command that handles a refused allocation was not ended by the limit."""
     done = await python(tmp_path, "import sys; print('MemoryError', file=sys.stderr)")
     assert (done.exit_code, done.limit) == (0, None)
 
 
-async def test_limits_can_be_lifted(tmp_path: Path) -> None:
+async def test_limits_can_be_removed(tmp_path: Path) -> None:
     none = SandboxLimits(cpu_s=None, memory_bytes=None, file_bytes=None, processes=None, open_files=None)
     done = await shell(tmp_path, "ulimit -t; ulimit -v; ulimit -f; ulimit -c", limits=none)
     assert done.stdout == b"unlimited\nunlimited\nunlimited\n0\n"
 
 
-async def test_nothing_can_gain_privileges(tmp_path: Path) -> None:
+async def test_privileges_cannot_be_gained(tmp_path: Path) -> None:
     assert b"NoNewPrivs:\t1" in (await run_to_end(tmp_path, "cat", "/proc/self/status")).stdout
 
 
-async def test_what_multiplies_is_stopped(tmp_path: Path) -> None:
-    """Each level doubles; without a limit there would be 512 processes."""
+async def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
+    """Each level doubles the number of processes, to 512 without a limit."""
     code = "import os, time\nfor _ in range(9): os.fork()\ntime.sleep(60)"
     done = await python(tmp_path, code, limits=SandboxLimits(processes=20))
     assert (done.limit, done.signal) == ("processes", "SIGKILL")
 
 
-async def test_more_than_is_kept_is_read_all_the_same(tmp_path: Path) -> None:
+async def test_output_over_the_limit_is_read_and_dropped(tmp_path: Path) -> None:
     code = "import sys; sys.stdout.write('HEAD' + 'x' * 20_000_000); sys.stderr.write('y' * 20_000_000); sys.exit(4)"
     done = await python(tmp_path, code, max_output_bytes=1_000)
     assert (len(done.stdout), len(done.stderr)) == (1_000, 1_000)
@@ -78,7 +80,7 @@ async def test_more_than_is_kept_is_read_all_the_same(tmp_path: Path) -> None:
     assert (done.truncated, done.exit_code) == (True, 4)
 
 
-async def test_part_of_what_is_kept_may_be_the_end(tmp_path: Path) -> None:
+async def test_the_end_of_a_long_output_can_be_kept(tmp_path: Path) -> None:
     done = await python(tmp_path, "print('HEAD' + 'x' * 5_000 + 'TAIL')", max_output_bytes=20, tail_bytes=5)
     assert done.stdout == b"HEAD" + b"x" * 11 + b"\n[... 4,989 bytes left out ...]\n" + b"TAIL\n"
     assert done.truncated

@@ -17,7 +17,7 @@ from tests.support.tools.calls import CONTEXT
 SECRET = "sk-live-0123456789abcdefghijklmnopqrstuvwxyz"
 KNOWN = KnownSecrets.from_values([SECRET])
 PARTS = range(4, len(SECRET) - 3, 5)
-"""How many characters of the secret stand ahead of the cut."""
+"""How many characters of the secret are before the cut."""
 
 
 def has_part(text: str) -> bool:
@@ -34,7 +34,7 @@ async def printed(root: Path, code: str) -> str:
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_of_an_output_that_is_cut_in_its_middle(tmp_path: Path, part: int) -> None:
+async def test_an_output_cut_in_its_middle_shows_no_part(tmp_path: Path, part: int) -> None:
     head = await printed(tmp_path, f"print('-' * (4000 - {part}) + '{SECRET}' + '-' * 20000)")
     tail = await printed(tmp_path, f"print('-' * 20000 + '{SECRET}' + '-' * (8000 - 1 - {part}))")
     for text in (head, tail):
@@ -43,14 +43,14 @@ async def test_of_an_output_that_is_cut_in_its_middle(tmp_path: Path, part: int)
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_of_what_a_failed_command_said_last(tmp_path: Path, part: int) -> None:
+async def test_the_last_output_of_a_failed_command_shows_no_part(tmp_path: Path, part: int) -> None:
     text = await printed(tmp_path, f"print('-' * 4000 + '{SECRET}' + '-' * (2500 - {part})); raise SystemExit(1)")
     assert "characters of its output" in text
     assert not has_part(text)
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_of_a_long_line(tmp_path: Path, part: int) -> None:
+async def test_a_long_line_shows_no_part(tmp_path: Path, part: int) -> None:
     (tmp_path / "a.txt").write_text("." * (16_000 - part) + SECRET + "." * 50)
     read = await ReadFile(FileRoot(tmp_path)).call({"path": "a.txt"}, CONTEXT)
     assert "[line 1 is cut at" in read.content
@@ -58,7 +58,7 @@ async def test_of_a_long_line(tmp_path: Path, part: int) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_of_a_line_that_is_found(tmp_path: Path, part: int) -> None:
+async def test_a_found_line_shows_no_part(tmp_path: Path, part: int) -> None:
     (tmp_path / "a.txt").write_text(
         f"needle{'.' * (294 - part)}{SECRET}{'.' * 50}\n{'.' * 900}needle{SECRET}{'.' * 300}"
     )
@@ -68,6 +68,6 @@ async def test_of_a_line_that_is_found(tmp_path: Path, part: int) -> None:
     assert not has_part(text)
 
 
-def test_a_text_without_a_cut_keeps_what_looks_like_a_part() -> None:
+def test_a_text_without_a_cut_keeps_parts_that_look_like_a_secret() -> None:
     assert KNOWN.redact_at_cuts(f"wxyz and {SECRET[:8]}") == f"wxyz and {SECRET[:8]}"
     assert KNOWN.redact_at_cuts(f"{REDACTED}\n[cut at line 1 of 2]") == f"{REDACTED}\n[cut at line 1 of 2]"

@@ -1,4 +1,4 @@
-"""Threads by subject: what one kind of work holds is missing to no other, least of all to the gate."""
+"""Threads are separated by kind of work, so that no kind blocks another, least of all the gate."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
 @pytest.fixture(name="end")
 def an_end() -> Generator[threading.Event]:
-    """An event that releases the blocked threads at the end of a test, whatever happens."""
+    """An event that always releases the blocked threads at the end of a test."""
     end = threading.Event()
     try:
         yield end
@@ -49,7 +49,7 @@ def an_end() -> Generator[threading.Event]:
 
 @asynccontextmanager
 async def with_all_threads_of_the_loop_held(end: threading.Event) -> AsyncGenerator[None]:
-    """Hold the threads of `asyncio.to_thread`, as tools that are read from slow disks or slow name servers do."""
+    """Block the threads of `asyncio.to_thread`, as tools on slow disks or slow name servers do."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))
     held = loop.run_in_executor(None, end.wait)
@@ -85,7 +85,7 @@ async def _resolved(folder: Path) -> str:
 
 WORK: dict[str, tuple[Callable[[Path], Awaitable[str]], str]] = {
     "the gate": (lambda folder: decided(PLAIN), "allow"),
-    "the gate, by a process": (lambda folder: decided(COSTLY), "allow"),
+    "the gate, in a process": (lambda folder: decided(COSTLY), "allow"),
     "policies": (_judged_by_cedar, "allow"),
     "a search": (lambda folder: result(SearchText(FileRoot(folder)), query="needle"), "f.txt:1: needle"),
     "a file": (lambda folder: result(ReadFile(FileRoot(folder)), path="f.txt"), "f.txt (lines 1-1 of 1)\n1\tneedle"),
@@ -102,10 +102,10 @@ async def test_it_needs_no_thread_of_the_loop(
         assert await work(tmp_path) == expected
 
 
-async def test_a_plain_schema_never_stands_behind_costly_ones(
+async def test_a_plain_schema_never_waits_for_costly_ones(
     monkeypatch: pytest.MonkeyPatch, end: threading.Event
 ) -> None:
-    """The word on a call comes in time, however many calls of other runs are held against a hostile server's schema."""
+    """The verdict on a call is in time, even if many calls of other runs wait for a hostile server's schema."""
 
     def held(schema: str, value: bytes) -> list[str]:
         end.wait()
@@ -120,7 +120,7 @@ async def test_a_plain_schema_never_stands_behind_costly_ones(
     await asyncio.gather(*costly)
 
 
-async def test_a_file_is_read_though_searches_hold_all_their_threads(tmp_path: Path, end: threading.Event) -> None:
+async def test_a_file_is_read_although_searches_block_all_their_threads(tmp_path: Path, end: threading.Event) -> None:
     (tmp_path / "f.txt").write_text("a\n")
     searches = [asyncio.create_task(WALK_THREADS.run(end.wait)) for _ in range(MORE_THAN_ANY_POOL)]
     async with asyncio.timeout(PATIENCE_S):
@@ -130,7 +130,7 @@ async def test_a_file_is_read_though_searches_hold_all_their_threads(tmp_path: P
     await asyncio.gather(*searches)
 
 
-async def test_results_errors_and_the_context_go_through() -> None:
+async def test_results_errors_and_the_context_are_passed_on() -> None:
     WHO.set("me")
     threads = Threads("subject", 1)
     assert await threads.run(lambda: (WHO.get(), threading.current_thread().name)) == ("me", "subject_0")
@@ -138,7 +138,7 @@ async def test_results_errors_and_the_context_go_through() -> None:
         await threads.run(int, "seven")
 
 
-async def test_what_is_cancelled_before_it_began_is_never_done(end: threading.Event) -> None:
+async def test_a_cancelled_call_that_has_not_started_is_never_run(end: threading.Event) -> None:
     threads, done = Threads("subject", 1), list[int]()
     begun = asyncio.create_task(threads.run(end.wait))
     waiting = asyncio.create_task(threads.run(done.append, 1))
