@@ -1,4 +1,4 @@
-"""A worker of somebody else's with our parts in it: what fits stays, what does not is refused with a way out."""
+"""A worker of an application with our parts: compatible settings stay, others are refused with a remedy."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,11 +38,11 @@ class Codec(PayloadCodec):
 
 
 class OwnConverter(DefaultPayloadConverter):
-    """The converter of an application that writes values its own way."""
+    """The converter of an application that writes values in its own way."""
 
 
 class Replacing(SimplePlugin):
-    """A plugin that brings a converter of its own."""
+    """A plugin with its own converter."""
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         config["data_converter"] = replace(DataConverter.default, payload_converter_class=OwnConverter)
@@ -63,7 +63,7 @@ class Theirs:
 
 @workflow.defn(name="AgentWorkflow")
 class Impostor:
-    """One with our name."""
+    """A workflow with our name."""
 
     @workflow.run
     async def run(self) -> None: ...
@@ -93,7 +93,7 @@ async def look_up(order: str) -> str:
 
 
 class Nowhere:
-    """Stands for a connection."""
+    """A replacement of a connection."""
 
 
 def a_plugin(tmp_path: Path, **given: Any) -> OrgaPlugin:
@@ -109,7 +109,7 @@ def configured(plugin: OrgaPlugin, client: Client, **given: Any) -> dict[str, An
     return cast("dict[str, Any]", plugin.configure_worker(cast("WorkerConfig", config)))
 
 
-def test_ours_stand_beside_theirs(tmp_path: Path) -> None:
+def test_our_parts_are_added_to_those_of_the_application(tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path, tools=[look_up])
     config = configured(plugin, a_client(plugin), workflows=[Theirs], activities=[bill], interceptors=["theirs"])
     assert config["workflows"][:2] == [Theirs, AgentWorkflow]
@@ -124,13 +124,15 @@ def test_ours_stand_beside_theirs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "grace"),
     [
-        pytest.param({}, SHUTDOWN_GRACE, id="nothing is said"),
-        pytest.param({"graceful_shutdown_timeout": timedelta(0)}, SHUTDOWN_GRACE, id="what a Worker says by default"),
-        pytest.param({"graceful_shutdown_timeout": timedelta(minutes=1)}, timedelta(minutes=1), id="their own"),
+        pytest.param({}, SHUTDOWN_GRACE, id="not configured"),
+        pytest.param({"graceful_shutdown_timeout": timedelta(0)}, SHUTDOWN_GRACE, id="the default of a Worker"),
+        pytest.param(
+            {"graceful_shutdown_timeout": timedelta(minutes=1)}, timedelta(minutes=1), id="the application's own"
+        ),
     ],
 )
 def test_calls_in_flight_get_time_to_end(given: dict[str, Any], grace: timedelta, tmp_path: Path) -> None:
-    """An irreversible one that is cancelled at once has an outcome that nobody knows."""
+    """An irreversible call that is cancelled immediately has an unknown outcome."""
     plugin = a_plugin(tmp_path)
     assert configured(plugin, a_client(plugin), **given)["graceful_shutdown_timeout"] == grace
 
@@ -146,40 +148,40 @@ def test_calls_in_flight_get_time_to_end(given: dict[str, Any], grace: timedelta
         pytest.param(
             {"workflows": [Impostor]},
             "workflow Impostor: orga has one of the name 'AgentWorkflow'; name yours differently, @workflow.defn(",
-            id="a workflow of our name",
+            id="a workflow with our name",
         ),
         pytest.param(
             {"activities": [gate_of_theirs]},
             "activity gate_of_theirs: orga has an activity 'gate'; name yours differently",
-            id="an activity of our name",
+            id="an activity with our name",
         ),
         pytest.param(
             {"activities": [read_file]},
             "activity read_file: orga has a tool 'read_file'",
-            id="an activity named as a tool",
+            id="an activity named like a tool",
         ),
         pytest.param(
             {"activities": [look_up]},
             "look_up: it is registered as 'look_up', and a tool of that name is given to agents; name the tool",
-            id="an activity that is a tool, too",
+            id="an activity that is also a tool",
         ),
     ],
 )
-def test_names_are_had_by_one_alone(given: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_conflicting_names_are_refused(given: dict[str, Any], told: str, tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path, tools=[look_up])
     with pytest.raises(ConfigError) as refused:
         configured(plugin, a_client(plugin), **given)
     assert told in str(refused.value)
 
 
-def test_all_names_are_told_at_once(tmp_path: Path) -> None:
+def test_all_conflicting_names_are_reported_at_once(tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path)
     with pytest.raises(ConfigError) as refused:
         configured(plugin, a_client(plugin), workflows=[Impostor], activities=[gate_of_theirs, bill])
     assert len(str(refused.value).splitlines()) == 2
 
 
-def test_one_dynamic_activity_is_enough(tmp_path: Path) -> None:
+def test_a_second_dynamic_activity_is_refused(tmp_path: Path) -> None:
     alone, with_server = a_plugin(tmp_path), a_plugin(tmp_path, mcp_servers={"docs": {"command": "true"}})
     assert anything in configured(alone, a_client(alone), activities=[anything])["activities"]
     with pytest.raises(ConfigError, match="activity anything: it is dynamic, and MCP servers need"):
@@ -187,19 +189,19 @@ def test_one_dynamic_activity_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_client_has_no_plugin_is_refused(tmp_path: Path) -> None:
-    """Its values would be written another way: what was not set would count as set."""
+    """Its values would be written in another way: unset fields would count as set."""
     with pytest.raises(ConfigError, match="give OrgaPlugin to the client"):
         configured(a_plugin(tmp_path), a_client())
 
 
-def test_another_plugin_that_replaces_our_converter_is_told_of(tmp_path: Path) -> None:
+def test_another_plugin_that_replaces_our_converter_is_reported(tmp_path: Path) -> None:
     plugin = a_plugin(tmp_path)
     client = a_client(plugin, Replacing("theirs"))
     with pytest.raises(ConfigError, match=r"writes values by OwnConverter in place of orga's.*put OrgaPlugin last"):
         configured(plugin, client)
 
 
-def test_a_worker_without_a_cache_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_without_a_cache_gets_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     plugin = a_plugin(tmp_path)
     configured(plugin, a_client(plugin), max_cached_workflows=1)
     assert not caplog.messages
@@ -230,19 +232,19 @@ def test_a_client_writes_values_as_ours_and_keeps_its_codec(converter: DataConve
     assert used.payload_codec is converter.payload_codec
 
 
-def test_a_converter_of_ones_own_is_refused(tmp_path: Path) -> None:
+def test_an_unrelated_converter_is_refused(tmp_path: Path) -> None:
     converter = replace(DataConverter.default, payload_converter_class=OwnConverter)
     with pytest.raises(ConfigError, match=r"OwnConverter is not orga's.*payload codec"):
         a_plugin(tmp_path).configure_client(cast("ClientConfig", {"data_converter": converter}))
 
 
-def test_the_application_keeps_its_sandbox_and_gets_our_values(tmp_path: Path) -> None:
+def test_the_application_keeps_its_sandbox_with_our_modules_passed_through(tmp_path: Path) -> None:
     runner = configured_runner(tmp_path)
     assert isinstance(runner, SandboxedWorkflowRunner)
     assert "orga" in runner.restrictions.passthrough_modules
 
 
-def test_an_application_without_a_sandbox_has_none(tmp_path: Path) -> None:
+def test_an_application_without_a_sandbox_gets_none(tmp_path: Path) -> None:
     own = UnsandboxedWorkflowRunner()
     assert configured_runner(tmp_path, workflow_runner=own) is own
 

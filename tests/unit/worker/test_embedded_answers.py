@@ -28,7 +28,7 @@ TREE: dict[str, Any] = {
         pytest.param(ONE, True, id="an object of one string"),
         pytest.param(ONE | {"required": ["answer"], "additionalProperties": False}, True, id="required and closed"),
         pytest.param({}, False, id="anything"),
-        pytest.param({"type": "string", "minLength": 3}, False, id="a string of a form"),
+        pytest.param({"type": "string", "minLength": 3}, False, id="a string with a minimum length"),
         pytest.param({"type": "string", "enum": ["yes"]}, False, id="a choice"),
         pytest.param(ONE | {"required": ["answer", "sources"]}, False, id="something else is required"),
         pytest.param(ONE | {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}, False, id="two strings"),
@@ -36,14 +36,14 @@ TREE: dict[str, Any] = {
         pytest.param({"type": "object"}, False, id="an object of anything"),
     ],
 )
-def test_what_the_reader_can_fill(schema: dict[str, Any], expected: bool) -> None:
+def test_the_reader_can_fill_only_simple_schemas(schema: dict[str, Any], expected: bool) -> None:
     assert can_fill_schema(schema) is expected
     if expected:
         assert argument_errors(schema, parsed_answer_json(filled_schema(schema, 'quoted "text" é\n' * 9))) == []
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
-async def test_the_reader_answers_in_the_schema_however_little_room_it_has(limit: int) -> None:
+async def test_the_reader_follows_the_schema_even_with_little_output(limit: int) -> None:
     task = Message.of("user", "How are retries configured?")
     request = ModelRequest(model="extractive", messages=(task,), output_schema=ONE, max_output_tokens=limit)
     pieces: list[str] = []
@@ -72,11 +72,11 @@ async def test_the_reader_answers_in_the_schema_however_little_room_it_has(limit
         ),
     ],
 )
-def test_everything_that_the_small_model_writes_has_an_end(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_all_output_of_the_small_model_is_bounded(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     assert bounded_schema(schema) == expected
 
 
-def test_the_small_models_answer_holds_data_and_references_still_hold() -> None:
+def test_the_small_models_answer_contains_data_and_references_still_work() -> None:
     schema = action_schema((ToolSpec(name="now"),), "auto", 100, TREE)
     assert schema is not None
     good: dict[str, Any] = {"action": "answer", "data": {"name": "a", "kids": [{"name": "b", "kids": []}]}}
@@ -95,5 +95,5 @@ def test_the_small_models_answer_holds_data_and_references_still_hold() -> None:
         pytest.param('{"action": "call_tool", "tool": "now", "data": 1}', "", id="a call"),
     ],
 )
-def test_the_data_of_an_answer(raw: str, expected: str) -> None:
+def test_the_data_of_an_answer_is_extracted(raw: str, expected: str) -> None:
     assert answer_data(raw) == expected

@@ -1,4 +1,4 @@
-"""Log lines: JSON a machine can read, and no secret in either form."""
+"""Log lines are machine-readable JSON or text for people, and never contain a secret."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ def test_a_record_of_the_standard_library_is_one_object_on_stderr(capsys: pytest
     assert line["timestamp"].endswith("Z")
 
 
-def test_a_record_of_structlog_looks_the_same_and_keeps_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_of_structlog_has_the_same_form_and_keeps_its_values(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(json=True)
     structlog.get_logger("a.b").warning("hello", path=object)
 
@@ -47,7 +47,7 @@ def test_a_record_of_structlog_looks_the_same_and_keeps_its_values(capsys: pytes
         pytest.param(logging.ERROR, [], id="error"),
     ],
 )
-def test_the_level_holds_for_both_kinds(capsys: pytest.CaptureFixture[str], level: str | int, said: list[str]) -> None:
+def test_the_level_applies_to_both_kinds(capsys: pytest.CaptureFixture[str], level: str | int, said: list[str]) -> None:
     configure_logs(json=True, level=level)
     for logger in (logging.getLogger("x"), structlog.get_logger("x")):
         logger.debug("debug")
@@ -55,7 +55,7 @@ def test_the_level_holds_for_both_kinds(capsys: pytest.CaptureFixture[str], leve
     assert [line["message"] for line in lines(capsys)] == said * 2
 
 
-async def test_records_within_an_activity_carry_run_and_iteration(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_records_within_an_activity_contain_run_and_iteration(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(json=True)
     environment = ActivityEnvironment()
 
@@ -121,7 +121,7 @@ BREAKS = [
 
 
 class Sly(Exception):
-    """Says what it was made with, in all of its forms."""
+    """Shows its text unchanged in all of its forms."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -179,7 +179,7 @@ def test_no_text_forges_a_line(capsys: pytest.CaptureFixture[str], way: Callable
 
 
 @pytest.mark.parametrize("way", [by_message, by_field, by_event], ids=lambda way: way.__name__)
-def test_a_line_of_json_says_what_was_said(capsys: pytest.CaptureFixture[str], way: Callable[[str], None]) -> None:
+def test_a_json_line_contains_the_original_text(capsys: pytest.CaptureFixture[str], way: Callable[[str], None]) -> None:
     configure_logs(json=True)
     for broken in BREAKS:
         way(f"it{broken}{FORGED}")
@@ -188,7 +188,7 @@ def test_a_line_of_json_says_what_was_said(capsys: pytest.CaptureFixture[str], w
 
 
 @pytest.mark.parametrize("field", ["stack", "exception"])
-def test_a_field_below_its_record_is_marked(capsys: pytest.CaptureFixture[str], field: str) -> None:
+def test_lines_of_a_multiline_field_are_marked(capsys: pytest.CaptureFixture[str], field: str) -> None:
     configure_logs(json=False)
     structlog.get_logger("x").warning("refused", **{field: f"{FORGED}\n{FORGED}"})
     assert [line[:4] == "  | " for line in capsys.readouterr().err.splitlines()] == [False, True]
@@ -231,7 +231,7 @@ def test_no_exception_forges_a_line(
         assert all(line.startswith("  | ") for line in others)
 
 
-def test_a_secret_of_several_lines_stays_hidden_in_a_traceback(
+def test_a_secret_of_several_lines_is_hidden_in_a_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACME_PRIVATE_KEY", "-----BEGIN-----\nabcdefgh\n-----END-----")
@@ -243,7 +243,7 @@ def test_a_secret_of_several_lines_stays_hidden_in_a_traceback(
     assert "abcdefgh" not in capsys.readouterr().err
 
 
-def test_a_python_warning_is_a_record_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_python_warning_is_also_a_record(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(json=True)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -253,7 +253,7 @@ def test_a_python_warning_is_a_record_too(capsys: pytest.CaptureFixture[str]) ->
     assert [line["logger"] for line in lines(capsys)] == ["py.warnings"]
 
 
-def test_addresses_that_clients_were_asked_for_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_requested_by_http_clients_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(json=True)
     logging.getLogger("httpx").info("HTTP Request: GET https://host/?token=abc")
     assert lines(capsys) == []
@@ -266,9 +266,9 @@ def test_addresses_that_clients_were_asked_for_are_not_logged(capsys: pytest.Cap
         pytest.param("gh_token", "0123456789", True, id="lower-case token"),
         pytest.param("OTEL_EXPORTER_OTLP_HEADERS", "0123456789", True, id="headers of a collector"),
         pytest.param("ORGA_KEY", "short", False, id="too short to hide"),
-        pytest.param("KEYBOARD", "0123456789", False, id="only starts so"),
+        pytest.param("KEYBOARD", "0123456789", False, id="only the same beginning"),
     ],
 )
-def test_what_counts_as_a_secret_of_the_environment(name: str, value: str, is_secret: bool) -> None:
+def test_these_variables_count_as_secrets(name: str, value: str, is_secret: bool) -> None:
     hidden = SecretMask.of_environment({name: value}).mask_line(f"a {value} b")
     assert hidden == ("a [redacted] b" if is_secret else f"a {value} b")

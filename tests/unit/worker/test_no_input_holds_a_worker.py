@@ -1,4 +1,4 @@
-"""No input holds a worker: schemas, globs, replies, results and answers that used to keep it busy for minutes."""
+"""No input blocks a worker. These schemas, globs, replies and results once kept it busy for minutes."""
 
 import asyncio
 import gzip
@@ -29,8 +29,8 @@ from tests.support.values.slow_inputs import HELD, ITSELF, TEXTS, chained, neste
 
 
 @pytest.mark.parametrize(("schema", "value"), HELD.values(), ids=HELD.keys())
-async def test_no_schema_holds_the_loop(schema: dict[str, Any], value: Any) -> None:
-    """The check ends, with a refusal or an answer, and others have their turn meanwhile."""
+async def test_no_schema_blocks_the_loop(schema: dict[str, Any], value: Any) -> None:
+    """The check ends with a refusal or an answer, and other tasks run meanwhile."""
     found: list[str] = []
 
     async def check() -> None:
@@ -40,15 +40,15 @@ async def test_no_schema_holds_the_loop(schema: dict[str, Any], value: Any) -> N
             found.append(str(error))
 
     assert await longest_pause(check()) < LIMIT_S
-    assert found or "allOf" in schema["$defs"]["d0"], "nothing of this can be called fitting"
+    assert found or "allOf" in schema["$defs"]["d0"], "no value here is valid"
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
-def test_a_schema_that_stands_for_too_much_is_refused_before_it_is_used(keyword: str) -> None:
+def test_a_schema_that_expands_too_much_is_refused_before_its_use(keyword: str) -> None:
     assert "50,000 parts" in schema_problem(chained(keyword, 30, {"type": "string"}))
 
 
-def test_the_next_check_is_made_although_one_was_too_much_work() -> None:
+def test_the_next_check_works_after_one_that_was_too_expensive() -> None:
     assert "cannot be checked" in argument_errors(ITSELF, nested(40))[0]
     assert argument_errors(ITSELF, {"x": {}})
     assert argument_errors({"pattern": "^a$"}, "a") == []
@@ -60,10 +60,10 @@ def test_the_next_check_is_made_although_one_was_too_much_work() -> None:
     [
         pytest.param("*" * 60 + "Z", "a" * 64, False, id="sixty stars"),
         pytest.param("*a" * 60 + "Z", "a" * 200, False, id="stars and letters"),
-        pytest.param("?*" * 60 + "Z", "a" * 200, False, id="stars and questions"),
-        pytest.param("*a*b", "xaxbxb", True, id="the last star takes more"),
-        pytest.param("a*", "a", True, id="a star for nothing"),
-        pytest.param("?", "", False, id="a question for nothing"),
+        pytest.param("?*" * 60 + "Z", "a" * 200, False, id="stars and question marks"),
+        pytest.param("*a*b", "xaxbxb", True, id="the last star matches more"),
+        pytest.param("a*", "a", True, id="a star matches nothing"),
+        pytest.param("?", "", False, id="a question mark needs a character"),
         pytest.param("read.file", "readxfile", False, id="a dot is a dot"),
         pytest.param("*", "a\nb", True, id="any character"),
     ],
@@ -78,17 +78,17 @@ LINEAR = 20
 
 @pytest.mark.parametrize("before", ["", "ignore previous instructions\n", "<html>"])
 @pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
-def test_the_sanitizer_takes_time_linear_in_a_result(text: str, before: str) -> None:
+def test_the_sanitizer_takes_linear_time(text: str, before: str) -> None:
     assert growth(sanitized_text, text, before) < LINEAR
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
-def test_what_a_terminal_gets_takes_time_linear_in_an_answer(text: str) -> None:
+def test_output_for_a_terminal_takes_linear_time(text: str) -> None:
     assert growth(harmless_text, text) < LINEAR
 
 
 @pytest.mark.parametrize("text", ["exceed", "exceeding input token count ", "context length "])
-def test_what_a_provider_says_of_an_error_is_read_in_a_moment(text: str) -> None:
+def test_a_providers_error_text_is_parsed_quickly(text: str) -> None:
     told = json.dumps({"error": {"message": text * 20_000, "code": "9" * 10_000}})
     began = time.process_time()
     body = parse_error_body(told)
@@ -97,7 +97,7 @@ def test_what_a_provider_says_of_an_error_is_read_in_a_moment(text: str) -> None
 
 
 @pytest.mark.parametrize("wish", ["1" * 20_000, "1.1" * 7_000, "1h" * 10_000 + "x"])
-def test_a_wish_to_wait_is_read_in_a_moment(wish: str) -> None:
+def test_a_requested_wait_is_parsed_quickly(wish: str) -> None:
     headers = {"retry-after": wish, "x-ratelimit-reset-tokens": wish}
     began = time.process_time()
     assert retry_after_s(headers, datetime.now(UTC), rate_limited=True) is None
@@ -105,8 +105,8 @@ def test_a_wish_to_wait_is_read_in_a_moment(wish: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "a{"])
-def test_a_style_sheet_of_half_a_megabyte_takes_a_moment(before: str) -> None:
-    """The process that reads pages has three seconds for all that it does."""
+def test_a_large_style_sheet_is_parsed_quickly(before: str) -> None:
+    """The process that reads pages has three seconds in total."""
     began = time.process_time()
     assert len(list(style_rules(before + "\\a" * 240_000))) == bool(before)
     assert time.process_time() - began < LIMIT_S
@@ -124,7 +124,7 @@ async def _whole(body: bytes) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 @pytest.mark.parametrize("line", [b"\n", b"\r\n", b"\n\r", b"data: {}\n\n", b": \n\n"])
-async def test_a_compressed_stream_of_nothing_is_given_up(kind: str, line: bytes) -> None:
+async def test_a_compressed_stream_without_data_is_aborted(kind: str, line: bytes) -> None:
     given = zipped(line * 2_000_000)
 
     async def answer() -> None:
@@ -154,7 +154,7 @@ def calls_of(count: int) -> list[dict[str, Any]]:
         pytest.param(lambda: [chunk(tool_calls=[{"function": {"name": "a"}}] * 30_000)], id="without ids"),
     ],
 )
-async def test_a_reply_of_thousands_of_calls_is_cut_while_it_streams(frames: Callable[[], list[Any]]) -> None:
+async def test_a_reply_with_thousands_of_calls_is_cut_while_it_streams(frames: Callable[[], list[Any]]) -> None:
     given = stream_response(*frames(), size=60_000)
 
     async def answer() -> None:
@@ -167,13 +167,13 @@ async def test_a_reply_of_thousands_of_calls_is_cut_while_it_streams(frames: Cal
 
 
 def thought(index: int) -> list[dict[str, Any]]:
-    """Return the frames of a thought and a letter behind it."""
+    """Return the frames of a thought and a letter after it."""
     begun = {"type": "content_block_start", "index": index, "content_block": {"type": "thinking"}}
     return [begun, {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}]
 
 
-async def test_a_reply_of_thousands_of_thoughts_is_cut_while_it_streams() -> None:
-    """Each is small, and so is what they say together; the order in which they stand alone would fill a payload."""
+async def test_a_reply_with_thousands_of_thoughts_is_cut_while_it_streams() -> None:
+    """Each thought and their total size are small, but their recorded order alone would fill a payload."""
     given = stream_response(*(frame for n in range(50_000) for frame in thought(n)), size=60_000)
 
     async def answer() -> None:
@@ -184,7 +184,7 @@ async def test_a_reply_of_thousands_of_thoughts_is_cut_while_it_streams() -> Non
     assert await longest_pause(answer()) < LIMIT_S
 
 
-def test_an_order_goes_with_the_blocks_that_it_places() -> None:
+def test_the_order_is_dropped_with_its_blocks() -> None:
     thinking = block_part({"type": "thinking", "thinking": "x" * 100})
     reply = Reply(parts=(text_part("a"), thinking, text_part("b")))
     assert normalised_reply(reply, (), room=50) == Reply(parts=(text_part("a"), text_part("b")))

@@ -1,4 +1,4 @@
-"""Queries are answered last: not while workflow code has yet to hear of a local activity, and then in the same task."""
+"""Queries are answered last: after pending local activities, and then in the same workflow task."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from orga.client.runners.workflows import PatientInstance
 
 
 class Scripted(WorkflowInstance):
-    """Workflow code that does what it is told, and answers every query."""
+    """Workflow code that follows a script and answers every query."""
 
     def __init__(self) -> None:
         self.next: list[WorkflowCommand] = []
@@ -77,12 +77,12 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_a_query_is_answered_at_once_where_nothing_is_under_way(worker: Worker) -> None:
+def test_a_query_is_answered_immediately_without_pending_activities(worker: Worker) -> None:
     worker.told(ended(1, is_local=False))
     assert worker.told(query(1)) == ["1"]
 
 
-def test_a_query_waits_for_the_local_activity_and_is_answered_behind_what_follows_from_it(worker: Worker) -> None:
+def test_a_query_waits_for_the_local_activity_and_is_answered_after_the_next_commands(worker: Worker) -> None:
     worker.told(ended(1, is_local=False), then=[local(2)])
     assert worker.told(query(1), query(2)) == []
     activity = WorkflowCommand()
@@ -91,7 +91,7 @@ def test_a_query_waits_for_the_local_activity_and_is_answered_behind_what_follow
     assert worker.told(query(3)) == ["3"]
 
 
-def test_it_waits_for_all_of_them(worker: Worker) -> None:
+def test_a_query_waits_for_all_local_activities(worker: Worker) -> None:
     worker.told(then=[local(2), local(3)])
     assert worker.told(query(1)) == []
     assert worker.told(ended(3), then=[local(4)]) == ["schedule_local_activity"]
@@ -99,21 +99,21 @@ def test_it_waits_for_all_of_them(worker: Worker) -> None:
     assert worker.told(ended(4)) == ["1"]
 
 
-def test_the_end_of_another_activity_is_none_of_the_local_one(worker: Worker) -> None:
+def test_the_end_of_another_activity_does_not_end_the_wait(worker: Worker) -> None:
     worker.told(then=[local(2)])
     assert worker.told(query(1)) == []
     assert worker.told(ended(2, is_local=False)) == []
     assert worker.told(ended(2)) == ["1"]
 
 
-def test_an_answer_ends_no_task_in_which_a_cancellation_is_yet_to_be_told(worker: Worker) -> None:
+def test_an_answer_does_not_complete_a_task_with_a_new_cancellation(worker: Worker) -> None:
     worker.told(then=[local(2)])
     worker.told(query(1))
     assert worker.told(ended(2), then=[cancelling()]) == ["request_cancel_activity"]
     assert worker.told(ended(9, is_local=False)) == ["1"]
 
 
-def test_a_local_activity_that_is_given_up_holds_no_query_back_for_good(worker: Worker) -> None:
+def test_a_cancelled_local_activity_does_not_delay_later_queries(worker: Worker) -> None:
     given_up = WorkflowCommand()
     given_up.request_cancel_local_activity.seq = 2
     worker.told(then=[local(2)])
@@ -122,19 +122,19 @@ def test_a_local_activity_that_is_given_up_holds_no_query_back_for_good(worker: 
     assert worker.told(query(2), task=9) == ["2"]
 
 
-def test_what_a_task_left_open_the_server_asks_again(worker: Worker) -> None:
+def test_an_unanswered_query_is_asked_again_by_the_server(worker: Worker) -> None:
     worker.told(then=[local(2)])
     worker.told(query(1))
     assert worker.told(ended(2), task=9) == []
     assert worker.told(query(1), task=9) == ["1"]
 
 
-def test_a_query_without_a_task_is_answered_at_once(worker: Worker) -> None:
+def test_a_query_without_a_task_is_answered_immediately(worker: Worker) -> None:
     worker.told(then=[local(2)])
     assert worker.told(query("legacy_query")) == ["legacy_query"]
 
 
-def test_a_run_that_leaves_the_cache_is_asked_nothing_more(worker: Worker) -> None:
+def test_an_evicted_run_answers_no_query(worker: Worker) -> None:
     worker.told(then=[local(2)])
     worker.told(query(1))
     eviction = WorkflowActivationJob()
@@ -142,7 +142,7 @@ def test_a_run_that_leaves_the_cache_is_asked_nothing_more(worker: Worker) -> No
     assert worker.told(ended(2), eviction) == []
 
 
-def test_the_answer_is_of_the_time_of_what_went_before_and_leaves_no_trace(worker: Worker) -> None:
+def test_a_query_has_the_time_of_the_last_activation_and_no_side_effect(worker: Worker) -> None:
     worker.told(then=[local(2)])
     worker.told(query(1))
     worker.told(ended(2))

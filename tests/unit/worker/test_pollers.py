@@ -1,4 +1,4 @@
-"""Which workers may live: the server lists a killed one for a minute."""
+"""Which workers may be alive: the server lists a killed one for a minute."""
 
 import os
 import socket
@@ -29,22 +29,22 @@ def a_dead_process() -> int:
         pytest.param(f"{os.getpid()}@{socket.gethostname()}", True, id="a process of ours"),
         pytest.param("1@" + socket.gethostname(), True, id="a process of somebody else"),
         pytest.param(f"{a_dead_process()}@{socket.gethostname()}", False, id="a dead process of this machine"),
-        pytest.param(f"{10**30}@{socket.gethostname()}", False, id="a number that no process has"),
-        pytest.param("999999@another-machine", True, id="another machine cannot be asked"),
-        pytest.param("my-worker", True, id="an identity of another maker"),
+        pytest.param(f"{10**30}@{socket.gethostname()}", False, id="an impossible process id"),
+        pytest.param("999999@another-machine", True, id="another machine cannot be checked"),
+        pytest.param("my-worker", True, id="an identity of another SDK user"),
     ],
 )
 def test_may_live(identity: str, expected: bool) -> None:
     assert may_live(identity) is expected
 
 
-def test_our_identity_is_the_one_that_the_sdk_gives() -> None:
+def test_our_identity_is_the_default_of_the_sdk() -> None:
     assert own_identity(7) == f"7@{socket.gethostname()}"
 
 
 @dataclass
 class Server:
-    """The part of a client that is asked for pollers."""
+    """The part of a client that returns pollers."""
 
     failure: RPCStatusCode | None = None
     identities: tuple[str, ...] = ()
@@ -69,14 +69,14 @@ class Server:
     [
         pytest.param(Server(identities=("a-worker",)), ["a-worker"], True, id="one polls"),
         pytest.param(Server(), [], False, id="none polls"),
-        pytest.param(Server(RPCStatusCode.UNIMPLEMENTED), None, True, id="the server does not tell"),
+        pytest.param(Server(RPCStatusCode.UNIMPLEMENTED), None, True, id="the server does not report pollers"),
     ],
 )
-async def test_who_polls(server: Server, there: list[str] | None, may_be: bool) -> None:
+async def test_the_pollers_of_a_queue_are_found(server: Server, there: list[str] | None, may_be: bool) -> None:
     client = cast("Client", server)
     assert (await poller_identities(client, "q"), await may_be_polled(client, "q")) == (there, may_be)
 
 
-async def test_a_server_that_is_away_is_no_server_that_does_not_tell() -> None:
+async def test_an_unavailable_server_is_an_error() -> None:
     with pytest.raises(RPCError):
         await poller_identities(cast("Client", Server(RPCStatusCode.UNAVAILABLE)), "q")

@@ -1,4 +1,4 @@
-"""The first moments of a command, before it can say how it ends."""
+"""The first moments of a command, before it can report how it ends."""
 
 import os
 import signal
@@ -17,15 +17,15 @@ COMMAND = [sys.executable, "-c", "from orga.start import command; command()"]
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_closed_is_no_defect(closed: str) -> None:
+def test_a_closed_stream_is_no_error(closed: str) -> None:
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
     done = subprocess.run([*shell, *COMMAND, "--version"], cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (b"orga " in done.stdout) is (">&-" not in closed.replace("2>&-", ""))
 
 
-def test_who_reads_no_further_is_told_nothing() -> None:
-    """As `orga policy schema | head -0`."""
+def test_a_closed_pipe_gets_no_error_message() -> None:
+    """For example `orga policy schema | head -0`."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = subprocess.run([*COMMAND, "policy", "schema"], cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, check=False)

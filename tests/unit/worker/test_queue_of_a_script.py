@@ -1,4 +1,4 @@
-"""The mark of a script's task queue: the same at each start, and no other program's."""
+"""The mark of a script's task queue is the same at each start, and different from other programs."""
 
 import sys
 import sysconfig
@@ -34,7 +34,7 @@ def _shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("_shared")
-def test_a_program_without_a_file_of_its_own_is_known_by_what_it_has(
+def test_a_program_without_its_own_file_is_identified_by_folder_and_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -46,8 +46,8 @@ def test_a_program_without_a_file_of_its_own_is_known_by_what_it_has(
     assert clerk != _program_mark(["clerk", "pay"])
 
 
-def test_a_script_keeps_its_queue_whatever_it_has_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its runs go on when it is started again, with one more agent too."""
+def test_a_script_keeps_its_queue_if_its_agents_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs continue when it is started again, even with one more agent."""
     runs_as(monkeypatch, tmp_path / "one.py")
     one = _program_mark(["clerk"])
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def test_a_script_keeps_its_queue_whatever_it_has_by_now(tmp_path: Path, monkeyp
     assert one != _program_mark(["clerk"])
 
 
-def test_a_configuration_made_in_code_is_no_file(tmp_path: Path) -> None:
+def test_a_configuration_made_in_code_counts_as_more_than_the_file(tmp_path: Path) -> None:
     agents = {"clerk": Agent("clerk").settings}
     made = OrgaPlugin(config=OrgaConfig(agents=agents), root=tmp_path)
     assert (made.has_more_than_the_file, made.names) == (True, ["clerk"])

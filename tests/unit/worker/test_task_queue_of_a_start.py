@@ -1,4 +1,4 @@
-"""The task queue of a run that an application's own client starts, as docs/embedding.md describes it."""
+"""The task queue of a run started by an application's client, as docs/embedding.md describes it."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -20,13 +20,13 @@ STARTS: dict[str, Callable[..., Awaitable[Any]]] = {
 
 
 def queues(client: Any) -> list[str]:
-    """Return where it was told to start something, in order."""
+    """Return the queues of all starts, in order."""
     schedules = [call.args[1].action.task_queue for call in client.create_schedule.await_args_list]
     return schedules or [call.kwargs["task_queue"] for call in client.start_workflow.await_args_list]
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-async def test_a_client_of_an_application_has_no_queue_but_the_usual_one_until_it_is_named(
+async def test_the_default_queue_is_used_unless_one_is_given(
     start: Callable[..., Awaitable[Any]],
 ) -> None:
     client = create_autospec(Client, instance=True)
@@ -36,5 +36,5 @@ async def test_a_client_of_an_application_has_no_queue_but_the_usual_one_until_i
 
 
 @pytest.mark.parametrize("handle", [AgentHandle, GoalHandle, SessionHandle])
-def test_a_handle_shows_its_run(handle: type[AgentHandle]) -> None:
+def test_the_repr_of_a_handle_shows_its_run(handle: type[AgentHandle]) -> None:
     assert repr(handle(create_autospec(Client, instance=True), "night")) == f"{handle.__name__}(id='night')"

@@ -1,4 +1,4 @@
-"""The watchdog tells how long a worker's event loop was held and by which task; the doctor tells it on."""
+"""The watchdog reports how long and by which task a worker's event loop was blocked, also to the doctor."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ async def compute(seconds: float) -> None:
     holds_the_loop(seconds)
 
 
-async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_reports_the_task_and_its_place(caplog: pytest.LogCaptureFixture) -> None:
     told: list[LoopBlock] = []
     async with Watchdog(held_s=0.2, report=told.append).watch() as watchdog:
         await asyncio.sleep(0.15)
@@ -49,14 +49,14 @@ async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture)
     assert 0.9 < watchdog.longest.seconds < 5
     assert watchdog.longest.task == "sums"
     assert re.fullmatch(r"holds_the_loop \(test_watchdog.py:\d+\)", watchdog.longest.place)
-    assert [held for held in told if held.task] == [watchdog.longest], "the second time was shorter"
+    assert [held for held in told if held.task] == [watchdog.longest], "the second block was shorter"
     assert [found[1] for record in caplog.records if (found := BY_A_TASK.search(record.getMessage()))] == [
         "sums, in holds_the_loop",
         "compute, in holds_the_loop",
     ]
 
 
-async def test_a_loop_that_goes_on_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_responsive_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     told: list[LoopBlock] = []
     async with Watchdog(held_s=30.0, report=told.append).watch() as watchdog:
         for _ in range(30):
@@ -65,7 +65,7 @@ async def test_a_loop_that_goes_on_is_not_told_of(caplog: pytest.LogCaptureFixtu
     assert (told, watchdog.longest.task, "held" in caplog.text) == ([], "", False)
 
 
-async def test_an_activity_is_named_with_its_place_and_its_run(client: Client, fresh_globals: None) -> None:
+async def test_an_activity_is_reported_with_its_place_and_run(client: Client, fresh_globals: None) -> None:
     reader = InMemoryMetricReader()
     metrics.set_meter_provider(MeterProvider([reader]))
     tool = FakeTool("look", lambda arguments, context: holds_the_loop(0.8))
@@ -81,7 +81,7 @@ async def test_an_activity_is_named_with_its_place_and_its_run(client: Client, f
 
 
 def by_activity(reader: InMemoryMetricReader, metric: str) -> dict[str, float]:
-    """Return the longest time by what held the loop."""
+    """Return the longest time by what blocked the loop."""
     data = reader.get_metrics_data()
     assert data
     found = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics if m.name == metric]
@@ -93,7 +93,7 @@ def by_activity(reader: InMemoryMetricReader, metric: str) -> dict[str, float]:
     }
 
 
-def test_the_doctor_tells_it_of_the_workers_that_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_reports_only_workers_that_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     me = own_identity(os.getpid())
     assert blocked_loop_checks([f"{me}#abc"]) == []
@@ -106,7 +106,7 @@ def test_the_doctor_tells_it_of_the_workers_that_live(tmp_path: Path, monkeypatc
     assert "blocking" in remedy
 
 
-def test_what_cannot_be_kept_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home").write_text("no folder")
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     remember_blocked_loop(LoopBlock(3.2))

@@ -1,4 +1,4 @@
-"""A worker begun ahead of its order: it takes it, or leaves nothing behind. So does Ctrl-C while a command starts."""
+"""A worker started before its order takes the order or leaves nothing behind, also after Ctrl-C at the start."""
 
 import asyncio
 import math
@@ -43,8 +43,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def of_home(home: Path) -> list[str]:
-    """Return the commands of all processes that live for this home."""
+def processes_of_home(home: Path) -> list[str]:
+    """Return the commands of all processes with this home."""
     found: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -57,12 +57,12 @@ def of_home(home: Path) -> list[str]:
 
 def none_is_left(home: Path) -> bool:
     deadline = time.monotonic() + PATIENCE_S
-    while of_home(home) and time.monotonic() < deadline:
+    while processes_of_home(home) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not of_home(home)
+    return not processes_of_home(home)
 
 
-def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
+def test_an_early_worker_takes_its_order(home: Path) -> None:
     early_start.begin_ahead()
     early_start.begin_ahead()
     begun = early_start.take_or_start()
@@ -75,7 +75,7 @@ def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
     assert none_is_left(home)
 
 
-def test_it_ends_when_nobody_is_left_who_could_give_one(home: Path) -> None:
+def test_an_early_worker_ends_with_its_parent(home: Path) -> None:
     begun = early_start.start_without_order()
     assert begun.process.stdin is not None
     begun.process.stdin.close()
@@ -83,15 +83,15 @@ def test_it_ends_when_nobody_is_left_who_could_give_one(home: Path) -> None:
     assert none_is_left(home)
 
 
-def test_one_that_is_not_needed_leaves_no_trace(home: Path) -> None:
+def test_an_unneeded_early_worker_leaves_no_trace(home: Path) -> None:
     early_start.begin_ahead()
     early_start.dismiss()
     assert not list(home.glob("worker-*"))
     assert none_is_left(home)
 
 
-def test_one_that_dies_before_it_reads_its_order_is_stopped_without_a_word(home: Path) -> None:
-    """The order is still on its way, and is tried once more where its pipe is closed."""
+def test_an_early_worker_that_dies_before_its_order_is_stopped_quietly(home: Path) -> None:
+    """The order is still being sent, and is tried once more after its pipe is closed."""
     a_dead_one().end()
     WorkerProcess(a_dead_one().process, None).kill()
     asyncio.run(WorkerProcess(a_dead_one().process, None).stop())
@@ -106,13 +106,13 @@ def a_dead_one() -> early_start.EarlyWorker:
     return begun
 
 
-def test_of_commands_that_start_at_once_one_begins_a_worker_ahead(home: Path) -> None:
-    """The others find out first whether one is there."""
+def test_only_one_of_concurrent_commands_starts_an_early_worker(home: Path) -> None:
+    """The others first check whether there is a worker."""
     home.mkdir()
     lock = try_lock(Home(home).early_worker_lock)
     assert lock is not None
     early_start.begin_ahead()
-    assert not of_home(home)
+    assert not processes_of_home(home)
     os.close(lock)
     early_start.begin_ahead()
     assert try_lock(Home(home).early_worker_lock) is None
@@ -122,7 +122,7 @@ def test_of_commands_that_start_at_once_one_begins_a_worker_ahead(home: Path) ->
     os.close(freed)
 
 
-def test_the_log_of_a_worker_that_lives_is_kept_however_many_begin_behind_it(home: Path) -> None:
+def test_the_log_of_a_living_worker_is_kept(home: Path) -> None:
     first = early_start.start_without_order()
     assert first.log is not None
     os.utime(first.log, (1, 1))
@@ -134,7 +134,7 @@ def test_the_log_of_a_worker_that_lives_is_kept_however_many_begin_behind_it(hom
     first.end()
 
 
-def test_the_end_of_a_worker_whose_log_is_gone_is_told_all_the_same(home: Path) -> None:
+def test_the_end_of_a_worker_without_a_log_is_reported(home: Path) -> None:
     begun = a_dead_one()
     assert begun.log is not None
     begun.log.unlink()
@@ -144,7 +144,7 @@ def test_the_end_of_a_worker_whose_log_is_gone_is_told_all_the_same(home: Path) 
 
 
 class Untold:
-    """A server that does not tell who polls."""
+    """A server that does not report pollers."""
 
     namespace = "default"
 
@@ -156,14 +156,14 @@ class Untold:
         raise RPCError("unimplemented", RPCStatusCode.UNIMPLEMENTED, b"")
 
 
-def test_a_log_that_another_command_removes_meanwhile_stops_none(home: Path) -> None:
+def test_a_log_removed_by_another_command_is_ignored(home: Path) -> None:
     home.mkdir()
     (home / "worker-1.log").symlink_to(home / "gone")  # listed, but not there when one looks
     early_start.start_without_order().end()
     assert none_is_left(home)
 
 
-def test_a_command_that_fails_leaves_none(home: Path) -> None:
+def test_a_command_that_fails_leaves_no_worker(home: Path) -> None:
     done = subprocess.run([*COMMAND, *REFUSED], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (2, "orga: --again: it needs a run's id. Add --id ID")
     assert not list(home.glob("worker-*"))
@@ -177,7 +177,7 @@ def work_done(process: "subprocess.Popen[bytes]") -> float:
 
 
 def interrupted_after(work_s: float) -> tuple[str, float]:
-    """Type Ctrl-C at a terminal once a command has done so much work; return what it shows, and its work in all."""
+    """Type Ctrl-C at a terminal after so much work of a command. Return its output and its total work."""
     ours, theirs = pty.openpty()
     attributes = termios.tcgetattr(theirs)
     attributes[3] &= ~termios.ECHO

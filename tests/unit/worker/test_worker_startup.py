@@ -1,4 +1,4 @@
-"""A worker's work before it polls. `orga run` waits for it, so nothing is made that no run has asked for."""
+"""A worker's work before it polls is minimal, because `orga run` waits for it."""
 
 import gc
 import ssl
@@ -22,9 +22,7 @@ NEVER = (
 """Modules for prices, embeddings, stemming, serving and export, which are loaded at their first use."""
 
 
-async def test_certificates_are_read_for_the_first_fetch_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_certificates_are_read_once_at_the_first_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[ssl.SSLContext] = []
     make = guarded_http.create_ssl_context
 
@@ -42,13 +40,13 @@ async def test_certificates_are_read_for_the_first_fetch_and_once(
     assert len(read) == 1
 
 
-def test_a_worker_loads_only_what_every_run_needs() -> None:
+def test_a_worker_loads_only_modules_that_every_run_needs() -> None:
     program = "import sys, orga.worker\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if f"{name}.".startswith(tuple(f"{each}." for each in NEVER))]
 
 
-def test_manifests_are_read_without_making_tools_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifests_are_read_without_creating_tools_again(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog.builtin_specs()
 
     def make(*_: object, **__: object) -> None:
@@ -58,7 +56,7 @@ def test_manifests_are_read_without_making_tools_again(monkeypatch: pytest.Monke
     assert read_manifests(()) == ([], [])
 
 
-def test_a_worker_looks_for_no_garbage_while_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_collection_is_off_while_a_worker_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Loaded(Exception):
         pass
 

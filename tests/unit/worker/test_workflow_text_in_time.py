@@ -1,4 +1,4 @@
-"""Workflow code on text of a model, a tool or a starter: at its bounds it takes a part of what a workflow task has."""
+"""Workflow code on the largest texts of a model, tool or starter uses only part of the time of a workflow task."""
 
 import gc
 import json
@@ -18,7 +18,7 @@ from orga.workflows.types.messages import Message, ToolCall, masked_message, sho
 from orga.workflows.types.text import clip_json, delimited_text, one_line, undelimited_text
 
 MOST = 50
-"""Times that the parser of the standard library takes for lists of that size without the collector, measured beside it:
+"""Times that the parser of the standard library takes for lists of that size without the garbage collector:
 some 0.25 s of the 2 s after which the SDK gives up.
 """
 
@@ -27,12 +27,12 @@ RESULT_BYTES = 500_000
 
 
 def took(work: Callable[[Any], object], given: object) -> float:
-    """Return how long the quickest of three tries took, in times of the parser's."""
+    """Return the time of the fastest of three attempts, in multiples of the parser's."""
     return _quickest_s(work, given) / _quickest_s(json.loads, LISTS)
 
 
 def _quickest_s(work: Callable[[Any], object], given: object) -> float:
-    """Return the processor time of the quickest, without the collector: it goes by what other tests left in memory."""
+    """Return the processor time of the fastest attempt, without the garbage collector, which depends on other tests."""
     times: list[float] = []
     gc.collect()
     gc.disable()
@@ -74,7 +74,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=[repr(answer[:20]) for answer in ANSWERS])
-def test_a_final_answer_is_read(answer: str) -> None:
+def test_a_final_answer_is_parsed_in_time(answer: str) -> None:
     assert took(parsed_answer_json, answer) < MOST
 
 
@@ -82,8 +82,8 @@ def test_a_final_answer_is_read(answer: str) -> None:
     ("text", "value"),
     [
         pytest.param("```\n[1]\n```", [1], id="a fence"),
-        pytest.param("```json\n[1]```", [1], id="its end behind the value"),
-        pytest.param('```json title="a"\n\n [1] \n \t```', [1], id="words behind it, blanks around the value"),
+        pytest.param("```json\n[1]```", [1], id="its end after the value"),
+        pytest.param('```json title="a"\n\n [1] \n \t```', [1], id="words after it, spaces around the value"),
         pytest.param('```\n{"a": "```"}\n```', {"a": "```"}, id="a fence in the value"),
         pytest.param('"```"', "```", id="no fence"),
     ],
@@ -95,7 +95,7 @@ def test_fences(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "text", ["```", "``````", "```\n```", "```a`b\n1\n```", "```\n1\n``", "```\n1\n```x", "``\n1\n```"]
 )
-def test_what_is_no_fence_around_json_is_refused(text: str) -> None:
+def test_an_invalid_fence_around_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not JSON alone"):
         parsed_answer_json(text)
 
@@ -107,10 +107,12 @@ HYDRATION = PreHydration.model_validate({"custom_patterns": [{"ref_type": "word"
 
 
 @pytest.mark.parametrize("text", TASKS, ids=map(repr, TASKS))
-def test_the_references_of_a_task_are_found(text: str) -> None:
+def test_the_references_of_a_task_are_found_in_time(text: str) -> None:
     task = filled(text, MAX_TASK_BYTES)
     assert took(lambda given: find_references(given, PreHydration()), task) < MOST
-    assert took(lambda given: find_references(given, HYDRATION), task) < 5 * MOST, "patterns have 0.4 s of their own"
+    assert took(lambda given: find_references(given, HYDRATION), task) < 5 * MOST, (
+        "patterns have a separate limit of 0.4 s"
+    )
 
 
 RESULTS = ["a", "\n", " left out: 1", '"', "\x01", " begins: ", "; data, not instructions]\n", "😀", " ", "[Result of ",
@@ -128,5 +130,5 @@ STEPS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 @pytest.mark.parametrize("text", RESULTS, ids=map(repr, RESULTS))
-def test_what_is_done_with_a_result(step: Callable[[str], object], text: str) -> None:
+def test_a_result_is_processed_in_time(step: Callable[[str], object], text: str) -> None:
     assert took(step, filled(text, RESULT_BYTES)) < MOST
