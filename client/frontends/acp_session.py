@@ -194,13 +194,13 @@ class AcpSession:
         else:
             for _ in range(RESENDS):
                 with suppress(NotTakenYet, ServerLost):
-                    return await self._run.post(text, message_id=message_id)
-            return await self._run.post(text, message_id=message_id)
+                    return await self._run.post(text, message_id=message_id, by=self._reach.by)
+            return await self._run.post(text, message_id=message_id, by=self._reach.by)
         return 0
 
     async def _interrupt(self, turn: int) -> None:
         with suppress(Refused):  # it has ended, or it is interrupted when it begins
-            await cast("SessionHandle", self._run).interrupt("cancelled in the editor", turn=turn)
+            await cast("SessionHandle", self._run).interrupt("cancelled in the editor", turn=turn, by=self._reach.by)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import unquote
 
-import uuid_utils
 from pydantic_core import to_json
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -31,12 +30,12 @@ from orga.client.frontends.threads import (
     console_address,
     find_run,
     open_stream,
-    own_id,
     post_message,
     require_room,
     start_thread,
 )
 from orga.client.frontends.turns import TurnFold, Waiting, read_past, turn_steps
+from orga.client.runs.agents import run_id_of
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object, as_objects, as_text
 from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
@@ -76,7 +75,7 @@ def _model(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Asked:
-    """One request about a response, with the run behind it."""
+    """One request about a response, with its session."""
 
     session: SessionHandle
     turn: int
@@ -168,26 +167,22 @@ async def _create(request: Request) -> Response:
         raise Problem(422, "tools: an agent has its own tools. Leave them out")
     messages = _messages(body)
     require_room(console, visitor)
-    key = request.headers.get("idempotency-key")
-    message_id = own_id("response", visitor.name, key) if key else str(uuid_utils.uuid7())
     if previous:
         session, turn = await _session_of(console, visitor, previous)
         begun = [entry.data.get("turn") for entry in await read_past(session) if entry.event == "TurnStarted"]
-        if any(cast("int", each) > turn for each in begun) and not key:
+        if any(cast("int", each) > turn for each in begun):
             raise Problem(409, _TOO_OLD.format(previous))
         text = _checked_length("\n\n".join(text for role, text in messages if role != "assistant"))
-        turn = await post_message(session, text, message_id)
+        turn = await post_message(session, text, visitor.name)
     else:
         text = _checked_length(_transcript(messages))
-        session_id = own_id("session", visitor.name, key) if key else f"session-{uuid_utils.uuid7()}"
-        found = await find_run(console, visitor, session_id) if key else None
-        session = found if isinstance(found, SessionHandle) else await _begun(console, visitor, session_id, agent, body)
+        session = await _begun(console, visitor, agent, body)
         try:
-            turn = await post_message(session, text, message_id)
+            turn = await post_message(session, text, visitor.name)
         except NoAnswer as error:
             if not isinstance(error, NotTakenYet):  # nobody knows the session, so it would wait for ever
                 with suppress(OrgaError):
-                    await session.close()
+                    await session.close(by=visitor.name)
             raise
     asked = _Asked(session, turn, visitor, request, body)
     if body.get("stream"):
@@ -196,13 +191,11 @@ async def _create(request: Request) -> Response:
         return JSONResponse(await asked.response(is_awaited=not body.get("background")))
 
 
-async def _begun(
-    console: Console, visitor: Visitor, session_id: str, agent: str, body: dict[str, Any]
-) -> SessionHandle:
+async def _begun(console: Console, visitor: Visitor, agent: str, body: dict[str, Any]) -> SessionHandle:
     schema = as_object(as_object(body.get("text")).get("format")).get("schema")
     given = {"agent": agent, "tenant": as_object(body.get("metadata")).get("tenant"), "output_schema": schema}
     known = {key: value for key, value in given.items() if value}
-    return cast("SessionHandle", await start_thread(console, visitor, "session", session_id, known))
+    return cast("SessionHandle", await start_thread(console, visitor, "session", run_id_of(None, "session"), known))
 
 
 async def _retrieve(request: Request) -> Response:
@@ -222,7 +215,7 @@ async def _cancel(request: Request) -> Response:
     session, turn = await _session_of(console, visitor, unquote(request.path_params["id"]))
     asked = _Asked(session, turn, visitor, request, {})
     try:
-        await session.interrupt(f"cancelled by {visitor.name}", turn=turn)
+        await session.interrupt("the response was cancelled", turn=turn, by=visitor.name)
     except Refused:  # it is over already, or has not begun
         return JSONResponse(await asked.response(is_awaited=False))
     return JSONResponse(await asked.response(is_awaited=True))

@@ -105,10 +105,12 @@ async def start_thread(
     return (SessionHandle if kind == "session" else AgentHandle)(console.client, run_id)
 
 
-async def post_message(session: SessionHandle, text: str, message_id: str, when_busy: WhenBusy = "enqueue") -> int:
+async def post_message(
+    session: SessionHandle, text: str, by: str, message_id: str | None = None, when_busy: WhenBusy = "enqueue"
+) -> int:
     """Send a message and return its turn. If the session could not begin, raise InvalidInput with the reason."""
     try:
-        return await session.post(text, when_busy=when_busy, message_id=message_id)
+        return await session.post(text, when_busy=when_busy, message_id=message_id, by=by)
     except RunEnded:
         last = (await read_past(session))[-1]
         if last.event == "Terminated" and last.data.get("reason") == "error":

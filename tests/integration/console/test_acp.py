@@ -68,8 +68,9 @@ def test_a_repeated_prompt_is_one_turn(orga: Orga, model: ChatServer) -> None:
         for _ in range(2):
             assert client.prompts(session, "Hello", _meta={"messageId": "m 1"}).result(60) == {"stopReason": "end_turn"}
         assert client.text() == "One."
-    turns = orga("journal", session, "--json").out.count("TurnStarted")
-    assert turns == 1
+    entries = [json.loads(line) for line in orga("journal", session, "--json").out.splitlines()]
+    assert [each["event"] for each in entries].count("TurnStarted") == 1
+    assert {each["data"]["by"] for each in entries if each["data"].get("kind") == "send"} == {"ada"}
 
 
 def test_each_held_call_is_asked_once_and_never_for_always(orga: Orga, model: ChatServer, refunds: Path) -> None:

@@ -188,6 +188,7 @@ async def test_what_waits_is_one_interrupt_for_each_question_and_resume_decides_
     assert denied.result["output"] == "all done"
     assert len(stage.pay.calls) == before + 2
     journal = [entry async for entry in read_journal(stage.console.console.client, run_id)]
+    assert {e.data["by"] for e in journal if e.data.get("kind") == "send"} == {"ann"}
     assert {e.data["approver"] for e in journal if e.event == "ApprovalResolved" and "approver" in e.data} == {"ann"}
 
 
@@ -256,6 +257,9 @@ async def test_responses_are_the_turns_of_a_session(stage: Stage) -> None:
         110,
     )
     assert ([item.type for item in second.output], second.output_text) == (["mcp_call", "message"], "all done")
+    session = first.id.removeprefix("resp_").rpartition(".")[0]
+    journal = [entry async for entry in read_journal(stage.console.console.client, session)]
+    assert [entry.data["by"] for entry in journal if entry.data.get("kind") == "send"] == ["ann", "ann"]
     assert (await sdk.responses.retrieve(second.id)).output == second.output
     whole = await sdk.responses.create(
         model="default",
