@@ -36,7 +36,7 @@ from orga.client.frontends.turns import (
 from orga.client.journal.run_view import Plan
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
-from orga.workflows.types.questions import Choice, Item
+from orga.workflows.types.questions import Item
 from orga.workflows.types.text import escaped_text, one_line
 
 RESENDS = 5
@@ -60,12 +60,6 @@ STOP_REASONS: dict[str, schema.StopReason] = {
 
 Options = Mapping[str, tuple[str, schema.PermissionOptionKind]]
 """Names and kinds of what a person can choose, by id. None of them lasts for longer than the question."""
-
-CHOICES: Options = {
-    "retry": ("Try again", "allow_once"),
-    "skip": ("Go on without it", "allow_once"),
-    "abort": ("End the turn", "reject_once"),
-}
 
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -361,27 +355,22 @@ class AcpSession:
         return True
 
     async def _ask_question(self, wait: OpenWait) -> bool:
-        """Ask a question, and return whether it was answered."""
-        wait_id = wait.wait.wait_id
-        asked = schema.ToolCallUpdate(
-            tool_call_id=f"{wait.run.id}/{wait_id}",
-            title=one_line(wait.wait.question, 1_000),
-            kind="other",
-            status="pending",
-            content=[*content(harmless(wait.wait.question))],
-        )
+        """Ask a question, and return whether it was answered. The inbox has the other waits."""
         if wait.wait.kind != "answer":
-            options = {choice: CHOICES[choice] for choice in wait.wait.choices if choice in CHOICES}
-            if chosen := await self._permission(asked, options):
-                await wait.run.resolve_escalation(wait_id, cast("Choice", chosen), by=self._reach.by)
-            return bool(chosen)
-        answer = ""
+            return False
+        wait_id, answer = wait.wait.wait_id, ""
         if self._has_forms:
             answer = await self._form_answer(wait)
         elif wait.options:
-            chosen = await self._permission(
-                asked, {str(at): (text, "allow_once") for at, text in enumerate(wait.options)}
+            asked = schema.ToolCallUpdate(
+                tool_call_id=f"{wait.run.id}/{wait_id}",
+                title=one_line(wait.wait.question, 1_000),
+                kind="other",
+                status="pending",
+                content=[*content(harmless(wait.wait.question))],
             )
+            options: Options = {str(at): (text, "allow_once") for at, text in enumerate(wait.options)}
+            chosen = await self._permission(asked, options)
             answer = wait.options[int(chosen)] if chosen else ""
         if not answer:
             self._question = wait
