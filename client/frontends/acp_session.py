@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -127,17 +127,10 @@ class AcpSession:
 
     async def begin(self, *, shows_past: bool) -> None:
         """Read the past, and show it to the client if that is wanted. Then follow the run in the background."""
-        outputs = dict[int, str]()
-        if shows_past and isinstance(self._run, SessionHandle):
-            with suppress(OrgaError, RPCError):  # without a worker, the last replies are shown
-                outputs = {each.turn: each.output for each in await self._run.turns()}
         self._is_shown = shows_past
         for entry in await read_past(self._run):
             for step in self._fold.take(entry):
-                if isinstance(step, Over):
-                    await self._take(replace(step, output=outputs.get(step.turn, step.output)))
-                else:
-                    await self._take(await completed(self._run, step) if shows_past else step)
+                await self._take(await completed(self._run, step) if shows_past else step)
         self._is_shown = True
         self._start(self._follow())
 

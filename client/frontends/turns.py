@@ -116,7 +116,7 @@ class Over:
     output: str
     usage: UsageTotals
     turn: int = 0
-    """0 if the run itself has ended."""
+    """0 if the run has ended outside of a turn."""
 
 
 Step = Begun | Text | CallMade | CallBegun | CallEnded | Delegated | Progress | Waiting | Over
@@ -253,7 +253,8 @@ class TurnFold:
             for place, _ in self._open.pop(run):
                 yield CallEnded(run, iteration, place, "not_run", event.reason)
         if is_last or self.turn is None:
-            turn = event.turn if isinstance(event, on.TurnEnded) else 0
+            open_turn = self.view.turn.number if self.view.turn and not self.view.turn.reason else 0
+            turn = event.turn if isinstance(event, on.TurnEnded) else open_turn
             yield Over(event.reason, event.detail, self._answer, event.usage, turn)
         self._answer = ""
 
@@ -327,8 +328,7 @@ async def completed(run: AgentHandle, step: Step) -> Step:
     """Return a step with texts that the journal lacks: of thinking, a reply with calls, a result, or an end."""
     if isinstance(step, Over) and step.reason != "completed" and isinstance(run, SessionHandle):
         with suppress(OrgaError):  # without a worker, the last reply is shown
-            outputs = [each.output for each in await run.turns() if step.turn in (0, each.turn)]
-            return replace(step, output=outputs[-1] if outputs else "")
+            return replace(step, output="".join(each.output for each in await run.turns() if each.turn == step.turn))
     if not isinstance(step, CallEnded) and not (isinstance(step, Text) and step.is_whole and not step.is_answer):
         return step
     with suppress(OrgaError):  # the server may no longer have the history of a delegate

@@ -59,6 +59,9 @@ def test_a_turn_streams_text_and_calls(orga: Orga, model: ChatServer) -> None:
         done = [each for each in client.updates if each.get("status") == "completed"]
         assert "It begins on 4 May." in done[0]["content"][0]["content"]["text"]
         assert [each["sessionId"] for each in client.call("listSessions")["sessions"]].count(session) == 1
+        orga("abort", session)
+        wait_until(lambda: "aborted" in client.text())
+        assert client.text().count("It begins on 4 May.") == 1
 
 
 def test_a_repeated_prompt_is_one_turn(orga: Orga, model: ChatServer) -> None:

@@ -66,6 +66,16 @@ BEGUN, FIRST, SECOND, DONE = entries(
 )
 
 
+def test_a_run_that_ends_names_the_turn_that_it_ends() -> None:
+    *amid, after, ended = entries(
+        ("ReasoningComplete", 1, answered("yes")), END, ("Terminated", 2, {"reason": "aborted"})
+    )
+    for read, turns in (([*amid, ended], [1]), ([*amid, after, ended], [1, 0])):
+        fold = TurnFold(ID, None)
+        found = [step for entry in read for step in fold.take(entry)]
+        assert [step.turn for step in found if isinstance(step, Over)] == turns
+
+
 def test_an_answer_that_was_not_accepted_is_no_part_of_the_response() -> None:
     _, shown = response([BEGUN, FIRST, SECOND, DONE])
     assert (shown["status"], output_texts(shown)) == ("completed", ["no comment"])
