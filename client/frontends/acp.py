@@ -35,7 +35,7 @@ _MESSAGE_ID = re.compile(r"[!#-\[\]-~]{1,100}")
 
 
 class _Message(BaseModel):
-    """What every message has to be. The package checks the rest, but these would stop it."""
+    """The keys that every message shares. The package checks the rest, but wrong ones of these would stop it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 

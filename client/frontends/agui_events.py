@@ -41,7 +41,7 @@ FAILED = {"error", "failed", "terminated"}
 
 @dataclass
 class Shown:
-    """What the client has, and the events that it lacks. All messages have ids that reading the turn again repeats."""
+    """The messages of a client, and the events that it lacks. Reading a turn again repeats the ids of its messages."""
 
     given: RunAgentInput
     run_id: str

@@ -1,4 +1,4 @@
-"""What waits for a person, as interrupts of AG-UI: one for each question, and the decisions that resume brings."""
+"""Questions to people as interrupts of AG-UI, one for each question, and the decisions of a resumed run."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -128,7 +128,7 @@ def _decisions(thread: AgentHandle, asked: OpenWait, by: str, given: Any) -> Seq
 def _decision(run: AgentHandle, item: Item, answer: Mapping[str, Any], by: str) -> Callable[[], Awaitable[Any]]:
     approved = as_object(answer.get("calls")).get(item.approval_id, answer.get("approved"))
     if not isinstance(approved, bool):
-        raise Problem(422, f"resume: {item.approval_id}: say approved: true or false. Nothing was decided")
+        raise Problem(422, f"resume: {item.approval_id}: approved must be true or false. Nothing was decided")
     if approved and held_arguments(item) is None:
         raise Problem(409, f"resume: {item.approval_id} has arguments too long to show here. See the inbox")
     send = run.approve if approved else run.deny

@@ -81,7 +81,7 @@ class Runs:
 
     reach: Reach
     _reported: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """What each run waited for when the client last heard of it."""
+    """The ids of what each run waited for when its state was last returned."""
     _declined: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Questions that the person did not want to answer in a form, by run."""
 

@@ -283,7 +283,7 @@ def test_a_hostile_line_is_refused_and_the_next_one_is_read(orga: Orga) -> None:
 
 
 def test_a_client_that_never_reads_holds_nothing_up(orga: Orga, model: ChatServer) -> None:
-    """What it is sent stays bounded, and others go on."""
+    """Its unread messages stay bounded, and others go on."""
     model.replies = [Says(["x" * 60_000])]
     command = [*COMMAND, "acp", "--no-worker"]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the guide of front ends says to copy is run as it stands there, against `orga console` and a worker."""
+"""The examples in the guide of front ends are run as they are, against `orga console` and a worker."""
 
 import json
 import os

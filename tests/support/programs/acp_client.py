@@ -25,7 +25,7 @@ class AcpError(Exception):
 
 @dataclass
 class Ask:
-    """What the agent asks the person."""
+    """A question of the agent to the person."""
 
     number: int
     method: str

@@ -16,7 +16,7 @@ _MAX_LINE = 2**24
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What one run of the protocol has brought."""
+    """The events and the outcome of one run of the protocol."""
 
     events: list[dict[str, Any]]
     result: Any

@@ -1,4 +1,4 @@
-"""What front ends are shown of a turn: the same however it was read, and only what they lack."""
+"""Front ends are shown the same turn however it was read, and only what they lack."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
