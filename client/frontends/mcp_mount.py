@@ -61,17 +61,22 @@ def _server_for(console: Console, visitor: Visitor, *, may_decide: bool) -> MCPS
     async def serve(_: WorkflowExecution) -> None:
         """Start no worker: the console has none."""
 
+    def count_write(*, is_start: bool = False) -> None:
+        try:
+            console.doors.count_write(visitor, is_start=is_start)
+        except Problem as problem:
+            raise InvalidInput(problem.detail) from None
+
     def check(given: AgentInput | GoalInput) -> None:
         console.check(given)
         if visitor.tenants is not None and len(visitor.tenants) != 1:
             raise InvalidInput("tenant: you have several. Start the run in the console, where you can choose one")
-        try:
-            console.doors.count_start(visitor)
-        except Problem as problem:
-            raise InvalidInput(problem.detail) from None
+        count_write(is_start=True)
 
     tenant = next(iter(visitor.tenants)) if visitor.tenants and len(visitor.tenants) == 1 else None
-    reach = Reach(console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant, check)
+    reach = Reach(
+        console.client, visitor.name, "", lambda run: may_see(visitor, run), serve, tenant, check, count_write
+    )
     may_write = not console.doors.read_only
     server = build_server(reach, may_decide=may_decide and may_write and visitor.may("approver"))
     if not (may_write and visitor.may("operator")):

@@ -259,7 +259,7 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Answer a question of a run with the words of the user."""
-        run = await reach.open(run_id)
+        run = await reach.open(run_id, is_write=not ctx.request_state)
         if not ctx.request_state:
             wait = await runs.find_wait(run, question_id, frozenset({"answer"}))
             await wait.run.answer(text, wait.wait.wait_id, reach.by)
@@ -278,7 +278,7 @@ def build_server(
         wait_s: WaitS = DEFAULT_WAIT_S,
     ) -> Reply:
         """Decide what waits in a run, as the user has decided after seeing it."""
-        run = await reach.open(run_id)
+        run = await reach.open(run_id, is_write=not ctx.request_state)
         if not ctx.request_state:
             wait = await runs.find_wait(run, wait_id, frozenset({"approval", "escalation", "budget"}))
             item = next((each for each in wait.calls if each.approval_id == wait_id), None)
@@ -298,12 +298,12 @@ def build_server(
         run_id: RunId, guidance: Annotated[str, Field(description="What the agent reads at its next step.")]
     ) -> str:
         """Guide a run."""
-        await (await reach.open(run_id)).steer(guidance, by=reach.by)
+        await (await reach.open(run_id, is_write=True)).steer(guidance, by=reach.by)
         return "sent: the run reads it at its next step"
 
     async def abort(ctx: Context, run_id: RunId, why: str = "", wait_s: WaitS = DEFAULT_WAIT_S) -> Reply:
         """End a run at once. Its result keeps what was gathered so far."""
-        run = await reach.open(run_id)
+        run = await reach.open(run_id, is_write=not ctx.request_state)
         if not ctx.request_state:
             await run.abort(why, by=reach.by)
         return await runs.follow(ctx, run, wait_s)

@@ -41,13 +41,18 @@ class Reach:
     """The tenant of all runs that are started here. Runs of other tenants do not exist. None: no limit."""
     check: Callable[[AgentInput | GoalInput], None] = lambda _: None
     """Raises InvalidInput for a run that no worker would take."""
+    count_write: Callable[[], None] = lambda: None
+    """Raises InvalidInput if the person writes too often."""
 
-    async def open(self, run_id: str) -> AgentHandle:
+    async def open(self, run_id: str, *, is_write: bool = False) -> AgentHandle:
         """Return the handle of a run that this front end may see. A live run gets a worker.
 
         Raises:
             RunNotFound: There is no such run, or it belongs to somebody else.
+            InvalidInput: The person writes too often.
         """
+        if is_write:
+            self.count_write()
         if not 0 < len(run_id) <= 1_000:
             raise RunNotFound(run_id[:50])
         found = await AgentHandle(self.client, run_id).describe()

@@ -349,6 +349,22 @@ async def test_mcp_serves_each_visitor_by_its_role_and_tenant(stage: Stage) -> N
     await stage.console.console.client.get_workflow_handle(held["run_id"]).terminate()
 
 
+async def test_each_write_over_mcp_counts(stage: Stage) -> None:
+    shared, limits = stage.console.console, Limits(writes=2, starts=1)
+    queue, adapters = shared.connection.task_queue, (mcp_adapter(),)
+    tool = ("--method", "tools/call", "--tool-name")
+    async with a_console(shared.client, queue, adapters=adapters, doors_kind=Tenants, limits=limits) as strict:
+        strict_stage = stage._replace(console=strict)
+        held = await strict_stage.mcp("ann-operator", *tool, "start_run", "--tool-arg", "task=pay")
+        run = f"run_id={held['structuredContent']['run_id']}"
+        steer = (*tool, "steer", "--tool-arg", run, "--tool-arg", "guidance=Hurry")
+        first, second = [await strict_stage.mcp("ann-operator", *steer) for _ in range(2)]
+    await shared.client.get_workflow_handle(run.removeprefix("run_id=")).terminate()
+    assert first["content"][0]["text"].startswith("sent")
+    assert second["isError"]
+    assert "writes" in second["content"][0]["text"]
+
+
 async def test_over_mcp_only_an_approver_decides_and_only_if_the_console_allows_it(stage: Stage) -> None:
     paid, shared = len(stage.pay.calls), stage.console.console
 
