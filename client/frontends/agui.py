@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor, visitor_of
 from orga.client.console.problems import Problem
-from orga.client.console.routes import Adapter, Console, console_of, json_body
+from orga.client.console.routes import Adapter, Console, console_of, invalid, json_body
 from orga.client.errors import OrgaError, RunEnded
 from orga.client.frontends.interrupts import decide, interrupt_of
 from orga.client.frontends.reach import open_waits
@@ -40,7 +40,7 @@ from orga.client.frontends.turns import Over, Progress, TurnFold, Waiting, read_
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.json_text import as_object
-from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import clean_json
 from orga.workflows.types.usage import UsageTotals
@@ -71,9 +71,7 @@ def _checked_input(body: Any) -> "RunAgentInput":
     try:
         return RunAgentInput.model_validate(body)
     except ValidationError as error:
-        found = [{"where": ".".join(map(str, each["loc"])), "detail": each["msg"]} for each in error.errors()[:20]]
-        text = "; ".join(f"{each['where'] or 'body'}: {each['detail']}" for each in found)
-        raise Problem(422, text, errors=found) from None
+        raise invalid(validation_problems(error)) from None
 
 
 def _new_message(given: "RunAgentInput") -> tuple[str, str] | None:

@@ -202,6 +202,12 @@ async def test_a_delegate_is_a_subagent_and_its_held_call_an_interrupt(stage: St
     assert {m["content"] for m in done.messages if m.get("subagentRunId") == child and m.get("content")} >= {"paid"}
 
 
+async def test_an_input_of_ag_ui_that_does_not_fit_names_its_keys(stage: Stage) -> None:
+    answer = await stage.console.http.post("/agui/default", json={"threadId": 5})
+    assert (answer.status_code, answer.json()["errors"][0]["where"]) == (422, "threadId")
+    assert "threadId: Input should be a valid string; runId: Field required" in answer.json()["detail"]
+
+
 async def test_without_its_package_ag_ui_names_the_extra(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", dict[str, None]().get)
     answer = await stage.console.http.post("/agui/default", json={})
