@@ -107,7 +107,6 @@ async def _serve_mcp(
 
     async with _reach(None, config, tenant, no_worker=no_worker) as (here, reach):
         settings = here.loaded.config
-
         named = {name: one_line(agent.instructions or "", 300) for name, agent in settings.agents.items()}
         server = build_server(reach, agent_tools=named if agent_tools else {}, may_decide=may_decide)
         await server.run_stdio_async()
