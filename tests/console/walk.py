@@ -14,6 +14,7 @@ from playwright.async_api import Locator, Page, expect
 from temporalio.client import Client
 
 from orga.client.history.converter import data_converter
+from orga.client.journal.reading import read_journal
 from tests.console.stage import ENDINGS, LIVE, Live, Stage, a_defect, ended_as, in_state, wait_until_stuck
 from tests.support.browser import a_visit
 from tests.support.console import OWNER, a_console
@@ -364,3 +365,32 @@ async def test_an_act_while_the_server_is_away_is_applied_once_it_is_back(stage:
             )
         applied = await stage.journal(run.id, "InterventionApplied")
     assert [(each["kind"], each["by"]) for each in applied] == [("steer", OWNER)]
+
+
+IN_FIELDS = {"ReasoningComplete", "PolicyEvaluated", "ToolsDispatched", "ObservationsCollected"}
+"""Entries that a row shows as its reply and its calls."""
+
+
+@pytest.mark.parametrize("state", LIVE)
+async def test_a_reload_shows_the_same_state_and_each_entry_once(stage: Stage, state: str) -> None:
+    async with in_state(stage, state) as run, a_visit(stage.browser, stage.console) as visit:
+        page = await visit.open(f"{run.path}?tab=timeline&open=0,1,2,3")
+        await page.set_viewport_size({"width": 1200, "height": 6_000})  # rows that are out of sight are not drawn
+        before = (set[str](), dict[str, str]())
+        for is_again in (False, True):
+            if is_again:
+                await page.reload()
+            await expect(page.locator(".run-state")).to_contain_text(LIVE[state].shown)
+            await expect(page.locator(LIVE[state].where)).to_contain_text(LIVE[state].text)
+            entries = [entry async for entry in read_journal(stage.client, run.id)]
+            expected = [entry.event for entry in entries if entry.event not in IN_FIELDS]
+            shown = page.locator(".it-details .events > details > summary .faint")
+            await expect(shown).to_have_text([re.compile(f"^{event} ") for event in expected])
+            shown_rows = [
+                int(await row.get_attribute("data-number") or "") for row in await page.locator(".its > li").all()
+            ]
+            assert shown_rows == list(range(len(shown_rows)))
+            assert len(shown_rows) - len({entry.iteration for entry in entries}) in {0, 1}, "besides the one under way"
+            found = await controls_of(page)
+            assert found == before or not is_again
+            before = found
