@@ -53,6 +53,7 @@ console-test: setup ## The console: its pages in a real browser, its interface, 
 	@$(BIN)/python -m pytest tests/console
 	@$(BIN)/python -m pytest tests/console/walk.py
 	@$(BIN)/python -m pytest -s tests/console/faults.py
+	@$(BIN)/python -m pytest tests/console/access.py
 	@$(BIN)/python -m pytest tests/console/interface.py
 	@$(BIN)/python -m pytest -s tests/console/figures.py
 

@@ -1,4 +1,4 @@
-"""Figures of a run with 2,000 iterations, on a quiet machine. It takes minutes, so only `make console-test` runs it.
+"""Figures of the console on a quiet machine. They take minutes, so only `make console-test` measures them.
 
 Each figure is the median of nine, is printed, and fails if it misses its target.
 """
@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from orga.client.history.converter import data_converter
 from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.console.test_doors import LOOKS, a_scene, slowest_beside_streams
 from tests.support.browser import a_browser, a_visit
 from tests.support.console import Served, a_console
 from tests.support.runs.loop import WORKER_FACTS, a_loop
@@ -143,3 +144,27 @@ async def test_a_long_run_scrolls_smoothly_while_events_come_in(client: Client, 
         assert found["nodes"] < 1_500
         assert found["bytes"] < 150_000
         assert found["script"] < 60_000
+
+
+TABS = 12
+
+
+async def test_the_twelfth_tab_opens_at_once(client: Client) -> None:
+    async with a_console(client) as console, a_browser() as browser:
+        times: list[float] = []
+        for _ in range(TIMES):
+            async with a_visit(browser, console) as visit:
+                for _ in range(TABS - 1):
+                    await visit.open("/inbox")
+                began = perf_counter()
+                await visit.open("/inbox")
+                times.append(perf_counter() - began)
+        print(f"\nthe twelfth tab: {median(times):.3f} s")
+        assert median(times) < 1.0
+
+
+async def test_two_hundred_streams_delay_no_one_else(client: Client, tmp_path: Path) -> None:
+    async with a_scene(client, tmp_path) as scene:
+        times = [await slowest_beside_streams(scene) for _ in range(TIMES)]
+        print(f"\nthe slowest of {LOOKS} requests next to 200 streams: {median(times):.3f} s")
+        assert median(times) < 1.0

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from itertools import product
-from time import monotonic
 from typing import Literal
 
 import pytest
@@ -239,10 +238,7 @@ async def test_pages_are_accessible(scene: Scene, path: str) -> None:
 
 async def test_twelve_tabs_share_one_connection_and_its_successor(scene: Scene) -> None:
     async with a_visit(scene.browser, scene.console) as visit:
-        pages = [await visit.open("/inbox") for _ in range(11)]
-        began = monotonic()
-        pages.append(await visit.open("/inbox"))
-        assert monotonic() - began < 15
+        pages = [await visit.open("/inbox") for _ in range(12)]
         first = await held_run(scene)
         await all_show(pages, first)
         await pages.pop(0).close()  # the leader
