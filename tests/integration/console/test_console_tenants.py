@@ -75,14 +75,15 @@ OTHERWISE_TESTED = {"/events", "/compare"}
 
 
 def routes_that_read(*, of_a_run: bool) -> list[tuple[str, dict[str, str]]]:
-    """Return the paths of the OpenAPI document with their required parameters, so that a new route is among them."""
+    """Return the paths of the OpenAPI document with the parameters that they need, so that a new route is among them."""
     found: list[tuple[str, dict[str, str]]] = []
     for whole, methods in openapi_document(ROUTES, "1")["paths"].items():
         path = whole.removeprefix(API)
         if "get" not in methods or path in OTHERWISE_TESTED or path.startswith("/runs/{id}") != of_a_run:
             continue
-        given = [each for each in methods["get"].get("parameters", ()) if each["required"] and each["name"] != "id"]
-        query = {each["name"]: KNOWN[each["name"]] for each in given if each["in"] == "query"}
+        given = [each for each in methods["get"].get("parameters", ()) if each["in"] == "query"]
+        needed = [each["name"] for each in given if each["required"]] + ["text"] * path.endswith("/search")
+        query = {name: KNOWN[name] for name in needed}
         found.append((path.format(id="{id}", **KNOWN), query))
     return found
 
