@@ -19,8 +19,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from orga.client.console.problems import Problem
-from orga.client.console.routes import Call, Routes, derived_id, invalid, json_response
+from orga.client.console.problems import Problem, invalid
+from orga.client.console.routes import Call, Routes, derived_id, json_response
 from orga.client.console.runs import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
 from orga.client.history.values import RunValues

@@ -11,7 +11,8 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from orga.client.console.routes import Call, Console, Routes, invalid
+from orga.client.console.problems import invalid
+from orga.client.console.routes import Call, Console, Routes
 from orga.client.console.stream.hub import RUN, Hub, Stream
 from orga.client.console.stream.sources import Sources
 from orga.workflows.types.record import CheckedInput

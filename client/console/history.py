@@ -10,28 +10,18 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from orga.client.console.problems import Problem
-from orga.client.console.routes import (
-    Call,
-    Console,
-    Flag,
-    NoParameters,
-    Routes,
-    invalid,
-    invalid_input,
-    visible_run,
-)
-from orga.client.console.rows import Row, read_row, task_of
+from orga.client.console.problems import Problem, invalid
+from orga.client.console.routes import Call, Console, Flag, NoParameters, Routes, visible_run
+from orga.client.console.rows import Row, read_result, read_row, task_of
 from orga.client.journal.file import journal_content
 from orga.client.journal.head import KeyProblem, private_key, sealed_head
 from orga.client.journal.reading import read_journal
 from orga.client.journal.timeline import IterationRecord, SearchLimits, TimelineText
-from orga.client.journal.timelines import FoundTexts, NoRecord, NoText, TimelinePage, Timelines, timelines_of
-from orga.client.runs.ids import kind_of
+from orga.client.journal.timelines import FoundTexts, TimelinePage, Timelines, timelines_of
 from orga.workflows.decisions.journal.entries import canonical_line
 from orga.workflows.types.json_text import as_object, as_text
-from orga.workflows.types.record import CheckedInput, InvalidInput, Record
-from orga.workflows.types.status import AgentResult, JournalEntry
+from orga.workflows.types.record import CheckedInput, Record
+from orga.workflows.types.status import JournalEntry
 
 ROUTES = Routes()
 
@@ -90,12 +80,9 @@ class CompareQuery(CheckedInput):
 async def _timeline(call: Call[Window]) -> TimelinePage:
     """Return successive iterations of a run."""
     given = call.given
-    try:
-        return await timelines_of(call.client).page(
-            call.run_id, around=given.around, before=given.before, after=given.after, limit=given.limit
-        )
-    except InvalidInput as error:
-        raise invalid_input(error) from None
+    return await timelines_of(call.client).page(
+        call.run_id, around=given.around, before=given.before, after=given.after, limit=given.limit
+    )
 
 
 @ROUTES.get("/runs/{id}/iterations/{number}", more_statuses=(404, 422))
@@ -104,20 +91,14 @@ async def _iteration(call: Call[NoParameters]) -> IterationRecord:
     number = call.path("number")
     if not re.fullmatch(r"[0-9]{1,9}", number):
         raise invalid([f"number: {number[:50]!r} is not the number of an iteration. Give one from 0"])
-    try:
-        return await timelines_of(call.client).record(call.run_id, int(number))
-    except NoRecord as error:
-        raise Problem(404, str(error)) from None
+    return await timelines_of(call.client).record(call.run_id, int(number))
 
 
 @ROUTES.get("/runs/{id}/texts/{reference}", media_type="text/plain", more_statuses=(404,))
 async def _text(call: Call[TextQuery]) -> Response:
     """Return one whole text of the timeline."""
     reference = call.path("reference")
-    try:
-        text = await timelines_of(call.client).text(call.run_id, reference)
-    except NoText as error:
-        raise Problem(404, str(error)) from None
+    text = await timelines_of(call.client).text(call.run_id, reference)
     headers = {"X-Content-Type-Options": "nosniff"}
     if call.given.download:
         headers["Content-Disposition"] = f'attachment; filename="{reference}.txt"'  # a found reference is plain ASCII
@@ -128,30 +109,18 @@ async def _text(call: Call[TextQuery]) -> Response:
 async def _search(call: Call[SearchQuery]) -> FoundTexts:
     """Find texts, calls and events of a run, newest first."""
     given = call.given
-    try:
-        return await timelines_of(call.client).search(call.run_id, given.text, limits=given.limits, next=given.next)
-    except InvalidInput as error:
-        raise invalid_input(error) from None
+    return await timelines_of(call.client).search(call.run_id, given.text, limits=given.limits, next=given.next)
 
 
 @ROUTES.get("/runs/{id}/result", {"type": "object"}, more_statuses=(404,))
 async def _result(call: Call[NoParameters]) -> dict[str, Any]:
     """Return the result of an ended run."""
-    ended = await read_result(call.console, call.described)
+    ended = await read_result(call.client, call.described)
     if ended is None:
         is_live = call.described.status == WorkflowExecutionStatus.RUNNING
         reason = "is running, and has no result yet" if is_live else "ended without a result. Its timeline shows how"
         raise Problem(404, f"result: run {call.run_id!r} {reason}")
     return ended.model_dump(mode="json")
-
-
-async def read_result(console: Console, described: WorkflowExecutionDescription) -> AgentResult | None:
-    """Return the result of a run, or None if it has none."""
-    if described.status != WorkflowExecutionStatus.COMPLETED:
-        return None
-    handle = console.client.get_workflow_handle(described.id, run_id=described.run_id)
-    ended = await handle.result(follow_runs=False)
-    return kind_of(ended).result.model_validate(ended)
 
 
 @ROUTES.get("/runs/{id}/journal", media_type="application/x-ndjson", more_statuses=(409,))
@@ -230,7 +199,10 @@ async def _compare(call: Call[CompareQuery]) -> Comparison:
 
 
 async def _compared_run(console: Console, described: WorkflowExecutionDescription) -> ComparedRun:
-    row, ended = await read_row(described, await task_of(console, described)), await read_result(console, described)
+    row, ended = (
+        await read_row(described, await task_of(console, described)),
+        await read_result(console.client, described),
+    )
     return ComparedRun(**row.model_dump(), result=ended.model_dump(mode="json") if ended else None)
 
 

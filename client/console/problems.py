@@ -20,6 +20,7 @@ from orga.client.errors import (
     ServerLost,
     TooLong,
 )
+from orga.client.journal.timelines import NoRecord, NoText
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
 
@@ -33,6 +34,8 @@ STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (TooLong, 422),
     (Refused, 409),
     (InvalidInput, 422),
+    (NoRecord, 404),
+    (NoText, 404),
     (NoAnswer, 503),
     (ServerLost, 503),
     (ServerUnavailable, 503),
@@ -58,6 +61,20 @@ class Problem(Exception):
         super().__init__(detail)
         self.status, self.detail, self.errors = status, detail, errors
         self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+
+
+def invalid(problems: Sequence[str]) -> Problem:
+    """Return the problem for lines of `key: what is wrong`."""
+    return Problem(422, "; ".join(problems), errors=[_where_and_detail(line) for line in problems])
+
+
+def invalid_input(error: InvalidInput) -> Problem:
+    return invalid(str(error).replace("\n", "; ").split("; "))
+
+
+def _where_and_detail(line: str) -> dict[str, str]:
+    where, colon, detail = line.partition(": ")
+    return {"where": where, "detail": detail} if colon else {"where": "input", "detail": line}
 
 
 def problem_response(problem: Problem) -> Response:
@@ -100,6 +117,8 @@ async def handle_problem(request: Request, error: Exception) -> Response:
     """Answer with the problem that an error of a route stands for. An unknown error says nothing about itself."""
     if isinstance(error, Problem):
         return problem_answer(request, error)
+    if isinstance(error, InvalidInput):
+        return problem_answer(request, invalid_input(error))
     if isinstance(error, HTTPException):
         return problem_answer(request, _http_problem(error))
     for kind, status in STATUS_BY_ERROR:

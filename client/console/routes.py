@@ -25,12 +25,12 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from orga.client.config.file import NO_FILE
 from orga.client.connect import Connection
 from orga.client.console.doors import Doors, Role, Visitor, visitor_of
-from orga.client.console.problems import Problem
+from orga.client.console.problems import Problem, invalid
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import RUN_WORKFLOWS, TENANT
-from orga.workflows.types.record import CheckedInput, InvalidInput, validation_problems
+from orga.workflows.types.record import CheckedInput, validation_problems
 
 if TYPE_CHECKING:
     from orga.workflows.types.goals.input import GoalInput
@@ -285,20 +285,6 @@ def _kind_in(given: Any, by_kind: Mapping[str, type[M]]) -> type[M]:
     if isinstance(kind, str) and kind in by_kind:
         return by_kind[kind]
     raise invalid([f"kind: must be one of {', '.join(by_kind)}"])
-
-
-def invalid(problems: Sequence[str]) -> Problem:
-    """Return the problem for lines of `key: what is wrong`."""
-    return Problem(422, "; ".join(problems), errors=[_where_and_detail(line) for line in problems])
-
-
-def invalid_input(error: InvalidInput) -> Problem:
-    return invalid(str(error).replace("\n", "; ").split("; "))
-
-
-def _where_and_detail(line: str) -> dict[str, str]:
-    where, colon, detail = line.partition(": ")
-    return {"where": where, "detail": detail} if colon else {"where": "input", "detail": line}
 
 
 def _unknown(given: Mapping[str, str]) -> list[dict[str, str]]:

@@ -12,20 +12,30 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import recorded_workplace, worker_command
+from orga.client.config.workplace import recorded_workplace
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Call, Console, Routes
 from orga.client.console.schemas import list_schema
 from orga.client.errors import OrgaError
-from orga.client.runs.failing_tasks import FailingTask, failing_task
-from orga.client.runs.listing import AT_ONCE, MAX_QUERIED_RUNS, WAIT_S, RunToQuery, StatusQueries, read_task
+from orga.client.runs.failing_tasks import FailingTask, failing_tasks
+from orga.client.runs.ids import kind_of
+from orga.client.runs.listing import (
+    AT_ONCE,
+    MAX_QUERIED_RUNS,
+    WAIT_S,
+    ListedRun,
+    RunToQuery,
+    StatusQueries,
+    listed_run,
+    read_task,
+)
 from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.questions import QuestionKind
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
-from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus
 
 ROUTES = Routes()
 
@@ -304,23 +314,11 @@ async def read_rows(console: Console, runs: Sequence[WorkflowExecution], *, asks
     """
     tasks = await read_tasks(console, [(run.id, run.run_id) for run in runs])
     live = [run for run in runs if run.status == WorkflowExecutionStatus.RUNNING]
-    stuck = await _failing_tasks(console.client, live)
+    stuck = await failing_tasks(console.client, [run.id for run in live])
     asked = [run for run in live if run.id not in stuck][:MAX_QUERIED_RUNS] if asks else []
     statuses = await _statuses(console.client, asked)
     pairs = zip(runs, tasks, strict=True)
     return [await read_row(run, task, statuses.get(run.id), stuck.get(run.id)) for run, task in pairs]
-
-
-async def _failing_tasks(client: Client, runs: Sequence[WorkflowExecution]) -> dict[str, FailingTask]:
-    some = asyncio.Semaphore(AT_ONCE)
-
-    async def check(run: WorkflowExecution) -> FailingTask | None:
-        async with some:
-            described = await _describe(client, run.id, run.run_id)
-            return await failing_task(client, described) if described else None
-
-    found = await asyncio.gather(*map(check, runs))
-    return {each.workflow_id: each for each in found if each}
 
 
 async def _statuses(client: Client, runs: Sequence[WorkflowExecution]) -> dict[str, AgentStatus]:
@@ -337,32 +335,27 @@ async def read_row(
     run: WorkflowExecution, task: str, status: AgentStatus | None = None, stuck: FailingTask | None = None
 ) -> Row:
     """Return the row of a run from its search attributes, and from its status if it has answered."""
-    home, attributes = await recorded_workplace(run), run.typed_search_attributes
-    is_live = run.status == WorkflowExecutionStatus.RUNNING
-    return Row(
-        id=run.id,
-        kind=cast("Kind", KINDS.get(run.workflow_type, "agent")),
-        task=task,
-        agent=status.agent if status else attributes.get(known.AGENT),
-        state=run_state(run, status),
-        waiting=_waiting_for(status) if status else attributes.get(known.WAITING) if is_live else None,
-        iteration=status.iteration if status else attributes.get(known.ITERATION),
-        started=run.start_time,
-        ended=run.close_time,
-        cost_usd=status.usage.cost_usd if status else attributes.get(known.COST_USD),
-        tenant=attributes.get(known.TENANT),
-        folder=home and home.folder,
-        task_queue=run.task_queue,
-        dead_letters=attributes.get(known.DEAD_LETTERS) or 0,
-        open_circuits=tuple(attributes.get(known.OPEN_CIRCUITS) or ()) if is_live else (),
-        may_be_more=is_live and status is None,
-        stuck=f"{stuck.problem_line}; {stuck.remedy}" if stuck else None,
-        worker_command=worker_command(home),
+    listed = await listed_run(run)
+    shared = {name: getattr(listed, name) for name in Row.model_fields.keys() & ListedRun.__dataclass_fields__.keys()}
+    current = (
+        {
+            "agent": status.agent,
+            "waiting": status.waiting[0].kind if status.waiting else None,
+            "iteration": status.iteration,
+            "cost_usd": status.usage.cost_usd,
+        }
+        if status
+        else {}
     )
-
-
-def _waiting_for(status: AgentStatus) -> str | None:
-    return status.waiting[0].kind if status.waiting else None
+    more: dict[str, Any] = {
+        "kind": KINDS.get(run.workflow_type, "agent"),
+        "task": task,
+        "state": run_state(run, status),
+        "ended": run.close_time,
+        "may_be_more": run.status == WorkflowExecutionStatus.RUNNING and status is None,
+        "stuck": f"{stuck.problem_line}; {stuck.remedy}" if stuck else None,
+    }
+    return Row.model_validate({**shared, **current, **more})
 
 
 def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
@@ -375,6 +368,15 @@ def run_state(run: WorkflowExecution, status: AgentStatus | None = None) -> str:
     if run.status == WorkflowExecutionStatus.COMPLETED:
         return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"
+
+
+async def read_result(client: Client, described: WorkflowExecutionDescription) -> AgentResult | None:
+    """Return the result of a run, or None if it has none."""
+    if described.status != WorkflowExecutionStatus.COMPLETED:
+        return None
+    handle = client.get_workflow_handle(described.id, run_id=described.run_id)
+    ended = await handle.result(follow_runs=False)
+    return kind_of(ended).result.model_validate(ended)
 
 
 @ROUTES.get("/runs", list_schema(Row, counts={"type": "object", "additionalProperties": {"type": "integer"}}))

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from orga.client.console.doors import Role, Visitor
 from orga.client.console.routes import Call, Console, NoParameters, Routes
-from orga.client.console.rows import Row, read_row, task_of
+from orga.client.console.rows import Row, read_result, read_row, task_of
 from orga.client.console.waits import Wait, status_waits, viewed_waits, with_contexts
 from orga.client.errors import NoAnswer, OrgaError
 from orga.client.journal import event_types as on
@@ -25,7 +25,6 @@ from orga.client.journal.reading import read_journal
 from orga.client.journal.run_view import RunView
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle
 from orga.client.runs.failing_tasks import failing_task
-from orga.client.runs.ids import kind_of
 from orga.client.runs.listing import WAIT_S
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.json_text import as_object, as_text
@@ -267,10 +266,7 @@ async def _read_facts(console: Console, described: WorkflowExecutionDescription,
         with suppress(NoAnswer, TimeoutError):
             async with asyncio.timeout(WAIT_S if view else None):
                 facts.status = await run.status()
-    if described.status == WorkflowExecutionStatus.COMPLETED:
-        handle = client.get_workflow_handle(described.id, run_id=described.run_id)
-        ended = await handle.result(follow_runs=False)
-        facts.result = kind_of(ended).result.model_validate(ended)
+    facts.result = await read_result(client, described)
     facts.started, facts.setup = await _read_beginning(console, described)
     if facts.status is None and facts.result is None:
         facts.view = view or await _view(console, described)

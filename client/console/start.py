@@ -5,32 +5,19 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
-from pydantic_core import from_json
-from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from orga.client.console.doors import Visitor
-from orga.client.console.problems import Problem
-from orga.client.console.routes import (
-    API,
-    Call,
-    Console,
-    NoParameters,
-    Routes,
-    derived_id,
-    invalid,
-    invalid_input,
-    json_response,
-)
+from orga.client.console.problems import Problem, invalid, invalid_input
+from orga.client.console.routes import API, Call, Console, NoParameters, Routes, derived_id, json_response
 from orga.client.console.rows import KINDS, Kind
 from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
-from orga.client.history.chain import read_start
-from orga.client.history.values import RunValues, decode_payloads
 from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle, run_id_of, start_run
+from orga.client.runs.listing import read_input
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
-from orga.workflows.types.json_text import as_object
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW, TENANT
 from orga.workflows.types.record import CheckedInput, InvalidInput, Record
 from orga.workflows.types.sessions.input import SessionInput, parse_session
@@ -104,8 +91,6 @@ async def _start(call: Call[Start]) -> Any:
         return _started(run_id, given.kind)
     try:
         await begin_run(call.console, visitor, kind, checked, run_id)
-    except InvalidInput as error:
-        raise invalid_input(error) from None
     except OrgaError as error:
         if type(error) is not OrgaError:
             raise
@@ -171,20 +156,11 @@ async def _is_started(client: Client, run_id: str, visitor: Visitor, workflow: s
         described = await AgentHandle(client, run_id).describe()
     except OrgaError:
         return False
-    given = await _read_input(client, described)
+    given = await read_input(client, described)
     started_by = await described.memo_value(STARTED_BY_MEMO, "")
     if (described.workflow_type, given, started_by) == (workflow, dict(wire), visitor.name):
         return True
     raise Problem(409, f"{IDEMPOTENCY_KEY}: was used for another run. Take a new key for another request")
-
-
-async def _read_input(client: Client, described: WorkflowExecutionDescription) -> dict[str, Any]:
-    """Return the input as the run got it at its start, before it continued as new."""
-    first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
-    begun = await read_start(client, described.id, first)
-    own = RunValues(client.data_converter, client.namespace, described.id).own_converter
-    payloads = await decode_payloads(own, begun.input.payloads)
-    return as_object(from_json(payloads[0].data)) if payloads else {}
 
 
 class StartedInput(Record):
@@ -198,7 +174,7 @@ class StartedInput(Record):
 async def _input(call: Call[NoParameters]) -> StartedInput:
     """Return the input that a run was started with, to start another one with it."""
     kind = cast("Kind", KINDS[call.described.workflow_type])
-    return StartedInput(kind=kind, input=await _read_input(call.client, call.described))
+    return StartedInput(kind=kind, input=await read_input(call.client, call.described))
 
 
 @ROUTES.get("/schema/{kind}", {"type": "object"}, more_statuses=(404,))

@@ -146,7 +146,7 @@ async def listed_runs(client: Client, wanted: RunFilter, limit: int) -> list[Lis
     try:
         newest = await newest_runs(client, wanted.visibility(), limit, with_ended=not wanted.running)
         left = await replaced_run_ids(client, newest) if wanted != RunFilter() else set[str]()
-        found = [await _listed_run(run) for run in newest if run.run_id not in left]
+        found = [await listed_run(run) for run in newest if run.run_id not in left]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
@@ -159,7 +159,8 @@ def _with_failing_task(row: ListedRun, failing: FailingTask) -> ListedRun:
     return replace(row, state=f"{LIVE_STATE} (stuck)", task_fails=failing)
 
 
-async def _listed_run(run: WorkflowExecution) -> ListedRun:
+async def listed_run(run: WorkflowExecution) -> ListedRun:
+    """Return a run as visibility has it."""
     home = await recorded_workplace(run)
     attributes, is_live = run.typed_search_attributes, run.status == WorkflowExecutionStatus.RUNNING
     return ListedRun(
@@ -242,14 +243,17 @@ async def read_task(client: Client, described: WorkflowExecutionDescription) -> 
         return summary
 
 
-async def _task_in_input(client: Client, described: WorkflowExecutionDescription) -> str:
+async def read_input(client: Client, described: WorkflowExecutionDescription) -> dict[str, Any]:
+    """Return the input as the run got it at its start, before it continued as new."""
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
     own = RunValues(client.data_converter, client.namespace, described.id).own_converter
-    given: Any = (
-        from_json((await decode_payloads(own, started.input.payloads))[0].data) if started.input.payloads else {}
-    )
-    fields = as_object(given)
+    payloads = await decode_payloads(own, started.input.payloads)
+    return as_object(from_json(payloads[0].data)) if payloads else {}
+
+
+async def _task_in_input(client: Client, described: WorkflowExecutionDescription) -> str:
+    fields = await read_input(client, described)
     return one_line(as_text(fields.get("task") or fields.get("goal")), TASK_CHARS)
 
 
