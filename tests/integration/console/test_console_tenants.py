@@ -75,7 +75,7 @@ OTHERWISE_TESTED = {"/events", "/compare"}
 
 
 def routes_that_read(*, of_a_run: bool) -> list[tuple[str, dict[str, str]]]:
-    """Return the paths of the OpenAPI document with the parameters that they need, so that a new route is among them."""
+    """Return the paths of the OpenAPI document with the parameters that they need. A new route is among them."""
     found: list[tuple[str, dict[str, str]]] = []
     for whole, methods in openapi_document(ROUTES, "1")["paths"].items():
         path = whole.removeprefix(API)
