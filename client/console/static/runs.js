@@ -167,10 +167,13 @@ function nameField() {
 }
 
 // Several at once
+const chosenRows = computed(() => rows.value.filter((row) => selected.value.has(row.id)));
+const liveChosen = computed(() => chosenRows.value.filter((row) => !row.ended));
+
 /** @param {string} verb */
 async function actOnSelected(verb) {
   const isAbort = verb === "abort";
-  const chosen = rows.peek().filter((row) => selected.peek().has(row.id));
+  const chosen = liveChosen.peek();
   const body = [
     h("ul.names", chosen.map((row) => h("li", row.task || row.id))),
     isAbort ? h("p", "Each ends with what it has gathered. Effects that its tools had outside stay.") : null,
@@ -197,12 +200,28 @@ function select(id, on) {
   selected.value = now;
 }
 
+/** Two runs are compared, the older one first. */
+function compareLink() {
+  const [b, a, ...others] = chosenRows.value.map((row) => encodeURIComponent(row.id));
+  return a && !others.length ? h("a.button", { href: `/compare?a=${a}&b=${b}` }, "Compare") : null;
+}
+
+function liveNote() {
+  const [all, live] = [chosenRows.value.length, liveChosen.value.length];
+  if (all === live) return null;
+  const ended = all - live;
+  return h("span.small.soft", live ? `${ended} of them ${ended === 1 ? "has" : "have"} ended and ${
+    ended === 1 ? "is" : "are"} left out` : all === 1 ? "This run has ended" : "All these runs have ended");
+}
+
 const bulk = () => (!selected.value.size && !outcome.value) ? null
   : h("div.bulk.row", { role: "region", "aria-label": "Selected runs" },
     selected.value.size ? [
-      h("strong", `${selected.value.size} selected`),
-      ["pause", "resume", "abort"].map((verb) =>
-        button(capital(verb), () => actOnSelected(verb), verb === "abort" ? { class: "danger" } : {})),
+      h("strong", `${selected.value.size} selected`), compareLink(),
+      ["pause", "resume", "abort"].map((verb) => button(capital(verb), () => actOnSelected(verb), {
+        class: verb === "abort" ? "danger" : "", disabled: !liveChosen.value.length,
+      })),
+      liveNote(),
       button("Select none", () => (selected.value = new Set()), { class: "quiet" }),
     ] : null,
     outcome.value ? h("span.small", { role: "status" }, outcome.value) : null);
