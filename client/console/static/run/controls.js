@@ -103,7 +103,7 @@ function commands(run, kind, { command }, values) {
   const [name, ...rest] = command(values);
   const address = `${location.origin}/api/v1${runPath(run.id)}/actions`;
   const headers =
-    `-H 'Content-Type: application/json' -H 'X-Orga-Console: 1' -H "Authorization: Bearer $ORGA_CONSOLE_TOKEN"`;
+    `-H 'Content-Type: application/json' -H 'X-Orga-Console: 1' -H "Authorization: Bearer $ORGA_TOKEN"`;
   const body = quoted(JSON.stringify({ id: crypto.randomUUID(), kind, ...values }));
   return [
     ...(name ? [["orga", name, run.id, ...rest].map(quoted).join(" ")] : []),
