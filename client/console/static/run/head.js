@@ -18,7 +18,8 @@ export function head(run, controls) {
     const { state, detail, stuck, paused, ended, agent, model_in_effect, started_by, tenant, folder, links } =
       run.now;
     return {
-      state: stuck ? "stuck" : paused && !ended ? "paused" : state, detail: ended && detail !== state ? detail : null, folder, links,
+      state: stuck ? "stuck" : paused && !ended ? "paused" : state, folder, links,
+      detail: ended && detail !== state ? detail : null,
       about: { agent, model: model_in_effect, by: started_by, tenant },
     };
   });
