@@ -18,6 +18,11 @@ class Problem:
         return f"{self.place}: {self.problem}; {self.remedy}"
 
 
+def extra_remedy(extra: str) -> str:
+    """Return how to install an extra. The bare name would be another project's on the package index."""
+    return f"pip install '/path/to/orga[{extra}]' with the path of your clone or wheel (in the clone: make setup)"
+
+
 MAX_PROBLEMS_SHOWN = 20
 """Problems in one message, because every waiting call repeats the message."""
 

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from temporalio.service import RPCError
 
+from orga.activities.adapters.problem import extra_remedy
 from orga.client.console.doors import Visitor, visitor_of
 from orga.client.console.problems import Problem
 from orga.client.console.routes import Adapter, Console, console_of, invalid, json_body
@@ -58,7 +59,7 @@ async def _respond(request: Request) -> Response:
     console.doors.require(visitor, "operator", is_write=True)
     console.doors.count_write(visitor)
     if importlib.util.find_spec("ag_ui") is None:
-        raise Problem(501, "AG-UI needs the package ag-ui-protocol. Install it with: pip install 'orga[agui]'")
+        raise Problem(501, f"AG-UI needs the extra agui. Install it: {extra_remedy('agui')}")
     given = _checked_input(clean_json(await json_body(request)))
     run = _ProtocolRun(console, visitor, unquote(request.path_params["agent"]), given, console_address(request))
     return TurnStream(run.stream(), console, visitor)

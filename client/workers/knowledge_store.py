@@ -10,12 +10,13 @@ from orga.activities.adapters.knowledge.embedders.local import HashingEmbedder, 
 from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.adapters.models.settings import provider_endpoint
+from orga.activities.adapters.problem import extra_remedy
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.home import server_home
 from orga.client.user_path import user_path
 
-_MISSING_EXTRA = "the embedder wordllama needs the extra: pip install 'orga[embeddings]'"
+_MISSING_EXTRA = f"the embedder wordllama needs the extra: {extra_remedy('embeddings')}"
 
 
 def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Embedder:
@@ -73,7 +74,7 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
 
 def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:
     if find_spec("psycopg") is None:
-        raise ValueError("knowledge.backend: \"postgres\" needs the extra: pip install 'orga[postgres]'")
+        raise ValueError(f'knowledge.backend: "postgres" needs the extra: {extra_remedy("postgres")}')
     from orga.activities.adapters.knowledge.postgres.schema import parse_address
     from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 

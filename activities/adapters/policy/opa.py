@@ -15,6 +15,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from orga.activities.adapters import http
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.policy.actions import proposal_action, tool_facts
+from orga.activities.adapters.problem import extra_remedy
 from orga.activities.adapters.tools.guarded_http import bounded_body
 from orga.activities.calls.activity import error_text
 from orga.activities.ports import ToolError
@@ -300,7 +301,7 @@ def _load_policy(file: Path, content: bytes) -> "OpaWasmPolicy":
         from opapywasm import OpaWasmPolicy, PolicyConfig
         from opapywasm.errors import OpaWasmError
     except ImportError as error:
-        raise ValueError("compiled OPA policies need the extra: pip install 'orga[opa-wasm]'") from error
+        raise ValueError(f"compiled OPA policies need the extra: {extra_remedy('opa-wasm')}") from error
     module, data = (content, None) if content.startswith(b"\0asm") else _unpack_bundle(file, content)
     limits = PolicyConfig(eval_timeout_seconds=EVALUATION_S, max_input_bytes=MAX_INPUT_BYTES)
     try:

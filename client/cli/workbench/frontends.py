@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO
 import typer
 from temporalio.client import WorkflowExecution
 
+from orga.activities.adapters.problem import extra_remedy
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import AgentName, ConfigFile, NoWorker, login_name
@@ -52,8 +53,7 @@ def acp(
     """
     if not find_spec("acp"):
         raise UsageError(
-            "orga acp needs the optional extra acp, which is not installed here. "
-            "Install it: pip install 'orga[acp]' (in a clone: make setup)"
+            f"orga acp needs the optional extra acp, which is not installed here. Install it: {extra_remedy('acp')}"
         )
     given = session_input(RunOptions("", agent, tenant=tenant), None)
     return run_interruptible(_serve_acp(given, config, _take_pipes(), goal=goal, no_worker=no_worker))

@@ -110,7 +110,7 @@ async def test_without_the_extra_the_error_is_final_and_names_the_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
 
-    with pytest.raises(ModelError, match=r"pip install 'orga\[local\]'") as caught:
+    with pytest.raises(ModelError, match=r"pip install '/path/to/orga\[local\]'") as caught:
         await LocalProvider().complete(ModelRequest(model="smollm2", messages=(QUESTION,)), lambda piece: None)
 
     assert (caught.value.kind, caught.value.retryable) == ("ModelNotFound", False)

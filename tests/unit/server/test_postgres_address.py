@@ -64,5 +64,5 @@ def test_the_doctor_reports_an_invalid_address(tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_reported_with_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orga.client.workers.knowledge_store.find_spec", lambda name: None)  # pyright: ignore
-    with pytest.raises(ValueError, match=r"pip install 'orga\[postgres\]'"):
+    with pytest.raises(ValueError, match=r"pip install '/path/to/orga\[postgres\]'"):
         configured_store(CONFIG, {"ORGA_KNOWLEDGE_DSN": "postgresql://h/d"}, tmp_path)

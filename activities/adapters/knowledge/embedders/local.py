@@ -106,7 +106,6 @@ def load_model() -> Any:
         )
     except (OSError, ValueError) as error:
         raise KnowledgeError(
-            f"the weights of wordllama cannot be loaded ({error}); reinstall it: "
-            "pip install --force-reinstall 'orga[embeddings]'",
+            f"the weights of wordllama cannot be loaded ({error}); run: pip install --force-reinstall wordllama",
             kind="Unreachable",
         ) from error
