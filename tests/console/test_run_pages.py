@@ -64,6 +64,8 @@ class Model:
             return answers(f"{STREAMED} euros.")
         if step == "ask":
             return calls("ask_user", question=QUESTION, options=["The red one", "The blue one"])
+        if step == "data":
+            return answers('{"paid": true, "cents": 250}')
         if step == "answer":
             return answers(f"# Done\n\n**paid** {HOSTILE}", cost_usd=0.01)
         return calls(step, cents=250, note=HOSTILE, reply_text=f"I {step} now. {HOSTILE}", reply_cost_usd=0.002)
@@ -129,6 +131,19 @@ async def test_a_run_is_answered_approved_and_steered_on_its_page(scene: Scene) 
     [applied] = await events(scene, run.id, "InterventionApplied")
     assert (answered["answer"], answered["by"], approved["approver"]) == ("The blue one", OWNER, OWNER)
     assert (applied["kind"], applied["by"]) == ("steer", OWNER)
+
+
+async def test_data_of_a_result_are_shown_against_their_schema(scene: Scene) -> None:
+    keys = {"paid": {"type": "boolean"}, "cents": {"type": "integer"}, "lamp": {"type": "string"}}
+    schema = {"type": "object", "properties": keys, "required": ["paid"]}
+    run = await scene.loop.start({"task": "do: data", "output_schema": schema})
+    await run.result()
+    async with a_visit(scene.browser, scene.console) as visit:
+        page = await visit.open(f"/runs/{run.id}?tab=result")
+        data = page.get_by_role("region", name="Data")
+        await expect(data.get_by_role("row")).to_have_text(
+            ["KeyTypeFitsValue", "paidbooleanyestrue", "centsintegeryes250", "lampstringyes–"]
+        )
 
 
 STATES = {
@@ -209,6 +224,7 @@ async def test_a_chat_goes_on_with_a_run_streams_waits_and_keeps_what_is_not_sen
         await page.locator(".chat-calls summary").first.click()
         await expect(page.locator(".chat-calls .call-details")).to_contain_text("a lamp")
         await expect(page.locator(".said", has_text="say hello")).to_have_count(1)
+        await expect(page.locator(".said-by", has_text="Agent")).to_have_count(2)  # one for each turn
         session = page.url.rpartition("/")[2]
     turns = await events(scene, session, "TurnEnded")
     assert [turn["reason"] for turn in turns] == ["completed", "completed"]
