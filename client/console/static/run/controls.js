@@ -9,7 +9,7 @@ import { asProblem, post } from "../api.js";
 import { fields, keysOf } from "../form.js";
 import { words } from "../format.js";
 import { announce, dialog } from "../shell.js";
-import { computed, effect, h, signal, stable, untracked } from "../ui.js";
+import { computed, each, effect, h, signal, stable, untracked } from "../ui.js";
 import { button, copy } from "../widgets.js";
 
 /** @typedef {import("./state.js").Run} Run */
@@ -188,35 +188,39 @@ export function act(run, kind, given = {}) {
   });
 }
 
-/** @param {Run} run @param {Pick<Snapshot, "controls"|"paused">} now @param {string} kind @param {string} [look] */
-function actButton(run, now, kind, look) {
-  const control = controlOf(now, kind);
-  // A run is either paused or resumed.
-  if (!control || (kind === "pause" && now.paused) || (kind === "resume" && !now.paused)) return null;
+/** @param {Run} run @param {Snapshot["controls"][number]} control */
+function actButton(run, { kind, enabled, why }) {
   const { label, isDanger } = /** @type {Act} */ (ACTS[kind]);
-  const { enabled, why } = control;
   return button([label, enabled ? null : h("span.unseen", `: ${why}`)], (event) => {
     /** @type {HTMLElement} */ (event.target).closest("details")?.removeAttribute("open");
     if (enabled) act(run, kind);
     else announce(`${label}: ${why}`);
-  }, { class: isDanger ? "danger" : look, "aria-disabled": enabled ? null : "true", title: why || null });
+  }, {
+    class: isDanger ? "danger" : kind === "resume" ? "primary" : "", "aria-disabled": enabled ? null : "true",
+    title: why || null,
+  });
 }
 
 /** @param {Run} run @param {string[]} [first] The acts with a button of their own; the others are in the menu. */
 export function runControls(run, first = ["pause", "resume", "steer"]) {
-  const found = stable(() => {
-    const { controls, ended, kind, paused } = run.now;
-    return { controls, ended, kind, paused };
+  const controls = (/** @type {string[]} */ kinds) => kinds.flatMap((kind) => {
+    const isMoot = kind === (run.now.paused ? "pause" : "resume");
+    const control = isMoot ? undefined : controlOf(run.now, kind);
+    return control ? [control] : [];
   });
+  /** A button that has the focus stays when others change. @param {string[]} kinds */
+  const buttons = (kinds) => each(() => controls(kinds), ({ kind, enabled, why }) => `${kind} ${enabled} ${why}`,
+    (control) => actButton(run, control.peek()));
   const [id, journal] = [encodeURIComponent(run.id), `/api/v1${runPath(run.id)}/journal`];
   const audit = `orga audit ${quoted(run.id)} --policy policies-new`;
   const others = Object.keys(ACTS).filter((kind) => !first.includes(kind) && kind !== "abort");
+  const ended = stable(() => run.now.ended);
   /** @param {string} label @param {string} href @param {{download?: string}} [more] */
   const link = (label, href, more) => h("a.button", { href, ...more }, label);
-  const menu = h("details.menu", h("summary.button", "More"), h("div.menu-items", () => [
-    others.map((kind) => actButton(run, found.value, kind)),
-    found.value.kind === "session" ? link("Open the chat", `/chat/${id}`) : null,
-    found.value.ended ? link("Go on with this run", `/chat/new?from=${id}`) : null,
+  const menu = h("details.menu", h("summary.button", "More"), h("div.menu-items",
+    buttons(others),
+    run.now.kind === "session" ? link("Open the chat", `/chat/${id}`) : null,
+    () => ended.value ? link("Go on with this run", `/chat/new?from=${id}`) : null,
     link("Start again", `/start?again=${id}`),
     link("Compare with another run", `/compare?a=${id}`),
     link("Export the journal", journal, { download: `${run.id}.jsonl` }),
@@ -225,8 +229,7 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
     h("div.menu-note",
       h("p.small.soft", "Judge its calls under another policy. This needs the policy's files, so it is a command:"),
       h("p.row", h("code.small", audit), copy(audit))),
-    actButton(run, found.value, "abort"),
-  ]));
+    buttons(["abort"])));
   menu.addEventListener("keydown", ({ key }) => {
     if (key !== "Escape") return;
     menu.open = false;
@@ -235,7 +238,7 @@ export function runControls(run, first = ["pause", "resume", "steer"]) {
   document.addEventListener("click", ({ target }) => {
     if (!menu.contains(/** @type {Node} */ (target))) menu.open = false;
   });
-  return [() => first.map((kind) => actButton(run, found.value, kind, kind === "resume" ? "primary" : "")), menu];
+  return [buttons(first), menu];
 }
 
 /** What can be done at an iteration. @param {Run} run */
