@@ -3,7 +3,7 @@
  * The events of a record, in one line each, and the interventions of people with their course.
  *
  *     eventLine(event)    {state, text}: the state gives shape and colour
- *     eventGroup(event)   the group by which the timeline is filtered
+ *     eventsOf(group)     the names of the events by which the timeline is filtered
  *     takeActs(record, found)   what people did to the run, as the journal has it;   actLine(act)   one line of it
  */
 import { count, duration, words } from "../format.js";
@@ -146,8 +146,8 @@ export function eventLine({ event, data }) {
   return { state: typeof state === "string" ? state : state(data), text: text(data) };
 }
 
-/** @param {TimelineEvent} event */
-export const eventGroup = (event) => LINES[event.event]?.[0] ?? "run";
+/** @param {string} group */
+export const eventsOf = (group) => Object.keys(LINES).filter((name) => LINES[name]?.[0] === group).join(",");
 
 /** Updates that decide something: the decision has an event of its own, with its name. */
 const DECISIONS = /^(approve|deny|answer|resolve)/;

@@ -8,7 +8,7 @@ import { address, runPath } from "../address.js";
 import { resource } from "../api.js";
 import { count, elapsed, words } from "../format.js";
 import { WindowedList } from "./list.js";
-import { eventGroup } from "./events.js";
+import { eventsOf } from "./events.js";
 import { recordDetails, recordRow } from "./record.js";
 import { keys } from "../shell.js";
 import { computed, each, effect, h, onChange, signal, stable, untracked } from "../ui.js";
@@ -17,32 +17,18 @@ import { button, empty, failed, skeleton } from "../widgets.js";
 /** @typedef {import("./state.js").Run} Run */
 /** @typedef {import("./state.js").IterationRecord} IterationRecord */
 
-/** @param {string} group */
-const has = (group) => (/** @type {IterationRecord} */ { events }) => events.some(
-  (event) => eventGroup(event) === group);
-/** @param {(call: IterationRecord["calls"][number]) => unknown} test */
-const calls = (test) => (/** @type {IterationRecord} */ record) => record.calls.some(test);
-
-/** @type {Record<string, [string, ...((record: IterationRecord) => boolean)[]]>} */
+/** A label, and filters of `GET /runs/{id}/search`. @type {Record<string, [string, Record<string, string>]>} */
 const FILTERS = {
-  people: ["what people did", has("people"), calls((call) => call.approver)],
-  failed: ["failed calls", calls((call) => call.state === "failed")],
-  denied: [
-    "denied or held calls",
-    calls(({ state, verdict }) => state === "denied" || verdict === "approval" || verdict === "deny")
-  ],
-  delegates: ["delegated runs", calls((call) => call.delegate)],
-  recovery: ["recovery and circuits", has("recovery")],
-  critics: ["critics and scores", (record) => record.scores.length > 0, has("critics")],
-  plan: ["plan and steps", has("plan")],
-  context: ["context and knowledge", has("context")],
+  people: ["what people did", { event: eventsOf("people") }],
+  failed: ["failed calls", { outcome: "failed" }],
+  denied: ["denied or held calls", { outcome: "denied,approval,deny" }],
+  delegates: ["delegated runs", { event: "DelegationEnded" }],
+  recovery: ["recovery and circuits", { event: eventsOf("recovery") }],
+  critics: ["critics and scores", { event: `${eventsOf("critics")},StepEvaluated` }],
+  plan: ["plan and steps", { event: eventsOf("plan") }],
+  context: ["context and knowledge", { event: eventsOf("context") }],
 };
-
-/** @param {string} name @param {IterationRecord} record */
-function passes(name, record) {
-  const [, ...tests] = FILTERS[name] ?? ["", calls((call) => `tool:${call.tool}` === name)];
-  return tests.some((test) => test(record));
-}
+const MOST_FOUND = 1000;
 
 /** @param {Run} run @param {(record: IterationRecord) => import("../ui.js").Child} controls */
 export function timelinePanel(run, controls) {
@@ -51,19 +37,28 @@ export function timelinePanel(run, controls) {
   const only = computed(() => address.get("only"));
   const text = computed(() => address.get("find"));
   const search = computed(() => {
-    const path = /** @type {const} */ (`${runPath(run.id)}/search?text=${encodeURIComponent(text.value)}`);
-    return text.value ? untracked(() => resource(path)) : null;
+    const [, filter] = FILTERS[only.value] ?? ["", only.value ? { tool: only.value.slice("tool:".length) } : {}];
+    const query = new URLSearchParams({ ...(text.value ? { text: text.value } : {}), ...filter });
+    const path = /** @type {const} */ (`${runPath(run.id)}/search?${query}`);
+    return query.size ? untracked(() => resource(path)) : null;
   });
-  const excerpts = computed(() => {
+  effect(() => { // one answer takes a second at most, and may find nothing yet
+    const { items = [], next = null } = search.value?.data.value ?? {};
+    if (next && items.length < MOST_FOUND) void search.peek()?.more(`&next=${encodeURIComponent(next)}`);
+  });
+  onChange(() => records.range.value[1], () => void search.peek()?.reload());
+  /** The texts that were found, by iteration. */
+  const found = computed(() => {
     const items = search.value?.data.value?.items;
     if (!items) return null;
     /** @type {Map<number, string[]>} */ const all = new Map();
-    for (const { iteration, where, excerpt } of items)
-      all.set(iteration, [...(all.get(iteration) ?? []), `${words(where)}: ${excerpt}`].slice(0, 3));
+    for (const { iteration, where, excerpt } of items.toReversed()) {
+      const excerpts = text.peek() ? [...(all.get(iteration) ?? []), `${words(where)}: ${excerpt}`] : [];
+      all.set(iteration, excerpts.slice(0, 3));
+    }
     return all;
   });
   const following = signal(!address.get("at"));
-  const looked = signal(0);
 
   const body = h("ol.its");
   const live = h(
@@ -95,41 +90,22 @@ export function timelinePanel(run, controls) {
       const details = open.get(number)?.element;
       return recordRow(record, {
         isOpen: Boolean(details), toggle: () => toggle(number), details, acts: records.acts,
-        excerpts: excerpts.peek()?.get(number),
+        excerpts: found.peek()?.get(number),
       });
     },
   });
 
-  // The rows: all, those with the text that is searched, and of these the loaded ones that pass the filter.
   const shown = stable(() => {
     const [first, last] = records.range.value;
-    const all = excerpts.value ? [...excerpts.value.keys()].sort((a, b) => a - b)
-      : Array.from({ length: last - first + 1 }, (_, index) => first + index);
-    if (!only.value) return all;
-    void records.version.value;
-    return all.filter((number) => {
-      const record = records.byNumber.get(number);
-      return record && passes(only.value, record);
-    });
+    if (search.value) return [...(found.value?.keys() ?? [])].sort((a, b) => a - b);
+    return Array.from({ length: last - first + 1 }, (_, index) => first + index);
   });
   effect(() => list.setKeys(shown.value));
-  onChange(() => excerpts.value, () => list.refreshAll());
+  onChange(() => found.value, () => list.refreshAll());
   records.watchers.add((number) => {
     list.refresh(number);
     open.get(number)?.reload();
   });
-  effect(() => {
-    if (only.value && records.isLoaded.value) void lookAtAll(only.value);
-  });
-  /** Load all records from the newest, because a filter looks at them. @param {string} filter */
-  async function lookAtAll(filter) {
-    const [first, last] = records.range.peek();
-    for (let to = last; to >= first && only.peek() === filter; to -= 100) {
-      await records.need(Math.max(first, to - 99), to);
-      looked.value = last - Math.max(first, to - 99) + 1;
-    }
-  }
-
   /** @param {number} number */
   async function jump(number) {
     const [first, last] = records.range.peek();
@@ -172,18 +148,12 @@ export function timelinePanel(run, controls) {
   keys({ e: ["newest iteration", () => list.toEnd()], "#": ["jump to an iteration", () => number.focus()] });
 
   const note = () => {
-    const total = Math.max(0, records.range.value[1] - records.range.value[0] + 1);
-    if (search.value?.problem.value) return h("span.error", search.value.problem.value.detail);
-    if (text.value && !excerpts.value) return "searching…";
-    if (excerpts.value)
-      return [
-        `${count(excerpts.value.size)}${search.value?.data.value?.next ? " or more" : ""} iterations have “${
-          text.value}” `,
-        button("Show all", () => address.set({ find: "" }, true), { class: "small" }),
-      ];
-    if (!only.value) return "";
-    const isPartial = looked.value < total;
-    return `${shown.value.length} of ${isPartial ? `the newest ${looked.value} (${count(total)} in all)` : total}`;
+    if (!search.value) return "";
+    if (search.value.problem.value) return h("span.error", search.value.problem.value.detail);
+    if (!found.value) return "searching…";
+    const number = `${count(found.value.size)}${search.value.data.value?.next ? " or more" : ""} iterations`;
+    const showAll = () => address.set({ find: "", only: "" }, true);
+    return [number, text.value ? ` have “${text.value}” ` : " ", button("Show all", showAll, { class: "small" })];
   };
   const element = h("div.timeline-panel", h("h2.unseen", "Timeline"),
     h("div.toolbar.row", input, filter, number, h("span.soft.small", { role: "status" }, note)),
