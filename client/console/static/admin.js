@@ -33,6 +33,9 @@ const lines = (items, content) => items.map((item) => h("div", content(item)));
 /** @param {string} tone @param {string} state @param {string} text */
 const mark = (tone, state, text) => h("span.mark", { class: `tone-${tone}` }, glyph(state), text);
 
+/** @param {boolean|null|undefined} is Null: it was not asked. */
+const answers = (is) => (is ? mark("done", "ok", "yes") : is === false ? mark("fail", "failed", "no") : DASH);
+
 /** @type {Columns} */
 const AGENTS = [
   ["Agent", (one) => named(one.name, one.description)],
@@ -47,7 +50,9 @@ const MODELS = [
   ["Model", (one) => h("strong", one.model)],
   ["Named by", (one) => one.named_by || h("span.faint", "not used")],
   ["Usable", (one) => (one.problem ? mark("limit", "timeout", "no") : mark("done", "ok", "yes"))],
+  ["Answers", (one) => answers(one.reachable)],
   ["What it lacks", (one) => one.problem],
+  ["USD for a million tokens", (one) => one.input_price && `${one.input_price} in, ${one.output_price} out`],
 ];
 /** @type {Columns} */
 const TOOLS = [
@@ -65,6 +70,7 @@ const SERVERS = [
   ["Transport", (one) => one.transport],
   ["Pinned tools", (one) => one.pinned],
   ["Annotations trusted", (one) => (one.trust_annotations ? "yes" : "no")],
+  ["Answers", (one) => [answers(one.reachable), one.problem ? h("p.small.soft", one.problem) : null]],
 ];
 /** @type {Columns} */
 const POLICIES = [
@@ -93,9 +99,17 @@ const FACTS = [
 /** @param {string} path An answer whose items are described by the configuration alone. */
 const read = (path) => resource(path);
 
+/** A view of what may be asked whether it answers. @param {string} path @param {(data: any) => Child} content */
+function checked(path, content) {
+  const source = signal(read(path));
+  const check = () => (source.value = read(`${path}?check=true`));
+  const label = "Ask providers and servers whether they answer";
+  return [() => view(source.value, content), may("operator") ? h("div.row", button(label, check)) : null];
+}
+
 const agents = () => view(read("/agents"), ({ items }) => list("Agents", AGENTS, items));
-const models = () => view(read("/models"), ({ items }) => list("Models", MODELS, items));
-const tools = () => view(read("/tools"), ({ items, servers }) =>
+const models = () => checked("/models", ({ items }) => list("Models", MODELS, items));
+const tools = () => checked("/tools", ({ items, servers }) =>
   [servers.length ? list("MCP servers", SERVERS, servers) : null, list("Tools", TOOLS, items)]);
 
 const policies = () => view(read("/policies"),
@@ -143,9 +157,10 @@ function policyTest() {
     });
 }
 
-const workers = () => view(read("/workers"), ({ namespace, task_queue, items }) => [
+const workers = () => view(read("/workers"), ({ namespace, task_queue, retention_days: days, items }) => [
   h("p.soft", "Namespace ", h("strong", namespace), ", task queue ", h("strong", task_queue),
-    me.ui_url ? [" · ", h("a", { href: me.ui_url, rel: "noopener", target: "_blank" }, "Temporal UI")] : null),
+    days ? `. The server keeps a run for ${days} days after its end` : null, ". ",
+    me.ui_url ? h("a", { href: me.ui_url, rel: "noopener", target: "_blank" }, "Temporal UI") : null),
   items.length ? list("Workers", WORKERS, items)
     : empty("No worker polls", "Runs wait until one does. Start one with `orga worker`.", copy("orga worker")),
 ]);

@@ -55,6 +55,7 @@ export function settingsView() {
       () => (problem.value ? failed(problem.value) : null),
       groups(data.items),
       bar(data, settings),
+      fixed(data.fixed),
       history(data, settings),
     ];
   }, 8));
@@ -81,6 +82,12 @@ function groups(all) {
       own.map((one) => h("div", { hidden: () => !isFound(one) }, row(one))));
   });
 }
+
+/** What runs code or widens powers is edited in its file. @param {Settings["fixed"]} keys */
+const fixed = (keys) => keys.length ? h("details.card.settings",
+  h("summary", h("strong", "Never edited here"), " ", h("span.faint.small", `${keys.length} keys`)),
+  table("Never edited here",
+    [["Key", ({ key }) => h("code", key)], ["Edit it at", ({ place }) => h("code", place)]], keys)) : null;
 
 /** @param {Setting} one */
 function row(one) {
