@@ -54,7 +54,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Console:
-    """What all requests share."""
+    """The state that all requests share."""
 
     connection: Connection
     doors: Doors
@@ -68,6 +68,8 @@ class Console:
     """The tasks of executions, by workflow id and run id. They never change."""
     beginnings: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """The first events of runs, by workflow id and run id."""
+    views: dict[str, tuple[tuple[str, int], Any]] = field(default_factory=dict[str, tuple[tuple[str, int], Any]])
+    """Runs without a worker or a result, as their journals show them, by workflow id: run id and length, and view."""
     contexts: dict[tuple[str, str], tuple[tuple[str, ...], str]] = field(
         default_factory=dict[tuple[str, str], tuple[tuple[str, ...], str]]
     )

@@ -140,7 +140,7 @@ class Links(Record):
 
 
 class Control(Record):
-    """Whether an action makes sense now, and if not, why."""
+    """An action that makes sense now, or why it does not."""
 
     kind: ActionKind
     enabled: bool
@@ -245,7 +245,7 @@ async def read_snapshot(
 
 @dataclass
 class _Facts:
-    """What was read of a run: its status, or its journal, and its result."""
+    """The parts of a run that were read: its status, or its journal, and its result."""
 
     has_worker: bool
     failing: Any = None
@@ -296,12 +296,20 @@ async def _read_beginning(
 
 
 MAX_BEGINNINGS = 200
+MAX_VIEWS = 50
 
 
 async def _view(console: Console, described: WorkflowExecutionDescription) -> RunView:
-    view = RunView()
-    async for entry in read_journal(console.client, described.id):
-        view.take(entry)
+    """Return the run as its whole journal shows it. It is read again only once the history has grown."""
+    state = (described.run_id, described.history_length)
+    known, view = console.views.get(described.id, (None, RunView()))
+    if known != state:
+        view = RunView()
+        async for entry in read_journal(console.client, described.id):
+            view.take(entry)
+        if len(console.views) >= MAX_VIEWS:
+            console.views.clear()
+        console.views[described.id] = (state, view)
     return view
 
 
@@ -368,7 +376,7 @@ def _circuits(status: AgentStatus) -> list[Circuit]:
 
 @dataclass(frozen=True)
 class _Situation:
-    """What decides which actions make sense."""
+    """The facts that decide which actions make sense."""
 
     kind: str
     is_live: bool
