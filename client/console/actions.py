@@ -1,4 +1,4 @@
-"""What a person does to a run: `POST /runs/{id}/actions`.
+"""Actions of people on a run: `POST /runs/{id}/actions`.
 
 Every action has the caller's `id`. The same id has one effect, however often it is sent: signals carry it to the run,
 which remembers it; the ids of updates, messages and forks are derived from it, and the server or the run remembers
@@ -55,7 +55,7 @@ Reason = Annotated[str, Field(max_length=2_000), AfterValidator(clean_text)]
 
 
 class ActionAnswer(Record):
-    """What became of an action."""
+    """The outcome of an action."""
 
     id: str
     state: State
@@ -137,7 +137,7 @@ class Target:
 
 
 class Action(CheckedInput):
-    """What every action has."""
+    """The fields of every action."""
 
     wait_key: ClassVar[str] = ""
     """The field with the id of the wait that it decides."""
@@ -384,7 +384,7 @@ async def _taken(to: Target) -> Outcome:
 
 
 class _Latest(NamedTuple):
-    """What the end of a history has of an action."""
+    """An action as the end of a history shows it."""
 
     is_sent: bool = False
     """True if there is its signal."""

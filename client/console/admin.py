@@ -1,4 +1,4 @@
-"""What the admin page shows: agents, models, tools, policies, prompts, schedules, workers and knowledge.
+"""Reads of the admin page: agents, models, tools, policies, prompts, schedules, workers and knowledge.
 
 These are plain reads. Nothing of the configuration is run, and texts are shown without the secrets of the environment.
 """
@@ -70,7 +70,7 @@ class KnowledgeSearch(CheckedInput):
 
 
 class ScheduleAct(CheckedInput):
-    """What is done to a schedule."""
+    """An action on a schedule."""
 
     kind: Literal["pause", "resume", "trigger", "delete"]
     reason: str = Field(default="", max_length=2_000)

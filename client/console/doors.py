@@ -57,7 +57,7 @@ def cookie_name(host: str) -> str:
 
 
 class Limits(NamedTuple):
-    """What one name may do in a minute."""
+    """The writes that one name may do in a minute."""
 
     writes: int = 60
     starts: int = 20

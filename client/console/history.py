@@ -240,7 +240,7 @@ async def _beginning(timelines: Timelines, run_id: str) -> tuple[int, str]:
 
 
 _MEASURED = {"cost", "time"}
-"""What differs between two runs that do the same."""
+"""Parts that differ between two runs that do the same."""
 
 
 def compared(number: int, a: IterationRecord | None, b: IterationRecord | None) -> ComparedIteration:
@@ -274,4 +274,4 @@ _PARTS: dict[str, Callable[[IterationRecord], object]] = {
     "cost": lambda record: record.usage.cost_usd,
     "time": _seconds,
 }
-"""What two iterations are compared in."""
+"""The parts in which two iterations are compared."""

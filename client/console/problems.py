@@ -114,7 +114,7 @@ def _http_problem(error: HTTPException) -> Problem:
 
 
 async def handle_problem(request: Request, error: Exception) -> Response:
-    """Answer with the problem that an error of a route stands for. An unknown error says nothing about itself."""
+    """Answer with the problem that an error of a route means. An unknown error says nothing about itself."""
     if isinstance(error, Problem):
         return problem_answer(request, error)
     if isinstance(error, InvalidInput):

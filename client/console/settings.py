@@ -29,7 +29,7 @@ class SettingsView(Record):
     state: SettingsCondition
     """In every state but `ready`, the workers' configuration counts alone."""
     detail: str
-    """What is wrong, and what to do."""
+    """The problem, and the remedy."""
     items: tuple[SettingItem, ...]
     fixed: tuple[FixedKey, ...]
     versions: tuple[SettingsVersion, ...]

@@ -164,7 +164,7 @@ async def _is_started(client: Client, run_id: str, visitor: Visitor, workflow: s
 
 
 class StartedInput(Record):
-    """What a run was started with."""
+    """The input that a run was started with."""
 
     kind: Kind
     input: dict[str, Any]

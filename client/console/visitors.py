@@ -38,7 +38,7 @@ class Visitor:
     """The authenticated sender of a request."""
 
     name: str
-    """What the journal has as `by`."""
+    """The name in `by` of the journal."""
     roles: tuple[Role, ...] = ROLES
     tenants: frozenset[str] | None = None
     """The tenants whose runs exist for the visitor. None means all runs."""

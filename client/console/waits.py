@@ -1,4 +1,4 @@
-"""What waits for a person, one `Wait` for each decision: in a run, and over all runs."""
+"""Decisions that wait for a person, one `Wait` for each decision: in a run, and over all runs."""
 
 import asyncio
 from collections.abc import Container, Mapping, Sequence
@@ -38,7 +38,7 @@ class Wait(Record):
     """One decision that waits for a person."""
 
     id: str
-    """What a decision names: an approval, a question, an escalation, or a delivery. Empty if no worker answers."""
+    """The id of an approval, a question, an escalation or a delivery, for a decision. Empty if no worker answers."""
     kind: str
     run: str
     run_task: str
@@ -58,7 +58,7 @@ class Wait(Record):
     asked: datetime | None = None
     place: str = ""
     before: str = ""
-    """What the run did just before, such as the error that led to an escalation."""
+    """The last act of the run before it, such as the error that led to an escalation."""
 
     def with_context(self, policies: tuple[str, ...], before: str) -> Self:
         """Return the wait with this context, as far as it has none."""

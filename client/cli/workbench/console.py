@@ -43,7 +43,7 @@ RoleName = Literal["viewer", "operator", "approver", "admin"]
 
 @dataclass(frozen=True)
 class _Options:
-    """How the console can be reached, and by whom."""
+    """The ways to reach the console, and the people who can."""
 
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
