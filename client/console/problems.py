@@ -63,6 +63,11 @@ class Problem(Exception):
         self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
 
 
+def refused(where: str, detail: str, status: int = 422) -> Problem:
+    """Return the problem for one key, or one header."""
+    return Problem(status, f"{where}: {detail}", errors=[{"where": where, "detail": detail}])
+
+
 def invalid(problems: Sequence[str]) -> Problem:
     """Return the problem for lines of `key: what is wrong`."""
     return Problem(422, "; ".join(problems), errors=[_where_and_detail(line) for line in problems])

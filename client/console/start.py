@@ -5,16 +5,17 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError
 
 from orga.client.console.doors import Visitor
-from orga.client.console.problems import Problem, invalid, invalid_input
+from orga.client.console.problems import Problem, invalid, invalid_input, refused
 from orga.client.console.routes import API, Call, Console, NoParameters, Routes, derived_id, json_response
 from orga.client.console.rows import KINDS, Kind
 from orga.client.console.schemas import json_schema
 from orga.client.errors import OrgaError
-from orga.client.runs.agents import STARTED_BY_MEMO, AgentHandle, run_id_of, start_run
+from orga.client.runs.agents import STARTED_BY_MEMO, run_id_of, start_run
 from orga.client.runs.listing import read_input
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, parse_input
@@ -58,7 +59,7 @@ class Start(CheckedInput):
     input: dict[str, Any]
     """The input of the run. `GET /schema/{kind}` describes it."""
     id: str | None = Field(default=None, min_length=1, max_length=1_000)
-    """The run's id. Default: a new one."""
+    """The run's id. Default: a new one, or one of the `Idempotency-Key`."""
 
 
 class Started(Record):
@@ -75,30 +76,33 @@ class Started(Record):
     status=201,
     more_statuses=(409,),
     is_start=True,
-    headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run."},
+    headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run. It excludes `id`."},
 )
 async def _start(call: Call[Start]) -> Any:
     """Start an agent run, a goal or a session."""
     given, visitor, client = call.given, call.visitor, call.client
     kind, key = START_KINDS[given.kind], _idempotency_key(call)
-    checked = checked_input(call.console, visitor, kind, given.input)
-    wire = checked.model_dump(mode="json", exclude_unset=True)
-    if key and given.id is None:
-        run_id = f"{given.kind}-{derived_id(visitor.name, key)}"
-    else:
-        run_id = run_id_of(given.id, given.kind)
-    if key and await _is_started(client, run_id, visitor, kind.workflow, wire):
-        return _started(run_id, given.kind)
+    checked, run_id = checked_input(call.console, visitor, kind, given.input), _run_id(call, key)
     try:
         await begin_run(call.console, visitor, kind, checked, run_id)
     except OrgaError as error:
-        if type(error) is not OrgaError:
+        if type(error) is not OrgaError or (found := await _execution(client, run_id)) is None:
             raise
-        if key and await _is_started(client, run_id, visitor, kind.workflow, wire):  # the same request came twice
-            return _started(run_id, given.kind)
-        text = str(error) if visitor.tenants is None else "id: is taken. Choose another"
-        raise Problem(409, text) from None
+        if not key:
+            raise refused("id", f"{run_id!r} is taken by another run. Choose another id", 409) from None
+        if not await _is_same(client, found, visitor, kind.workflow, checked):
+            text = "was used for another request. Take a new key for this one"
+            raise refused(IDEMPOTENCY_KEY, text, 409) from None
     return _started(run_id, given.kind)
+
+
+def _run_id(call: Call[Start], key: str) -> str:
+    """Return the id of the run. A key has one run, which can only be found again if its id follows from the key."""
+    if not key:
+        return run_id_of(call.given.id, call.given.kind)
+    if call.given.id is not None:
+        raise refused(IDEMPOTENCY_KEY, "gives the run its id. Leave out the key or `id`")
+    return f"run-{derived_id(call.visitor.name, key)}"
 
 
 async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked: Input, run_id: str) -> None:
@@ -146,21 +150,20 @@ def checked_input(console: Console, visitor: Visitor, kind: StartKind, fields: M
     return checked
 
 
-async def _is_started(client: Client, run_id: str, visitor: Visitor, workflow: str, wire: Mapping[str, Any]) -> bool:
-    """Return whether the same person has started the run with the same input.
-
-    Raises:
-        Problem: It was started otherwise.
-    """
+async def _execution(client: Client, run_id: str) -> WorkflowExecutionDescription | None:
     try:
-        described = await AgentHandle(client, run_id).describe()
-    except OrgaError:
+        return await client.get_workflow_handle(run_id).describe()
+    except RPCError:
+        return None
+
+
+async def _is_same(
+    client: Client, found: WorkflowExecutionDescription, visitor: Visitor, workflow: str, checked: Input
+) -> bool:
+    """Return whether the same person has started this run with the same input."""
+    if found.workflow_type != workflow or await found.memo_value(STARTED_BY_MEMO, "") != visitor.name:
         return False
-    given = await read_input(client, described)
-    started_by = await described.memo_value(STARTED_BY_MEMO, "")
-    if (described.workflow_type, given, started_by) == (workflow, dict(wire), visitor.name):
-        return True
-    raise Problem(409, f"{IDEMPOTENCY_KEY}: was used for another run. Take a new key for another request")
+    return await read_input(client, found) == checked.model_dump(mode="json", exclude_unset=True)
 
 
 class StartedInput(Record):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2 as httpx
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
@@ -281,18 +282,32 @@ async def test_a_request_to_start_counts_once_under_its_key(client: Client) -> N
         assert (first.status_code, first.json()["kind"]) == (201, "agent")
         assert first.headers["location"] == f"/api/v1/runs/{first.json()['id']}"
         assert (await console.post("/runs", body, headers=key)).json() == first.json()
-        other = await console.post("/runs", {"kind": "agent", "input": {"task": "else"}}, headers=key)
-        assert other.status_code == 409
-        both = await asyncio.gather(*(console.post("/runs", body, headers={"Idempotency-Key": "k"}) for _ in range(3)))
-        assert len({answer.json()["id"] for answer in both}) == 1
+        others: list[Any] = [{"kind": "agent", "input": {"task": "else"}}, {"kind": "session", "input": {}}]
+        for other in others:
+            answer = await console.post("/runs", other, headers=key)
+            assert (answer.status_code, named_in(answer)) == (409, ["Idempotency-Key"])
+        several = [console.post("/runs", body, headers={"Idempotency-Key": "k"}) for _ in range(3)]
+        assert len({answer.json()["id"] for answer in await asyncio.gather(*several)}) == 1
 
         shown = await console.get(f"/runs/{first.json()['id']}")
         assert (shown["task"], shown["started_by"]) == ("look", OWNER)
-        goal = await console.post("/runs", {"kind": "session", "input": {"agent": "default"}, "id": f"s-{uuid4()}"})
-        assert goal.status_code == 201
-        again = await console.post("/runs", {"kind": "session", "input": {}, "id": goal.json()["id"]})
-        assert again.status_code == 409
-        await client.get_workflow_handle(goal.json()["id"]).terminate()
+
+
+async def test_an_id_of_your_own_starts_one_run_and_needs_no_key(client: Client) -> None:
+    async with a_console(client) as console:
+        body = {"kind": "session", "input": {"agent": "default"}, "id": f"s-{uuid4()}"}
+        with_key = await console.post("/runs", body, headers={"Idempotency-Key": str(uuid4())})
+        assert (with_key.status_code, named_in(with_key)) == (422, ["Idempotency-Key"])
+        assert (await console.post("/runs", body)).json()["id"] == body["id"]
+        for other in (body, {**body, "kind": "agent", "input": {"task": "look"}}):
+            answer = await console.post("/runs", other)
+            assert (answer.status_code, named_in(answer)) == (409, ["id"])
+        assert answer.json()["detail"] == f"id: {body['id']!r} is taken by another run. Choose another id"
+        await client.get_workflow_handle(str(body["id"])).terminate()
+
+
+def named_in(answer: httpx.Response) -> list[str]:
+    return [error["where"] for error in answer.json()["errors"]]
 
 
 BAD_STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
