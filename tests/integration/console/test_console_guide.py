@@ -1,7 +1,6 @@
 """The guide of the console: its commands work as they stand there, and they use the whole interface."""
 
 import asyncio
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -34,15 +33,20 @@ class Shell:
         self._setup = self._setup.replace("THE_TOKEN", console.console.doors.token)
         self.values: dict[str, str] = {}
 
-    async def __call__(self, command: str) -> str:
+    async def __call__(self, command: str) -> None:
+        """Run a command. A variable that it sets keeps its value for later commands."""
         values = "".join(f"{name}='{value}'\n" for name, value in self.values.items())
-        script = f"set -e\n{self._setup}\n{values}{command}"
+        name, assigns, _ = command.partition("=$(")
+        shows = f'\nprintf %s "${name}"' if assigns else ""
+        script = f"set -eu\n{self._setup}\n{values}{command}{shows}"
         running = await asyncio.create_subprocess_exec(
             "bash", "-c", script, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
         output, errors = await running.communicate()
         assert running.returncode == 0, f"{command}\n{output.decode()}\n{errors.decode()}"
-        return output.decode()
+        if assigns:
+            self.values[name] = output.decode()
+            assert self.values[name] not in {"", "null"}, command
 
 
 async def test_the_commands_of_the_guide_work(client: Client) -> None:
@@ -54,32 +58,26 @@ async def test_the_commands_of_the_guide_work(client: Client) -> None:
         a_console(client, loop.task_queue, limits=Limits(writes=1_000)) as console,
     ):
         goal = await start_goal(client, "look", task_queue="nobody", workflow_id="guide-goal", again=True)
-        shell, run = Shell(console), client.get_workflow_handle("order-17")
-        shell.values["GOAL"] = goal.id
+        shell = Shell(console)
         for block in COMMANDS:
             for command in lines_of(block):
-                await _prepare(command, shell, console, run)
-                shown = await shell(command)
-                if '"fork"' in command:
-                    shell.values["FORK"] = json.loads(shown)["run"]
+                await _wait_before(command, console, client.get_workflow_handle(shell.values.get("RUN", "none")))
+                await shell(command)
         await client.get_workflow_handle(goal.id).terminate()
         await client.get_workflow_handle(shell.values["FORK"]).result()
 
 
-async def _prepare(command: str, shell: Shell, console: Served, run: Any) -> None:
-    """Set the values that a reader takes from the answers before."""
+async def _wait_before(command: str, console: Served, run: Any) -> None:
+    """Wait until the answers have what a reader takes from them."""
     if "/inbox" in command:
-        [held] = await wait_for_held_calls(run)
-        shell.values["APPROVAL"] = held["approval_id"]
-        await wait_until(lambda: _has_reached_the_inbox(console))
-    if "$REFERENCE" in command:
+        await wait_for_held_calls(run)
+        await wait_until(lambda: _has_reached_the_inbox(console, run.id))
+    if command.startswith("REFERENCE="):
         await run.result()
-        page = await console.get("/runs/order-17/timeline")
-        shell.values["REFERENCE"] = page["items"][-1]["reply"]["reference"]
 
 
-async def _has_reached_the_inbox(console: Served) -> bool:
-    return any(wait["run"] == "order-17" for wait in (await console.get("/inbox"))["items"])
+async def _has_reached_the_inbox(console: Served, run_id: str) -> bool:
+    return any(wait["run"] == run_id for wait in (await console.get("/inbox"))["items"])
 
 
 def lines_of(block: str) -> list[str]:
