@@ -19,7 +19,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from orga.client.console.problems import Problem, invalid
+from orga.client.console.problems import Problem, error_text, invalid
 from orga.client.console.routes import Call, Routes, derived_id, json_response
 from orga.client.console.runs import ACTION_ROLES, ActionKind
 from orga.client.errors import OrgaError, Refused, RunEnded
@@ -462,7 +462,7 @@ async def _act(call: Call[Action]) -> Any:
     except Refused as error:
         if await _is_too_late(to, action):
             raise
-        outcome = Outcome("refused", str(error))
+        outcome = Outcome("refused", error_text(error))
     answer = ActionAnswer(id=action.id, state=outcome.state, detail=outcome.detail, run=outcome.run)
     return json_response(answer, 202 if outcome.is_pending else 200)
 

@@ -1,5 +1,6 @@
 """Errors of the console's interface, as RFC 9457 problems: what is wrong, and what to do."""
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from http import HTTPStatus
@@ -74,12 +75,48 @@ def invalid(problems: Sequence[str]) -> Problem:
 
 
 def invalid_input(error: InvalidInput) -> Problem:
-    return invalid(str(error).replace("\n", "; ").split("; "))
+    return invalid(_problem_lines(str(error)))
+
+
+_PLACE = re.compile(r"(?P<key>[^\s:;'\"]+)(?P<value> '[^']*')?: ")
+"""The key of a problem, which a value may follow. Other text before a colon is part of the problem before it."""
+
+
+def _problem_lines(text: str) -> list[str]:
+    """Return one line for each problem of a text: `key: what is wrong; more about it; other key: ...`."""
+    lines: list[str] = []
+    for part in re.split(r"; |\n", text):
+        if lines and not _PLACE.match(part):
+            lines[-1] += f"; {part}"
+        else:
+            lines.append(part)
+    return lines
 
 
 def _where_and_detail(line: str) -> dict[str, str]:
-    where, colon, detail = line.partition(": ")
-    return {"where": where, "detail": detail} if colon else {"where": "input", "detail": line}
+    place = _PLACE.match(line)
+    if place is None:
+        return {"where": "input", "detail": line}
+    return {"where": place["key"], "detail": line.removeprefix(place["key"]).removeprefix(": ").lstrip()}
+
+
+_REMEDIES: tuple[tuple[str, str], ...] = (
+    ("`orga list` shows the ids", "the list of runs shows the ids"),
+    ("`orga schedule list` shows the ids", "the list of schedules shows the ids"),
+    ("`orga journal[^`]*` shows", "its journal shows"),
+    ("give the fork a --task", "give the fork a `task`"),
+    ("for the fork, with --set", "for the fork, in `changes`"),
+    ("with --steer", "in `steer`"),
+)
+"""Patterns of remedies that name a command, each with the remedy that the console has instead."""
+
+
+def error_text(error: Exception) -> str:
+    """Return the text of an error, with a remedy that the console has."""
+    text = str(error)
+    for command, remedy in _REMEDIES:
+        text = re.sub(command, remedy, text)
+    return text
 
 
 def problem_response(problem: Problem) -> Response:
@@ -128,5 +165,5 @@ async def handle_problem(request: Request, error: Exception) -> Response:
         return problem_answer(request, _http_problem(error))
     for kind, status in STATUS_BY_ERROR:
         if isinstance(error, kind):
-            return problem_answer(request, Problem(status, str(error)))
+            return problem_answer(request, Problem(status, error_text(error)))
     return problem_answer(request, Problem(500, "the console has a defect; its log has the cause"))

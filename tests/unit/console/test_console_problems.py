@@ -1,0 +1,46 @@
+"""Errors of the console's interface: each names a key, and a remedy that the console has."""
+
+import pytest
+
+from orga.client.console.problems import error_text, invalid_input
+from orga.client.errors import OrgaError, RunEnded, RunNotFound, ScheduleNotFound
+from orga.workflows.types.record import InvalidInput
+
+INPUTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "one key": ("task: Field required", [("task", "Field required")]),
+    "two keys": ("config.a: b; modle: unknown key", [("config.a", "b"), ("modle", "unknown key")]),
+    "a hint with a semicolon and a colon": (
+        "agent: there is no agent 'clark'; did you mean 'clerk'? there are: clerk, default; task: Field required",
+        [
+            ("agent", "there is no agent 'clark'; did you mean 'clerk'? there are: clerk, default"),
+            ("task", "Field required"),
+        ],
+    ),
+    "a hint without a guess": (
+        "agent: there is no agent 'x'; there are: a, b",
+        [("agent", "there is no agent 'x'; there are: a, b")],
+    ),
+    "problems that are left out": ("a: b; and 3 more", [("a", "b; and 3 more")]),
+    "a value after the key": ("id '-x': must not begin with -", [("id", "'-x': must not begin with -")]),
+    "lines": ("a: b\nc: d", [("a", "b"), ("c", "d")]),
+    "no key": ("must not be this", [("input", "must not be this")]),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), INPUTS.values(), ids=INPUTS)
+def test_each_problem_of_an_input_has_its_key_and_its_whole_text(text: str, expected: list[tuple[str, str]]) -> None:
+    problem = invalid_input(InvalidInput(text))
+    assert [(error["where"], error["detail"]) for error in problem.errors] == expected
+
+
+REMEDIES: dict[str, tuple[Exception, str]] = {
+    "no run": (RunNotFound("a"), "there is no run 'a'; the list of runs shows the ids"),
+    "no schedule": (ScheduleNotFound("a"), "there is no schedule 'a'; the list of schedules shows the ids"),
+    "an ended run": (RunEnded("a b"), "run 'a b' has ended; its journal shows how"),
+    "a command for operators": (OrgaError("no server; see `orga doctor`"), "no server; see `orga doctor`"),
+}
+
+
+@pytest.mark.parametrize(("error", "expected"), REMEDIES.values(), ids=REMEDIES)
+def test_a_remedy_is_possible_without_a_terminal(error: Exception, expected: str) -> None:
+    assert error_text(error) == expected
