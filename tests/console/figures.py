@@ -1,14 +1,17 @@
 """Figures of the console on a quiet machine. They take minutes, so only `make console-test` measures them.
 
-Each figure is the median of nine, is printed, and fails if it misses its target.
+Each figure is the median of nine, is printed, and fails if it misses its target. The memory of the page and of the
+console is watched for ten minutes, or for `make console-test MEMORY_MINUTES=1`.
 """
 
+import gc
+import os
 import shutil
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import pytest
@@ -88,7 +91,7 @@ async def test_a_long_run_opens_at_once(
     assert again < again_target_s
 
 
-SEND_EVENTS = """([run, record]) => {
+SEND_EVENTS = """([run, record, most]) => {
   const channel = new BroadcastChannel("orga-stream");
   const live = { run, activity_id: "x", name: "reason", attempt: 1, thinking: "", thinking_length: 0, failure: "" };
   let sent = 0;
@@ -97,12 +100,12 @@ SEND_EVENTS = """([run, record]) => {
     const activity = { ...live, text, text_length: text.length, since: record.started, retry_at: null };
     const entry = { sequence: sent, event: "KnowledgeStored", at: record.started, iteration: record.number, data: {} };
     const isEntry = sent % 4 === 0;
-    const data = isEntry ? { run, entry, record: { ...record, number: record.number + sent / 4 } }
+    const data = isEntry ? { run, entry, record: { ...record, number: record.number + (sent / 4) % most } }
       : { run, activities: [activity] };
     channel.postMessage({ event: isEntry ? "entry" : "live", data, id: "" });
   }, 50);
 }"""
-"""The first tab sends the others 20 events a second, as it does with those of the server."""
+"""The first tab sends the others 20 events a second, as it does with those of the server: of so many iterations."""
 
 SCROLL = """async () => {
   const scroller = document.querySelector(".timeline");
@@ -132,7 +135,7 @@ async def test_a_long_run_scrolls_smoothly_while_events_come_in(client: Client, 
         first_tab = await visit.open("/inbox")
         page = await visit.open(f"/runs/{long_run}?tab=timeline")
         [record] = (await console.get(f"/runs/{long_run}/timeline", limit=1))["items"]
-        await first_tab.evaluate(SEND_EVENTS, [long_run, record])
+        await first_tab.evaluate(SEND_EVENTS, [long_run, record, ITERATIONS])
         await page.bring_to_front()
         found = await page.evaluate(SCROLL)
         frames = sorted(found["frames"])
@@ -168,3 +171,38 @@ async def test_two_hundred_streams_delay_no_one_else(client: Client, tmp_path: P
         times = [await slowest_beside_streams(scene) for _ in range(TIMES)]
         print(f"\nthe slowest of {LOOKS} requests next to 200 streams: {median(times):.3f} s")
         assert median(times) < 1.0
+
+
+MEMORY_S = 60 * float(os.environ.get("MEMORY_MINUTES", "10"))
+MAX_GROWTH, MAX_GROWTH_MB = 1.1, 5
+"""The last third of the time may take so much more than the first third: this part, and a few megabytes."""
+
+
+def process_mb() -> float:
+    """Return the memory of this process, which the console is in, after a collection."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@pytest.mark.timeout(600 + 2 * MEMORY_S)
+async def test_the_memory_of_page_and_console_stays_flat(client: Client, long_run: str) -> None:
+    async with a_console(client) as console, a_browser() as browser, a_visit(browser, console) as visit:
+        first_tab = await visit.open("/inbox")
+        page = await visit.open(f"/runs/{long_run}?tab=timeline")
+        [record] = (await console.get(f"/runs/{long_run}/timeline", limit=1))["items"]
+        await first_tab.evaluate(SEND_EVENTS, [long_run, record, 50])
+        await page.bring_to_front()
+        devtools: Any = await visit.context.new_cdp_session(page)
+        await page.evaluate(SCROLL)  # all rows have been loaded once
+        samples = dict[str, list[float]](page=[], console=[])
+        ends = monotonic() + MEMORY_S
+        while monotonic() < ends or len(samples["page"]) < 3:
+            await page.evaluate(SCROLL)
+            await devtools.send("HeapProfiler.collectGarbage")
+            samples["page"].append((await devtools.send("Runtime.getHeapUsage"))["usedSize"] / 1e6)
+            samples["console"].append(process_mb())
+    for name, found in samples.items():
+        third = len(found) // 3
+        before, after = median(found[:third]), median(found[-third:])
+        print(f"\nmemory of the {name}: {before:.1f} MB, then {after:.1f} MB after {MEMORY_S:.0f} s")
+        assert after < before * MAX_GROWTH + MAX_GROWTH_MB
