@@ -1,4 +1,4 @@
-"""What a configuration has, as people list it: agents, models and tools. Nothing is run, and no secret is shown."""
+"""Lists the agents, models and tools of a configuration. It runs nothing, and shows no secret."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping

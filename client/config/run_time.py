@@ -139,7 +139,7 @@ def _validation_problems(error: ValidationError, paths: Mapping[str, Path]) -> l
 
 @dataclass(frozen=True)
 class RunTimeRules:
-    """What a process with this configuration and environment allows."""
+    """The settings that a process with this configuration and environment allows."""
 
     config: OrgaConfig
     default_model: str

@@ -160,7 +160,7 @@ def texts_of(record: IterationRecord) -> Iterator[TimelineText]:
 
 
 class SearchLimits(Record):
-    """What a search looks at. Without limits, that is everything. All limits have to be met in one iteration."""
+    """The calls and events that a search looks at. All limits have to be met in one iteration."""
 
     tools: frozenset[str] = frozenset()
     """Names of tools."""

@@ -53,7 +53,7 @@ class RecordedSettings:
     current: CurrentSettings | None = None
     """None if nothing has been saved."""
     detail: str = ""
-    """What is wrong, if something is."""
+    """The problem and its remedy, if there is one."""
 
     @property
     def version(self) -> int:

@@ -40,7 +40,7 @@ class SettingsChange(CheckedInput):
     values: Values
     """The whole set. A key that is left out has the value of the worker's configuration."""
     by: Name
-    """Who saves it."""
+    """The person who saves it."""
 
 
 class CurrentSettings(Record):
@@ -64,7 +64,7 @@ FULL_BYTES = 2_000_000
 
 
 class SettingsState(Record):
-    """What the workflow holds."""
+    """The state of the workflow."""
 
     versions: tuple[SettingsVersion, ...] = ()
     """The last versions, oldest first."""
@@ -92,4 +92,4 @@ class SettingProblem(Record):
     where: str
     """The key."""
     detail: str
-    """What is wrong, and what to do."""
+    """The problem and its remedy."""

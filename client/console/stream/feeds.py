@@ -1,4 +1,4 @@
-"""What the streams of the console carry: one feed for each topic, however many viewers it has.
+"""The feeds of the console: one for each topic, however many viewers it has.
 
 | topic | source | position of a viewer |
 |---|---|---|
@@ -86,7 +86,7 @@ class Mark:
 
 
 class Feed(ABC):
-    """What all viewers of a topic see."""
+    """A topic as all its viewers see it."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -127,7 +127,7 @@ class Value:
 
 
 class ServerFeed(Feed):
-    """Whether the Temporal server answers. Every stream has it."""
+    """Reports whether the Temporal server answers. Every stream has it."""
 
     def __init__(self, client: Client) -> None:
         super().__init__("")

@@ -30,10 +30,10 @@ ENDED_LOOK_S = 5.0
 """Seconds between two looks at an ended run, which a rewind may continue."""
 
 MAX_MISSED = 1_000
-"""Entries that a viewer may be behind."""
+"""Entries that a viewer may miss and still get one by one."""
 
-MAX_BEHIND_BYTES = 1_000_000
-"""Bytes of entries that a connected viewer may be behind."""
+MAX_MISSED_BYTES = 1_000_000
+"""Bytes of entries that a connected viewer may miss and still get one by one."""
 
 MAX_LOG_BYTES = 8_000_000
 """Bytes of the entries of one run that are kept."""
@@ -71,7 +71,7 @@ class LoggedEntry(NamedTuple):
     data: bytes
     """The entry as JSON."""
     action: bytes
-    """The data of the event `action` that it stands for, or nothing."""
+    """The data of its event `action`, or nothing."""
 
 
 class RunFeed(Feed):
@@ -165,11 +165,11 @@ class RunFeed(Feed):
         return self._first + place + 1 if is_there else NOWHERE
 
     def _is_too_far(self, mark: Mark) -> bool:
-        """Return whether a connected viewer is too far behind. One that comes back gets all that the log has."""
+        """Return whether a connected viewer has missed too much. One that comes back gets all that the log has."""
         if mark.is_returning or self._total - mark.next <= 1:
             return False
-        behind = (self._log[number - self._first] for number in range(mark.next, self._total))
-        return sum(len(logged.data) for logged in behind) > MAX_BEHIND_BYTES
+        missed = (self._log[number - self._first] for number in range(mark.next, self._total))
+        return sum(len(logged.data) for logged in missed) > MAX_MISSED_BYTES
 
     def _entries(self, mark: Mark) -> Iterator[Frame]:
         room = BATCH_BYTES

@@ -1,4 +1,4 @@
-"""What the feeds of the console read: rows, the inbox, and the state of a run, each in the words of the interface."""
+"""Reads rows, the inbox and the state of a run for the feeds of the console, each in the words of the interface."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -19,7 +19,7 @@ from orga.client.console.problems import Problem
 from orga.client.console.stream import run_feed
 from orga.client.console.stream.feeds import Feed, InboxFeed, Mark, RunsFeed, ServerFeed
 from orga.client.console.stream.hub import LINGER_S, STREAMS_A_NAME, Hub, Stream
-from orga.client.console.stream.run_feed import MAX_BEHIND_BYTES, MAX_MISSED, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
+from orga.client.console.stream.run_feed import MAX_MISSED, MAX_MISSED_BYTES, RECENT_ACTIONS, UNKNOWN_CURSOR_S, RunFeed
 from orga.client.console.stream.sources import Sources
 from orga.client.errors import RunNotFound, ServerLost
 from orga.client.journal.events import LiveActivity
@@ -191,7 +191,7 @@ async def test_a_viewer_that_stalls_loses_live_texts_first_and_then_gets_a_resyn
     *entries, (name, live) = shown(feed, mark)
     assert (len(entries), name, live["activities"][0]["text"]) == (10, "live", "so" * 10)
     size = len(json.dumps(entries[0][1]["entry"]))
-    for number in range(11, 11 + MAX_BEHIND_BYTES // size + 1):
+    for number in range(11, 11 + MAX_MISSED_BYTES // size + 1):
         feed.take(entry(number, reason="x" * 2_000))
     feed.publish()
     assert brief(shown(feed, mark)) == ["resync"]
