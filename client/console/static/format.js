@@ -65,13 +65,19 @@ const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 /** @param {string|number} at */
 export const exact = (at) => EXACT.format(new Date(at));
 
+/** In the largest unit, rounded to the nearest. @param {number} seconds From 60 on. */
+function rounded(seconds) {
+  const [minutes, hours] = [Math.round(seconds / 60), Math.round(seconds / 3600)];
+  return minutes < 60 ? `${minutes} min` : hours < 24 ? `${hours} h` : `${Math.round(seconds / 86400)} d`;
+}
+
 /** @param {string|null|undefined} at  @param {number} [present] */
 export function age(at, present = Date.now()) {
   if (!at) return DASH;
   const seconds = (present - Date.parse(at)) / 1000;
   if (Math.abs(seconds) < 5) return "now";
   const size = Math.round(Math.abs(seconds));
-  const text = size < 60 ? `${size} s` : duration(size).split(" ").slice(0, 2).join(" ");
+  const text = size < 60 ? `${size} s` : rounded(size);
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
