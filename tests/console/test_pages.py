@@ -98,14 +98,14 @@ async def test_a_call_is_approved_by_click_and_denied_by_key(scene: Scene) -> No
     async with a_visit(scene.browser, scene.console) as visit:
         page = await visit.open("/inbox")
         await card(page, first).get_by_role("button", name="Approve").click()
-        await expect(card(page, first)).to_contain_text("applied")
+        await expect(card(page, first)).to_contain_text(f"approved by {OWNER}")
         await expect(page).to_have_title("(1) Inbox · orga")
 
         await card(page, second).focus()
         await page.keyboard.press("d")
         await page.keyboard.type("not this month")
         await page.keyboard.press("Enter")
-        await expect(card(page, second)).to_contain_text("applied")
+        await expect(card(page, second)).to_contain_text(f"denied by {OWNER}")
     assert await decisions(scene.client, first) == [(True, OWNER, "")]
     assert await decisions(scene.client, second) == [(False, OWNER, "not this month")]
 
@@ -120,7 +120,7 @@ async def test_a_call_is_approved_by_key_and_another_tab_says_by_whom(scene: Sce
         await expect(page.locator(".wait:focus")).to_have_count(1)
         await card(page, run).focus()
         await page.keyboard.press("a")
-        await expect(card(page, run)).to_contain_text("applied")
+        await expect(card(page, run)).to_contain_text(f"approved by {OWNER}")
         await expect(card(other, run)).to_contain_text(f"approved by {OWNER}")
     assert await decisions(scene.client, run) == [(True, OWNER, "")]
 
@@ -145,6 +145,7 @@ async def test_questions_and_a_used_up_budget_are_decided_in_their_cards(scene: 
         await card(page, year.id).get_by_role("textbox").fill("1999")
         await page.keyboard.press("Enter")
         await card(page, colour.id).get_by_role("button", name="red").click()
+        await expect(card(page, colour.id)).to_contain_text(f"answered by {OWNER}: red")
         await expect(card(page, budget.id).get_by_label("New max iterations")).to_have_value("2")
         await card(page, budget.id).get_by_role("button", name="Extend").click()
         results = [await run.result() for run in (year, colour, budget)]
@@ -164,10 +165,10 @@ async def test_long_arguments_are_unfolded_before_they_are_approved(scene: Scene
         await expect(approve).to_be_disabled()
         await card(page, run).focus()
         await page.keyboard.press("a")
-        await expect(card(page, run)).not_to_contain_text("applied")
+        await expect(card(page, run)).not_to_contain_text("approved by")
         await card(page, run).get_by_text("All arguments").click()
         await approve.click()
-        await expect(card(page, run)).to_contain_text("applied")
+        await expect(card(page, run)).to_contain_text(f"approved by {OWNER}")
     assert await decisions(scene.client, run) == [(True, OWNER, "")]
 
 

@@ -256,7 +256,7 @@ async def test_a_wait_is_decided_in_its_card(stage: Stage, name: str, by: By) ->
             await press(page, card.get_by_role("button", name=first, exact=True), by)
             for button in rest:
                 await press(page, page.get_by_role("dialog").get_by_role("button", name=button, exact=True), by)
-        await expect(card.first).to_contain_text("applied")
+        await expect(card.first).to_contain_text(f"by {OWNER}")
         await wait_until(lambda: _has_entry(stage, run, decision))
         await page.reload()
         await expect(page.locator(".acts")).to_contain_text(OWNER)

@@ -25,6 +25,7 @@ const TABS = [
 function page() {
   const hasPlan = computed(() => run.now.kind === "goal" || run.now.plan !== null);
   const waits = stable(() => run.now.waits);
+  const hasEnded = stable(() => Boolean(run.now.ended));
   const standard = run.now.result ? "result" : matchMedia("(max-width: 900px)").matches ? "overview" : "timeline";
   const isElsewhere = ["at", "find", "only"].some(address.get);
   const tab = computed(() => address.get("tab") || (isElsewhere ? "timeline" : standard));
@@ -77,7 +78,8 @@ function page() {
     h("section", h("h2", "What people did"), actsPanel(run)), surroundings(run));
   return h("div.run", { "data-tab": tab },
     head(run, [runControls(run), newestAct(run)]), troubles(run),
-    h("section.run-waits", { "aria-label": "What waits for a person" }, waitList(() => waits.value)),
+    h("section.run-waits", { "aria-label": "What waits for a person", hidden: () => hasEnded.value },
+      waitList(() => waits.value)),
     tabs, rail,
     h("div.panels", panel("timeline", timeline.element),
       each(() => seen.value, (name) => name, (one) => panel(one.peek(), makers[one.peek()]?.()))));

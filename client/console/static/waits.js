@@ -7,8 +7,8 @@
  * Decisions go by `sendAction`. Nothing is approved whose arguments were not on the screen.
  */
 import { runPath } from "./address.js";
-import { get, may, sendAction } from "./api.js";
-import { age, bytes, capital, now, time, words } from "./format.js";
+import { get, may, me, sendAction } from "./api.js";
+import { bytes, capital, now, time, words } from "./format.js";
 import { glyph, kindLabel } from "./marks.js";
 import { ask, keys, moveFocus } from "./shell.js";
 import { computed, each, h, signal, stable, untracked } from "./ui.js";
@@ -24,6 +24,8 @@ import { button, plain } from "./widgets.js";
 const FOLDED = 2000;
 /** Milliseconds that a decided card stays. */
 const STAYS = 15_000;
+/** Milliseconds that a card stays whose run has ended. */
+const LEAVES = 4_000;
 
 /** A run has each of its waits once. A step that fails again has an escalation with the same id. @param {Wait} wait */
 const keyOf = ({ run, kind, id, question }) => `${run} ${kind} ${id} ${kind === "approval" ? "" : question}`;
@@ -33,13 +35,17 @@ export function waitList(waits, { showRun = false } = {}) {
   /** The cards whose wait is over. @type {Map<string, {wait: Card, until: number}>} */
   const gone = new Map();
   /** @type {Wait[]} */ let before = [];
+  const leave = (/** @type {string} */ id) => {
+    const one = gone.get(id);
+    if (one) one.until = Math.min(one.until, Date.now() + LEAVES);
+  };
   const shown = computed(() => {
     const open = waits();
     const ids = new Set(open.map(keyOf));
     for (const wait of before) {
       const id = keyOf(wait);
       if (!ids.has(id) && !gone.has(id))
-        gone.set(id, { wait: { ...wait, over: ending(wait) }, until: Date.now() + STAYS });
+        gone.set(id, { wait: { ...wait, over: ending(wait, () => leave(id)) }, until: Date.now() + STAYS });
     }
     for (const [id, { until }] of gone) if (ids.has(id) || until < Date.now()) gone.delete(id);
     if (gone.size) void now.value; // look again, until they have gone
@@ -50,21 +56,41 @@ export function waitList(waits, { showRun = false } = {}) {
   return h("div.waits", each(() => shown.value, keyOf, (wait) => card(wait, showRun)));
 }
 
-/** How a wait ended, from the run's newest records. @param {Wait} wait */
-function ending(wait) {
+/** How a wait ended, from the run's newest records. @param {Wait} wait @param {() => void} leave The run has ended. */
+function ending(wait, leave) {
   const note = signal("no longer waits: it was decided, or it has expired");
   const look = async (left = 3) => {
     const { items } = await get(`${runPath(wait.run)}/timeline?limit=5`);
     const calls = items.flatMap((record) => record.calls);
     const call = calls.findLast((one) => one.id === wait.place && one.tool === wait.tool);
-    const at = call?.ended ?? call?.started ?? new Date().toISOString();
-    if (call?.approver)
-      note.value = `${call.state === "denied" ? "denied" : "approved"} by ${call.approver} ${age(at)}`;
-    else if (left) setTimeout(() => look(left - 1).catch(() => {}), 700);
+    const events = items.flatMap((record) => record.events);
+    const closed = events.findLast(({ event, data }) =>
+      ["ApprovalResolved", "QuestionAnswered"].includes(event) && data.id === wait.id)?.data;
+    const ended = events.findLast(({ event }) => event === "Terminated")?.data;
+    const decided = call?.approver ? decision(call.state === "denied" ? "deny" : "approve", call.approver)
+      : closed ? decision(closed.choice ?? (closed.approved ? "approve" : "deny"), closed.by || closed.approver,
+                   closed.answer)
+               : "";
+    if (decided) note.value = decided;
+    if (ended) {
+      note.value = [decided, `the run has ended: ${words(ended.reason)}`].filter(Boolean).join("; ");
+      leave();
+    } else if (!decided && left) setTimeout(() => look(left - 1).catch(() => {}), 700);
   };
-  if (wait.kind === "approval") look().catch(() => {});
+  look().catch(() => {});
   return note;
 }
+
+/** @type {Record<string, string>} */
+const DECIDED = {
+  approve: "approved", deny: "denied", answer: "answered", result: "answered", extend: "extended",
+  requeue: "sent again", skip: "skipped", abort: "aborted", retry: "retried", none: "closed without an answer",
+};
+
+/** A decision as a sentence. @param {string} choice @param {string} [by] @param {string} [text] */
+const decision = (choice, by, text) =>
+  `${DECIDED[choice] ?? words(choice)}${by ? ` by ${by}` : choice === "none" ? "" : ": nobody decided in time"}${
+    text ? `: ${text}` : ""}`;
 
 let cardsMade = 0;
 
@@ -78,10 +104,17 @@ function card(wait, showRun) {
   const busy = computed(() => Boolean(over.value) || ["sending", "received", "applied"].includes(state()));
   const content = stable(() => ({ ...wait.value, over: null }));
   /** @type {Send} */
-  const send = (kind, values) => void (busy.peek() || (progress.value = sendAction(one.run, kind, values)));
+  const send = (kind, values) => {
+    if (busy.peek()) return;
+    const choice = String(kind === "resolve" ? values.choice : kind);
+    own = decision(choice, me.name, String(values.text ?? values.result ?? ""));
+    progress.value = sendAction(one.run, kind, values);
+  };
+  let own = "";
+  const said = () => (state() === "applied" ? own : progress.value?.value.detail);
   const report = () =>
     h("span", { class: () => (["refused", "failed"].includes(state()) ? "error" : "soft small"), role: "status" },
-      () => progress.value?.value.detail ?? over.value ?? "");
+      () => said() ?? over.value ?? "");
   const name = `wait-${++cardsMade}`;
   return h("article.wait", { class: () => (over.value ? "gone" : ""), tabindex: -1, "aria-labelledby": name },
     h("header", h("strong.mark.tone-wait", { id: name }, glyph(one.kind), kindLabel(one.kind)),
@@ -89,14 +122,15 @@ function card(wait, showRun) {
       one.agent ? h("span.tag", one.agent) : null,
       one.queue && one.queue !== "default" ? h("span.tag", `queue ${one.queue}`) : null,
       h("span.end", one.asked ? ["asked ", time(one.asked)] : null,
-        one.expires ? [" · expires ", time(one.expires)] : null)),
+        () => (one.expires && !over.value && state() !== "applied" ? [" · expires ", time(one.expires)] : null))),
     h("div.body", () => body(content.value, unfolded)),
     () => (
       over.value || one.id ? h("footer", over.value ? null : controls(one, send, unfolded, busy), report()) : null));
 }
 
 /** @param {Wait} wait @param {Signal<boolean>} unfolded */
-function body({ kind, question, tool, arguments: values, policies, reason, approvers, before }, unfolded) {
+function body({ id, kind, question, tool, arguments: values, policies, reason, approvers, before }, unfolded) {
+  if (!id) return [h("p.question", question), reason ? h("p", reason) : null];
   const by = policies.length ? policies.map((policy, at) => [at ? ", " : "", h("code", policy)]) : "the policy";
   const isHeld = kind === "approval";
   return [
