@@ -30,9 +30,10 @@ function argumentLine(text) {
 }
 
 /** @param {TimelineCall} call */
-function outcome({ failure, state, policies, started, ended }) {
+function outcome({ failure, state, policies, approver, started, ended }) {
   if (failure) return failure;
-  if (state === "denied") return `denied${policies.length ? ` by ${policies.join(", ")}` : ""}`;
+  const by = approver || policies.join(", ");
+  if (state === "denied") return `denied${by ? ` by ${by}` : ""}`;
   return state === "ok" ? took(started, ended) : words(state);
 }
 
@@ -83,7 +84,7 @@ export function recordRow(record, { isOpen, toggle, excerpts = [], details = nul
       excerpts.map((excerpt) => h("p.it-excerpt", excerpt)), some(calls, 6, "calls", callLine),
       some(events, 5, "it-events",
         (event) => {
-          const { state, text } = eventLine(event);
+          const { state, text } = eventLine(event, record.events);
           return h("li.it-event", glyph(state), h("span", { title: text }, text));
         }),
       details),
@@ -176,7 +177,7 @@ export function callDetails(run, call) {
     facts(
       [
         ["verdict", judged],
-        ["decided by", approver],
+        [state === "denied" ? "denied by" : "approved by", approver],
         ["attempts", attempts > 1 ? attempts : null],
         ["duration", took(started, ended)],
         ["failure", failure && h("span.bad", failure)],
