@@ -35,7 +35,8 @@ export const bubble = (who, at, text, note) =>
  */
 export function chatRow(run, record, isFirst, open, acts) {
   const { number, reply, calls, events, started } = record;
-  const guided = takeActs(record, acts).filter((act) => act.text && act.state !== "refused");
+  const guided = takeActs(record, acts).filter((act) =>
+    act.text && act.state !== "refused" && !/^(send|interrupt|requeue|close)/.test(act.kind));
   const notes = events.filter(({ event, data }) =>
     !SILENT.test(event) && !(event === "TurnEnded" && data.reason === "completed"));
   /** @param {string} name */
@@ -53,7 +54,7 @@ export function chatRow(run, record, isFirst, open, acts) {
     calls.length ? h("div.chat-calls", calls.map((call) =>
       unfold(h("ul.calls", callLine(call)), () => callDetails(run, call), kept(call.id)))) : null,
     notes.map((event) => {
-      const { state, text } = eventLine(event);
+      const { state, text } = eventLine(event, events);
       return h("p.note", glyph(state), text);
     }));
 }

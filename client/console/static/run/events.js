@@ -25,6 +25,7 @@ import { h } from "../ui.js";
  * @property {number|null} iteration
  * @property {string|null} appliedAt
  * @property {string} why
+ * @property {boolean} [closes] True if it closed an open question.
  */
 
 /** @param {number|undefined} n @param {string} one */
@@ -38,6 +39,21 @@ const by = (name) => (name ? ` by ${name}` : "");
 /** @param {string} state */
 const unlessError = (state) => (/** @type {any} */ data) => (data.error ? "failed" : state);
 const ending = (/** @type {any} */ data) => data.reason;
+/** True for a question that nobody answered because something else closed it. @param {TimelineEvent} event */
+const isClosed = ({ event, data }) => event === "QuestionAnswered" && data.choice === "none";
+/** What somebody sent: a text, or the values of an update. @param {any} data @returns {string} */
+function sentText({ kind, text }) {
+  if (typeof text !== "object" || text === null) return String(text ?? "");
+  return text.text ?? text.reason ?? (kind.startsWith("extend") ? Object.entries(text).flat().join(" ") : "");
+}
+
+/** What an answer to a question says. @param {any} data */
+function answerText({ by, choice, answer, reason }) {
+  if (choice === "none") return "the question was closed without an answer";
+  if (choice === "skip") return `${by || "nobody"} answered${because(reason)}; the run goes on without an answer`;
+  if (choice === "abort") return joined("ended instead of being answered", by && `by ${by}`) + because(reason);
+  return by ? `${by} answered: ${answer || reason}` : `nobody answered in time, so the answer is: ${answer || reason}`;
+}
 
 /** By event: a group of the filter, the state of its mark, and its text. */
 /** @type {Record<string, [string, string | ((data: any) => string), (data: any) => string]>} */
@@ -102,7 +118,7 @@ const LINES = {
   ],
   QuestionAsked: ["people", "waiting", ({ question }) => `asked: ${question}`],
   QuestionAnswered:
-    ["people", "done", (data) => `${data.by || "somebody"} answered: ${data.answer || data.choice || data.reason}`],
+    ["people", ({ choice }) => (!choice || choice === "result" ? "done" : "skipped"), answerText],
   PlanMade: ["plan", "done", ({ steps }) => `plan of ${many(steps?.length, "step")}`],
   PlanAdjusted: ["plan", "stuck", (data) => `plan adjusted${by(data.by)}: ${many(data.steps?.length, "open step")}`],
   StepExecuted: [
@@ -131,17 +147,26 @@ const LINES = {
   PastMissing: ["run", "stuck", () => "the server no longer has the earlier entries"],
   Terminated: ["run", ending, ({ reason, detail }) => `ended: ${words(reason)}${because(detail)}`],
   InterventionReceived:
-    ["people", "waiting", (data) => `${data.by || "somebody"}: ${words(data.kind)}${because(data.text)}`],
+    ["people", "waiting", (data) => `${data.by || "somebody"} ${verb(data.kind)}${because(sentText(data))}`],
   InterventionRefused:
     ["people", "denied", (data) => `${words(data.kind)}${by(data.by)} refused${because(data.reason)}`],
   InterventionApplied:
     ["people", "done", (data) => `${words(data.kind)}${by(data.by)} took effect in ${words(data.phase)}`],
 };
 
-/** @param {TimelineEvent} event @returns {{state: string, text: string}} */
-export function eventLine({ event, data }) {
+/**
+ * @param {TimelineEvent} given @param {TimelineEvent[]} [all] All events of its record.
+ * @returns {{state: string, text: string}}
+ */
+export function eventLine(given, all = []) {
+  const { event, data } = given;
   const line = LINES[event];
   if (!line) return { state: "done", text: words(event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase()) };
+  if (isClosed(given)) {
+    const before = all.slice(0, all.indexOf(given)).findLast((one) => CLOSING.test(one.data.kind ?? ""))?.data;
+    const text = before && `${before.by || "somebody"} ${verb(before.kind)}, which closed the question`;
+    if (text) return { state: "skipped", text };
+  }
   const [, state, text] = line;
   return { state: typeof state === "string" ? state : state(data), text: text(data) };
 }
@@ -152,7 +177,18 @@ export const eventsOf = (group) => Object.keys(LINES).filter((name) => LINES[nam
 /** Updates that decide something: the decision has an event of its own, with its name. */
 const DECISIONS = /^(approve|deny|answer|resolve)/;
 /** Updates that the run has carried out when it has them. */
-const AT_ONCE = /^extend/;
+const AT_ONCE = /^(extend|send|interrupt|requeue|close)/;
+/** Guidance, which closes a question of a goal. */
+const CLOSING = /^(steer|add_context|override_step)$/;
+
+/** What somebody did, by the kind of the act. @type {Record<string, string>} */
+const VERBS = {
+  steer: "steered", add_context: "added context", pause: "paused", resume: "resumed", abort: "aborted", send: "sent",
+  interrupt: "interrupted the turn", close: "ended the chat", extend_budget: "extended", extend: "extended",
+  override_step: "overrode the next step", requeue: "requeued", fork: "forked",
+};
+/** @param {string} kind */
+const verb = (kind) => VERBS[kind] ?? words(kind);
 
 /** @param {Partial<Act> & {id: string, number: number}} known @returns {Act} */
 const asAct = (known) => ({
@@ -177,6 +213,10 @@ export function takeActs({ number, events }, found) {
   /** @type {Set<Act>} */ const own = new Set();
   for (const { event, data, at, sequence } of events) {
     const place = `${number}:${sequence}`;
+    if (event === "QuestionAnswered" && data.choice === "none") {
+      const closer = [...own].findLast((act) => CLOSING.test(act.kind));
+      if (closer) closer.closes = true;
+    }
     const decider = data.approver || data.by;
     if ((event === "ApprovalResolved" || event === "QuestionAnswered") && decider) {
       const decision = data.choice ? words(data.choice) : data.approved ? "approved" : "denied";
@@ -190,9 +230,8 @@ export function takeActs({ number, events }, found) {
     const act = found.get(id) ?? asAct({ id, number, kind: data.kind, by: data.by || "" });
     if (event === "InterventionReceived") {
       const isDone = AT_ONCE.test(data.kind);
-      const limits = isDone ? Object.entries(data.text ?? {}).flat().join(" ") : "";
       if (act.state !== "applied") act.number = number;
-      Object.assign(act, { at, text: typeof data.text === "string" ? data.text : limits, by: data.by || act.by });
+      Object.assign(act, { at, text: sentText(data), by: data.by || data.text?.by || act.by });
       if (isDone) Object.assign(act, { state: "applied", iteration: number });
       if (data.refused) Object.assign(act, { state: "refused", why: data.refused });
     } else if (event === "InterventionApplied")
@@ -205,7 +244,12 @@ export function takeActs({ number, events }, found) {
 }
 
 /** @param {Act} act */
-export function actCourse({ id, state, why, number, phase, iteration, at, appliedAt }) {
+export function actCourse(act) {
+  return `${actState(act)}${act.closes ? "; it closed the open question" : ""}`;
+}
+
+/** @param {Act} act */
+function actState({ id, state, why, number, phase, iteration, at, appliedAt }) {
   if (state === "refused") return `refused: ${why}`;
   if (state === "received")
     return id.includes(":") ? `received in iteration ${number}` : "received: it takes effect at the run's next phase";
@@ -223,5 +267,5 @@ const MARKS = { received: "waiting", sending: "pending", applied: "done", refuse
  */
 export const actLine = ({ state, by: who, kind, text }, ...course) => [
   glyph(MARKS[state]),
-  h("p", h("b", who || "somebody"), ` ${words(kind)} `, text ? h("q", text) : null, " ", h("small", course)),
+  h("p", h("b", who || "somebody"), ` ${verb(kind)} `, text ? h("q", text) : null, " ", h("small", course)),
 ];
