@@ -11,6 +11,11 @@ from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep
 from orga.workflows.types.messages import UNUSABLE_MARKER, Message
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.text import one_line
+
+
+MAX_PROBLEM_CHARS = 300
+"""Characters of the last reply's problem in the reason of an ending."""
 
 
 def with_message_to_model(state: GoalState, text: str) -> GoalState:
@@ -36,11 +41,12 @@ def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
     """Tell the model what was wrong with its reply. Too many in a row end the goal."""
     after = state.with_pursuit(unusable=state.pursuit.unusable + 1)
     after = with_message_to_model(after, f"{UNUSABLE_MARKER}{problem}")
-    return with_ending_if_stuck(after)
+    return with_ending_if_stuck(after, problem)
 
 
-def with_ending_if_stuck(state: GoalState) -> GoalState:
-    why = stuck_reason(state.pursuit, state.goal_config)
+def with_ending_if_stuck(state: GoalState, problem: str = "") -> GoalState:
+    """End the goal if it makes no progress. `problem` is what was wrong with the last reply."""
+    why = stuck_reason(state.pursuit, state.goal_config, one_line(problem, MAX_PROBLEM_CHARS))
     return with_ending(state, ("stuck", why)) if why else state
 
 

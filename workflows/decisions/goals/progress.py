@@ -86,7 +86,7 @@ def is_repeating_rounds(pursuit: Pursuit) -> bool:
     return pursuit.errors >= MAX_REPEATED_ROUNDS and all(map(_is_alike, recent, recent[1:]))
 
 
-def stuck_reason(pursuit: Pursuit, config: GoalConfig) -> str:
+def stuck_reason(pursuit: Pursuit, config: GoalConfig, problem: str = "") -> str:
     """Return why the goal is stuck, or "". Most counts have the limit `stuck_threshold`."""
     most = config.stuck_threshold
     if pursuit.errors >= most:
@@ -94,7 +94,8 @@ def stuck_reason(pursuit: Pursuit, config: GoalConfig) -> str:
     if pursuit.bad >= most:
         return f"{pursuit.bad} rounds in a row had no useful result"
     if pursuit.unusable >= most:
-        return f"{pursuit.unusable} replies in a row could not be used"
+        last = f"; the last one: {problem}" if problem else ""
+        return f"{pursuit.unusable} replies in a row could not be used{last}"
     if pursuit.adjusted >= MAX_ADJUSTS:
         return f"the plan was changed {pursuit.adjusted} times in a row, at high confidence"
     if is_repeating_rounds(pursuit):
