@@ -87,7 +87,7 @@ export function goalRow(session, { id, task, state, started }, takeOwn) {
         h("a", { href: runPath(id) }, "Open its page")),
       waitList(() => goal.snapshot.value?.waits ?? []),
       () => plan.value
-        ? planList(plan.value.steps.map((step) => withProgress(goal, step)), { selected: address.get("step"), select })
+        ? planList(withProgress(goal, plan.value.steps), { selected: address.get("step"), select })
         : h("p.faint", "It plans.")),
     () => {
       const { output, reason } = shown.value;

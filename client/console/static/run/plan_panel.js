@@ -12,12 +12,15 @@ import { button, chip, empty, facts, view } from "../widgets.js";
 /** @typedef {import("./plan.js").Step} Step */
 /** @typedef {(number: number) => void} Jump */
 
-/** The step whose calls are in flight is under way, whatever the plan says yet. @param {Run} run @param {Step} step */
-export const withProgress = (run, step) => {
-  const isLive = run.live.value.some(
-    (one) => one.run === run.id && step.place && one.activity_id.startsWith(step.place));
-  return step.status === "open" && (step.delegate || isLive) ? { ...step, status: "running" } : step;
-};
+/** Return the steps, with those under way whose calls are in flight. @param {Run} run @param {Step[]} steps */
+export function withProgress(run, steps) {
+  const done = new Set(steps.filter(({ status }) => status === "done").map(({ id }) => id));
+  const calls = new Set(run.live.value.filter((one) => one.run === run.id).map(({ name }) => name));
+  return steps.map((step) => {
+    const isLive = calls.has(step.skill) && step.depends_on.every((id) => done.has(id));
+    return step.status === "open" && (step.delegate || isLive) ? { ...step, status: "running" } : step;
+  });
+}
 
 /** @param {Run} run @param {Jump} jump */
 export function planPanel(run, jump) {
@@ -48,7 +51,7 @@ export function planPanel(run, jump) {
       if (!plan.value)
         return empty("No plan yet",
           "A goal's plan appears here when its model has made one. Its steps show their state and score.");
-      const steps = plan.value.steps.map((step) => withProgress(run, step));
+      const steps = withProgress(run, plan.value.steps);
       const selected = address.get("step");
       const chosen = steps.find((step) => step.id === selected);
       return [
