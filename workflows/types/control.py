@@ -1,6 +1,7 @@
 """The state that any workflow of ours has: clock, inbox, questions, pause and end. It knows nothing about agents."""
 
 from datetime import datetime
+from hashlib import sha256
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from pydantic import AwareDatetime, FailFast, Field
@@ -60,8 +61,8 @@ class Intervention(Record):
 
     @property
     def key(self) -> str:
-        """The id among those of all senders, since two may choose the same. Empty without an id."""
-        return f"{self.id} {self.by}".rstrip() if self.id else ""
+        """The id among those of all senders: two may choose the same. At most 64 characters. Empty without an id."""
+        return sha256(f"{self.id} {self.by}".encode()).hexdigest() if self.id and self.by else self.id
 
     def with_cut(self, text: str, size: int) -> Self:
         return replace_fields(self, {"text": text, "size": size})

@@ -13,7 +13,6 @@ from orga.workflows.types.messages import UNUSABLE_MARKER, Message
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
-
 MAX_PROBLEM_CHARS = 300
 """Characters of the last reply's problem in the reason of an ending."""
 
