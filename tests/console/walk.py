@@ -19,6 +19,7 @@ from tests.console.stage import ENDINGS, LIVE, Live, Stage, a_defect, ended_as, 
 from tests.support.browser import a_visit
 from tests.support.console import OWNER, a_console
 from tests.support.hold import wait_until
+from tests.support.runs.questions import is_on_record
 from tests.support.web.way import a_way
 
 By = Literal["click", "key"]
@@ -266,20 +267,13 @@ async def _has_entry(stage: Stage, run: Live, decision: Decision) -> bool:
     return any(decision.fields.items() <= data.items() for data in await stage.journal(run.id, decision.event))
 
 
-ALWAYS = {"Steer", "Add context", "Rewind", "Fork", "Abort"}
-CONTROLS: dict[str, tuple[set[str], dict[str, str]]] = {
-    "planning": ({"Pause", "Extend budgets"}, {}),
-    "evaluating": ({"Pause", "Extend budgets", "Override the next step"}, {}),
-    "reasoning": ({"Pause", "Extend budgets"}, {}),
-    "acting": ({"Pause", "Extend budgets"}, {}),
-    "held": ({"Pause", "Extend budgets"}, {}),
-    "asked": ({"Pause", "Extend budgets"}, {}),
-    "escalated": ({"Pause", "Extend budgets"}, {}),
-    "paused": ({"Resume", "Extend budgets"}, {}),
-    "out of budget": ({"Pause", "Extend budgets"}, {}),
-    "without a worker": ({"Pause"}, {"Extend budgets": "no worker is running; start one first"}),
+ALWAYS = {"Steer", "Add context", "Extend budgets", "Rewind", "Fork", "Abort"}
+CONTROLS = {
+    **{state: {"Pause"} for state in LIVE},
+    "paused": {"Resume"},
+    "evaluating": {"Pause", "Override the next step"},
 }
-"""The controls of a state besides `ALWAYS`, and those that are disabled, with the reason."""
+"""The controls of a state besides `ALWAYS`."""
 ELSEWHERE = {"Print", "Copy"}
 
 
@@ -297,17 +291,11 @@ async def controls_of(page: Page) -> tuple[set[str], dict[str, str]]:
 
 @pytest.mark.parametrize("state", LIVE)
 async def test_a_state_offers_what_makes_sense_in_it(stage: Stage, state: str) -> None:
-    more, disabled = CONTROLS[state]
     async with in_state(stage, state) as run, a_visit(stage.browser, stage.console) as visit:
         page = await visit.open(run.path)
         await expect(page.locator(".run-state")).to_contain_text(LIVE[state].shown)
         await expect(page.locator(LIVE[state].where)).to_contain_text(LIVE[state].text)
-        assert await controls_of(page) == (ALWAYS | more, disabled)
-        for label, why in disabled.items():
-            await page.locator(".menu summary").click()
-            await page.get_by_role("button", name=label).click(force=True)
-            await expect(page.locator("#news")).to_contain_text(why)
-            await expect(page.get_by_role("dialog")).to_have_count(0)
+        assert await controls_of(page) == (ALWAYS | CONTROLS[state], {})
 
 
 @pytest.mark.parametrize("name", ENDINGS)
@@ -337,13 +325,14 @@ async def test_a_stuck_run_shows_why_and_takes_guidance_once_it_is_mended(
             await ACTS["steer"].do(page, "key")
             await wait_until_stuck(stage, run)
             await page.reload()
-            await expect(page.locator(".trouble")).to_contain_text("No worker can continue this run")
+            await expect(page.locator(".trouble")).to_contain_text("No worker can continue this run", timeout=20_000)
             await expect(page.locator(".trouble")).to_contain_text("a defect")
             await expect(page.locator(".run-state")).to_contain_text("stuck")
             await expect(page.locator(".acts > .act").first).to_contain_text("received")
+        await wait_until(lambda: is_on_record(run.handle), 60)
         await expect(page.locator(".trouble")).to_have_count(0, timeout=30_000)
         await page.locator(".wait").get_by_role("button", name="Approve").click()
-        await expect(page.locator(".acts")).to_contain_text("applied in reasoning of iteration 3", timeout=15_000)
+        await expect(page.locator(".acts")).to_contain_text("applied in reasoning of iteration 3", timeout=30_000)
 
 
 @pytest.mark.parametrize("by", WAYS)
