@@ -112,6 +112,11 @@ class RunList(CheckedInput):
     next: str | None = Field(default=None, max_length=4_000)
     limit: int = Field(default=50, ge=1, le=200)
 
+    @property
+    def is_searched(self) -> bool:
+        """True if visibility cannot check all filters, so that the runs are read."""
+        return bool(self.text) or self.folder is not None
+
     def without_states(self) -> Self:
         """Return the filters without those that the counts are offered as."""
         return replace_fields(self, {"phase": None, "waiting": None, "ending": None})
@@ -165,7 +170,10 @@ _COUNTED_PHASES = ("preparing", "reasoning", "gating", "acting", "paused", "idle
 
 
 async def run_counts(client: Client, condition: str) -> dict[str, int]:
-    """Return the number of runs by state: `all`, `running`, `waiting`, and each phase and ending that some have."""
+    """Return the number of runs by state: `all`, `running`, `waiting`, and each phase and ending that some have.
+
+    `all` is the sum of `running` and of the endings. `waiting` and the phases are parts of `running`.
+    """
     live = "ExecutionStatus = 'Running'"
     conditions = {
         "all": "",
@@ -213,7 +221,7 @@ async def read_list(console: Console, given: RunList, tenants: frozenset[str] | 
     """Return a page of rows, newest first, with the counts of all runs that meet the criteria."""
     condition = run_condition(given, tenants)
     try:
-        counts = asyncio.create_task(run_counts(console.client, run_condition(given.without_states(), tenants)))
+        counts = asyncio.create_task(_counts(console, given, tenants))
         found, following = await _matching_runs(console, given, condition)
         rows = await read_rows(console, found)
         return {"items": rows, "next": following, "counts": await counts}
@@ -223,12 +231,18 @@ async def read_list(console: Console, given: RunList, tenants: frozenset[str] | 
         raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
 
 
+async def _counts(console: Console, given: RunList, tenants: frozenset[str] | None) -> dict[str, int] | None:
+    """Return the counts in every state, or None if visibility cannot check a filter."""
+    if given.is_searched:
+        return None
+    return await run_counts(console.client, run_condition(given.without_states(), tenants))
+
+
 async def _matching_runs(
     console: Console, given: RunList, condition: str
 ) -> tuple[list[WorkflowExecution], str | None]:
     cursor = _Cursor.parse(given.next)
-    is_filtered = bool(given.text or given.folder)
-    most = MAX_SEARCHED if is_filtered else given.limit
+    most = MAX_SEARCHED if given.is_searched else given.limit
     if cursor.before:
         condition = f"{condition} AND StartTime <= '{cursor.before}'"
     read = await newest_runs(
@@ -241,7 +255,7 @@ async def _matching_runs(
     page = read[:most]
     left = await replaced_run_ids(console.client, page)
     found = [run for run in page if run.run_id not in left]
-    if is_filtered:
+    if given.is_searched:
         found = await _with_text_and_folder(console, found, given)
     if len(found) > given.limit:
         found = found[: given.limit]
@@ -379,7 +393,15 @@ async def read_result(client: Client, described: WorkflowExecutionDescription) -
     return kind_of(ended).result.model_validate(ended)
 
 
-@ROUTES.get("/runs", list_schema(Row, counts={"type": "object", "additionalProperties": {"type": "integer"}}))
+_COUNTS_SCHEMA: Mapping[str, Any] = {
+    "type": ["object", "null"],
+    "additionalProperties": {"type": "integer"},
+    "description": "Runs by state, over all pages. `phase`, `waiting` and `ending` change nothing. `all` is the sum of "
+    "`running` and of the endings. `waiting` and the phases are parts of `running`. Null with `text` or `folder`.",
+}
+
+
+@ROUTES.get("/runs", list_schema(Row, counts=_COUNTS_SCHEMA))
 async def _list(call: Call[RunList]) -> dict[str, Any]:
     """List runs, newest first, with the number of runs in each state."""
     return await read_list(call.console, call.given, call.visitor.tenants)

@@ -17,8 +17,8 @@ const SAVED = "orga-views";
 const list = resource(() => /** @type {"/runs"} */ (`/runs${address.query.peek()}`));
 const rows = computed(() => list.data.value?.items ?? []);
 const next = computed(() => list.data.value?.next ?? null);
-/** Those of the view before, while the next one is read. */
-const counts = signal(/** @type {Record<string, number>|null} */ (null));
+/** Those of the view before, while the next one is read. A search has states without numbers. */
+const counts = signal(/** @type {Record<string, number|null>|null} */ (null));
 /** New runs that would move the rows under the pointer. */
 const arrived = signal(/** @type {Row[]} */ ([]));
 const selected = signal(/** @type {ReadonlySet<string>} */ (new Set()));
@@ -30,7 +30,9 @@ onChange(() => address.query.value, () => batch(() => {
   void list.reload();
 }));
 effect(() => {
-  if (list.data.value) counts.value = list.data.value.counts;
+  const known = counts.peek() ?? { all: 0, running: 0, waiting: 0 };
+  if (list.data.value)
+    counts.value = list.data.value.counts ?? Object.fromEntries(Object.keys(known).map((name) => [name, null]));
 });
 
 /** True if a run that an event has belongs to the view. @param {Row} row */
@@ -82,8 +84,11 @@ function takeArrived() {
 function countChip(label, name, filters) {
   const isOn = () => STATES.every((key) => address.get(key) === (filters[key] ?? ""));
   const act = () => address.set({ phase: "", waiting: "", ending: "", ...(isOn() ? {} : filters) }, true);
-  return chip([name === "all" ? null : glyph(name), label, " ", h("b.figure", () => count(counts.value?.[name] ?? 0))],
-    isOn, act);
+  const figure = () => {
+    const number = counts.value && name in counts.value ? counts.value[name] : 0;
+    return number === null ? "" : count(number ?? 0);
+  };
+  return chip([name === "all" ? null : glyph(name), label, " ", h("b.figure", figure)], isOn, act);
 }
 
 /** Phases are those of live runs. */
@@ -295,7 +300,7 @@ const body = () => {
     ] : skeleton(10);
   if (rows.value.length) return null;
   if (address.query.value)
-    return empty("No run fits these filters", "Counts above are of all runs.",
+    return empty("No run fits these filters", "Change or remove a filter.",
       button("Show all runs", () => address.open("")), byId());
   return empty("No runs yet",
     ["A run that starts appears here by itself. Start one here, or with ", h("code", 'orga run "…"'), "."],

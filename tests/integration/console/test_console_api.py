@@ -57,7 +57,9 @@ async def test_a_held_run_is_in_the_list_in_the_inbox_and_in_its_snapshot(client
         [row] = page["items"]
         assert (row["id"], row["kind"], row["task"]) == (run.id, "agent", "pay the lamp's bill")
         assert (row["state"], row["waiting"], row["ended"]) == ("waiting", "approval", None)
-        assert page["counts"]["waiting"] >= 1
+        assert page["counts"] is None, "the server cannot count the runs whose task has a text"
+        counts = (await console.get("/runs", tenant="north"))["counts"]
+        assert counts["all"] >= counts["running"] >= counts["waiting"] >= 1
 
         [wait] = [each for each in (await console.get("/inbox"))["items"] if each["run"] == run.id]
         assert (wait["id"], wait["tool"], wait["arguments"]) == (held[0]["approval_id"], "pay", {"cents": 250})
