@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, cast
 
 from orga.activities.adapters import http
@@ -368,15 +369,21 @@ class Refusal(ModelError):
 
 
 class ProviderFailures:
-    """Builds the failures of one provider. No text contains its key."""
+    """Builds the failures of one provider. No text contains its key, or a part of its address that may hold one."""
 
-    def __init__(self, provider: str, secret: str = "") -> None:
+    def __init__(self, provider: str, secret: str = "", base_url: str = "") -> None:
         self._provider = provider
         self._secret = secret
+        url = http.URL(base_url).copy_with(username=None, password=None, query=None, fragment=None)
+        self._place = f" at {url}" if base_url else ""
+        self._has_version = bool(re.search(r"/v\d", url.path))
 
     def from_response(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
         """Return the failure for an HTTP status other than 2xx. The header `x-should-retry` overrides our own rule."""
-        refusal = self._refusal(f"answered {status}", status, headers, parse_error_body(body))
+        how = f"answered {status}{self._place if status == HTTPStatus.NOT_FOUND else ''}"
+        if status == HTTPStatus.NOT_FOUND and self._place and not self._has_version:
+            how = f"{how} (most servers need an address that ends in /v1)"
+        refusal = self._refusal(how, status, headers, parse_error_body(body))
         refusal.status = status
         return refusal
 
@@ -415,7 +422,7 @@ class ProviderFailures:
             return self._error("InvalidRequest", f"can't be asked: {cause}", retryable=False)
         if reading:
             return self.bad_stream(cause)
-        return self._error("ConnectionFailed", f"can't be reached: {cause}", retryable=True)
+        return self._error("ConnectionFailed", f"can't be reached{self._place}: {cause}", retryable=True)
 
     def _error(self, kind: str, text: str, *, retryable: bool) -> ModelError:
         return ModelError(kind, self._text(text), retryable=retryable)

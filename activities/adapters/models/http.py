@@ -144,7 +144,7 @@ class ProviderHttp:
     """The pooled client of one provider."""
 
     def __init__(self, endpoint: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None) -> None:
-        self.failures = ProviderFailures(endpoint.provider, endpoint.secret)
+        self.failures = ProviderFailures(endpoint.provider, endpoint.secret, endpoint.base_url)
         self._base_url = endpoint.base_url
         headers = {"accept-encoding": ACCEPTED_ENCODINGS} | dict(endpoint.headers)
         self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)

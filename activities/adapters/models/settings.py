@@ -43,13 +43,20 @@ def named_models(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def idle_addresses(env: Mapping[str, str]) -> list[str]:
-    """Return a text for each variable with a model server that is not used, because its provider has no key."""
-    return [
+    """Return a text for each variable with a model server that is not used: a key is missing, or a model's name."""
+    without_key = [
         f"{provider.base_url} is set and {provider.key} is not, so {provider.name} is not used by default. Set "
         "the key (to any text if the server needs none), or name the model: provider:model"
         for provider in DEFAULT_PROVIDERS
         if _env_value(env, provider.base_url) and not _env_value(env, provider.key)
     ]
+    without_model = [
+        f"{provider.base_url} is set, but no model of {provider.name} is named, so it is not used by default. "
+        f"Name the model: {provider.name}:MODEL"
+        for provider in PROVIDERS.values()
+        if provider not in DEFAULT_PROVIDERS and provider.is_remote and _env_value(env, provider.base_url)
+    ]
+    return without_key + without_model
 
 
 def provider_endpoint(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> ProviderEndpoint:

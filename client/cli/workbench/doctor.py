@@ -155,7 +155,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Docto
         yield DoctorCheck("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults apply"))
         for check in (
             *_worker_report_checks(await doctor_worker_report(loaded.path or NO_FILE)),
-            *idle_address_checks(os.environ),
+            *(idle_address_checks(os.environ) if loaded.config.models.default is None else ()),
         ):
             yield check
     try:

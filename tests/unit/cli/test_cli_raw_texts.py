@@ -84,6 +84,7 @@ def test_the_help_of_notify_keeps_the_brackets_of_a_section(capsys: pytest.Captu
     [
         ({"OPENAI_BASE_URL": "http://h/v1"}, ["OPENAI_BASE_URL is set and OPENAI_API_KEY is not"]),
         ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_API_KEY": "any"}, []),
+        ({"OPENAI_COMPATIBLE_BASE_URL": "http://h/v1"}, ["Name the model: openai-compatible:MODEL"]),
         ({}, []),
     ],
 )

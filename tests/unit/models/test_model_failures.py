@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.errors import redacted_text
+from orga.activities.adapters.models.errors import ProviderFailures, redacted_text
 from orga.activities.ports import ModelError
 from tests.support.model.providers import KEY, complete_request
 
@@ -45,7 +45,16 @@ async def failure(kind: str, answer: http.Response | Exception) -> ModelError:
 async def test_each_status_has_its_kind_and_retry_rule(kind: str, status: int, expected: str, retryable: bool) -> None:
     error = await failure(kind, http.Response(status, json={"error": {"message": "because"}}))
     assert (error.kind, error.retryable) == (expected, retryable)
-    assert str(error) == f"{kind} answered {status}: because"
+    place = " at https://models.test/v1" if status == 404 else ""
+    assert str(error) == f"{kind} answered {status}{place}: because"
+
+
+async def test_an_address_is_named_without_its_secrets() -> None:
+    failures = ProviderFailures("openai-compatible", base_url="http://ann:pw@host:8931/api?key=abc")
+    found = str(failures.from_response(404, {}, "{}"))
+    assert found.startswith("openai-compatible answered 404 at http://host:8931/api (most servers need an address")
+    refused = str(failures.from_transport(http.ConnectError("refused"), reading=False))
+    assert refused == "openai-compatible can't be reached at http://host:8931/api: ConnectError refused"
 
 
 @pytest.mark.parametrize(

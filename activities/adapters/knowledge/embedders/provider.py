@@ -41,7 +41,7 @@ class ProviderEmbedder:
         self._model = model
         self._place = place
         self._transport = transport
-        self._failures = ProviderFailures(place.provider, place.secret)
+        self._failures = ProviderFailures(place.provider, place.secret, place.base_url)
         self.name = f"{place.provider}:{model}"
         self.dimensions: int = 0
         """Length of each vector, or 0 before the first one."""
