@@ -136,6 +136,8 @@ class Links(Record):
     parent: str | None
     origin: str | None
     """The run that this one is a fork of."""
+    origin_iteration: int | None
+    """The last iteration that it shares with its origin."""
     temporal_ui: str | None
 
 
@@ -171,6 +173,8 @@ class Snapshot(Row):
     links: Links
     result: dict[str, Any] | None
     controls: tuple[Control, ...]
+    guidance: str
+    """What a fork was asked to do besides the task of its origin."""
     cursor: str
     """The position in the history up to which it holds, as a timeline has it."""
 
@@ -191,6 +195,7 @@ async def read_snapshot(
     row = await read_row(described, task, status, facts.failing)
     setup = facts.setup
     live_status = status if row.ended is None else None
+    origin = as_object(facts.started.forked_from) if facts.started else {}
     plan = _plan(_plan_data(status, view, ended), live_status.children if live_status else ())
     state: dict[str, Any] = {
         **row.model_dump(),
@@ -227,10 +232,12 @@ async def read_snapshot(
         "worker": Worker(present=facts.has_worker, command=row.worker_command),
         "links": Links(
             parent=described.parent_id,
-            origin=as_text(as_object(facts.started.forked_from).get("workflow_id")) or None if facts.started else None,
+            origin=as_text(origin.get("workflow_id")) or None,
+            origin_iteration=origin.get("iteration"),
             temporal_ui=console.connection.link(described.id),
         ),
         "result": ended.model_dump(mode="json") if ended else None,
+        "guidance": facts.started.guidance if facts.started else "",
         "cursor": f"{described.run_id}:{described.history_length}",
     }
     if view is not None and row.ended is None:

@@ -60,7 +60,8 @@ function answerText({ by, choice, answer, reason }) {
 const LINES = {
   Started: [
     "run", "done",
-    ({ forked_from: origin }) => (origin?.workflow_id ? `forked from ${origin.workflow_id}` : "the run began")
+    ({ forked_from: origin, guidance }) => origin?.workflow_id
+      ? `forked from ${origin.workflow_id} at iteration ${origin.iteration}${because(guidance)}` : "the run began"
   ],
   Prepared: ["run", "done", ({ model, policy }) => joined("prepared:", model, policy && `policy ${policy}`)],
   PreHydrationComplete: [

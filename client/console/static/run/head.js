@@ -19,13 +19,15 @@ export function head(run, controls) {
       run.now;
     return {
       state: stuck ? "stuck" : paused && !ended ? "paused" : state, folder, links,
-      detail: ended && detail !== state ? detail : null,
+      detail: ended && detail !== state ? detail : null, guidance: run.now.guidance,
       about: { agent, model: model_in_effect, by: started_by, tenant },
     };
   });
   const { id } = run;
   return h("header.run-head",
     h("div.run-title", h("h1", { title: () => run.now.task }, () => run.now.task || "A run without a task"),
+      () => facts.value.guidance
+        ? h("p.soft", "It was started with the guidance ", h("q", facts.value.guidance)) : null,
       h("p.run-state", { role: "status" },
         () => [stateMark(facts.value.state), facts.value.detail ? h("span.soft", facts.value.detail) : null])),
     h("div.run-controls.row", controls),
@@ -34,11 +36,13 @@ export function head(run, controls) {
         Object.entries(facts.value.about).map(([name, value]) => (value ? h("span", `${name} `, h("b", value)) : null)),
       () => facts.value.folder ? h("span.faint", facts.value.folder) : null, h("span", "began ", time(run.now.started)),
       h("span", () => [run.now.ended ? "took " : "for ", elapsed(run.now.started, run.now.ended)]), () => {
-        const { parent, origin, temporal_ui } = facts.value.links;
+        const { parent, origin, origin_iteration, temporal_ui } = facts.value.links;
+        const by = facts.value.about.by;
+        const source = `forked from ${origin} at iteration ${origin_iteration}${by ? ` by ${by}` : ""}`;
         const link = (/** @type {string|null} */ href, /** @type {string} */ text, more = {}) =>
           href ? h("a", { href, ...more }, text) : null;
         return [
-          link(parent && runPath(parent), "parent"), link(origin && runPath(origin), "forked from"),
+          link(parent && runPath(parent), "parent"), link(origin && runPath(origin), source),
           link(origin && `/compare?a=${encodeURIComponent(origin)}&b=${encodeURIComponent(id)}`, "compare"),
           link(temporal_ui, "Temporal", { target: "_blank", rel: "noopener noreferrer" }),
         ];
@@ -142,13 +146,21 @@ export function actsPanel(run) {
     const ids = new Set(recorded.value.map((act) => act.id));
     return run.sent.value.filter((act) => !ids.has(act.progress.id)).reverse();
   });
-  return () => recorded.value.length + waiting.value.length === 0
+  const forked = stable(() => {
+    const { guidance, started_by, started, links } = run.now;
+    return links.origin ? { guidance, by: started_by ?? "", started, at: links.origin_iteration } : null;
+  });
+  const beginning = () => forked.value && h("li.act.is-applied",
+    actLine({ kind: "fork", text: forked.value.guidance, by: forked.value.by, state: "applied" },
+      `at iteration ${forked.value.at}`, " · ", time(forked.value.started)));
+  return () => recorded.value.length + waiting.value.length === 0 && !forked.value
     ? h("p.faint.small", "Nobody has steered this run.")
     : h("ol.acts",
       waiting.value.map(({ kind, text, progress }) => h("li.act", { class: () => `is-${progress.value.state}` },
         () => actLine({ kind, text, by: "you", state: progress.value.state }, progress.value.detail))),
       recorded.value.slice(0, 12).map((act) => h(`li.act.is-${act.state}`,
-        actLine(act, actCourse(act), act.at ? [" · ", time(act.at)] : null))));
+        actLine(act, actCourse(act), act.at ? [" · ", time(act.at)] : null))),
+      beginning());
 }
 
 /** Delegates, circuits and dead letters, as far as there are any. @param {Run} run */

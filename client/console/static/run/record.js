@@ -85,7 +85,9 @@ export function recordRow(record, { isOpen, toggle, excerpts = [], details = nul
       some(events, 5, "it-events",
         (event) => {
           const { state, text } = eventLine(event, record.events);
-          return h("li.it-event", glyph(state), h("span", { title: text }, text));
+          const origin = event.event === "Started" && event.data.forked_from?.workflow_id;
+          return h("li.it-event", glyph(state), origin ? h("a", { href: runPath(origin), title: text }, text)
+                                                       : h("span", { title: text }, text));
         }),
       details),
     h("p.it-figures", clock(started), h("span", took(started, ended)),
