@@ -170,7 +170,22 @@ class ComparedIteration(Record):
     number: int
     a: IterationRecord | None
     b: IterationRecord | None
-    differs: tuple[Literal["reply", "thinking", "calls", "verdicts", "results", "scores", "model", "cost", "time"], ...]
+    differs: tuple[
+        Literal[
+            "reply",
+            "thinking",
+            "calls",
+            "verdicts",
+            "results",
+            "answers",
+            "guidance",
+            "scores",
+            "model",
+            "cost",
+            "time",
+        ],
+        ...,
+    ]
 
 
 class Comparison(Record):
@@ -178,6 +193,8 @@ class Comparison(Record):
     b: ComparedRun
     common: int
     """The last iteration of the common beginning: the one that a fork was made after, or the last that is equal."""
+    fork: Literal["a", "b"] | None = None
+    """Which of them is a fork of the other."""
     rows: tuple[ComparedIteration, ...]
     next: str | None
 
@@ -189,13 +206,13 @@ async def _compare(call: Call[CompareQuery]) -> Comparison:
     described = [await visible_run(call.client, call.visitor, run_id) for run_id in (given.a, given.b)]
     a, b = [await _compared_run(call.console, run) for run in described]
     found = timelines_of(call.client)
-    common = await _common_iterations(found, a.id, b.id)
+    common, fork = await _common_iterations(found, a.id, b.id)
     after = common if given.next is None else int(given.next)
     left, right = await _after(found, a.id, after, given.limit), await _after(found, b.id, after, given.limit)
     numbers = sorted({*left, *right})[: given.limit]
     rows = [compared(number, left.get(number), right.get(number)) for number in numbers]
     is_more = len(numbers) == given.limit
-    return Comparison(a=a, b=b, common=common, rows=tuple(rows), next=str(numbers[-1]) if is_more else None)
+    return Comparison(a=a, b=b, common=common, fork=fork, rows=tuple(rows), next=str(numbers[-1]) if is_more else None)
 
 
 async def _compared_run(console: Console, described: WorkflowExecutionDescription) -> ComparedRun:
@@ -211,23 +228,23 @@ async def _after(timelines: Timelines, run_id: str, after: int, limit: int) -> d
     return {record.number: record for record in page.items if record.number > 0}
 
 
-async def _common_iterations(timelines: Timelines, a: str, b: str) -> int:
-    """Return the last iteration of the common beginning, 0 if there is none."""
+async def _common_iterations(timelines: Timelines, a: str, b: str) -> tuple[int, Literal["a", "b"] | None]:
+    """Return the last iteration of the common beginning, 0 if there is none, and which run is a fork of the other."""
     (first_a, origin_a), (first_b, origin_b) = [await _beginning(timelines, run_id) for run_id in (a, b)]
     if origin_a == b:
-        return first_a
+        return first_a, "a"
     if origin_b == a:
-        return first_b
+        return first_b, "b"
     if origin_a and origin_a == origin_b:
-        return min(first_a, first_b)
+        return min(first_a, first_b), None
     if first_a or first_b:
-        return 0
+        return 0, None
     common = 0
     while True:
         left, right = [await _after(timelines, run_id, common, MAX_COMPARED) for run_id in (a, b)]
         for number in range(common + 1, common + MAX_COMPARED + 1):
             if number not in left or number not in right or _differences(left[number], right[number]) - _MEASURED:
-                return common
+                return common, None
             common = number
 
 
@@ -257,6 +274,20 @@ def _text_key(text: TimelineText | None) -> tuple[str, int] | None:
     return (text.head, text.size) if text else None
 
 
+_GUIDANCE = frozenset({"steer", "add_context", "override_step"})
+
+
+def _answers(record: IterationRecord) -> list[tuple[object, ...]]:
+    """Return what people answered. A verdict has the decisions about calls."""
+    keys = ("question", "choice", "answer")
+    return [tuple(event.data.get(key) for key in keys) for event in record.events if event.event == "QuestionAnswered"]
+
+
+def _guidance(record: IterationRecord) -> list[tuple[object, object]]:
+    sent = [event.data for event in record.events if event.event == "InterventionReceived"]
+    return [(data["kind"], data.get("text")) for data in sent if data.get("kind") in _GUIDANCE]
+
+
 def _seconds(record: IterationRecord) -> float | None:
     if record.started is None or record.ended is None:
         return None
@@ -269,6 +300,8 @@ _PARTS: dict[str, Callable[[IterationRecord], object]] = {
     "calls": lambda record: [(call.tool, _text_key(call.arguments)) for call in record.calls],
     "verdicts": lambda record: [(call.verdict, call.policies, call.approver) for call in record.calls],
     "results": lambda record: [(call.state, _text_key(call.result), call.failure) for call in record.calls],
+    "answers": _answers,
+    "guidance": _guidance,
     "scores": lambda record: record.scores,
     "model": lambda record: record.model,
     "cost": lambda record: record.usage.cost_usd,

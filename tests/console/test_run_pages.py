@@ -270,7 +270,12 @@ async def test_a_run_is_forked_compared_and_rewound_from_its_timeline(scene: Sce
         await page.get_by_role("dialog").get_by_role("button", name="Fork").click()
         await page.wait_for_url(lambda url: "/runs/" in url and origin.id not in url)
         await expect(page.locator(".run-state")).to_contain_text("completed", timeout=15_000)
+        await expect(
+            page.get_by_role("link", name=f"forked from {origin.id} at iteration 1 by {OWNER}")
+        ).to_be_visible()
+        await expect(page.locator(".acts")).to_contain_text(f"{OWNER} forked at iteration 1")
         await page.get_by_role("link", name="compare").click()
+        await expect(page.get_by_text("is a fork of A at iteration 1")).to_be_visible()
         await expect(page.locator(".pairs > .pair").first).to_be_visible()
         await page.get_by_text("1 in common").click()
         await expect(page.locator(".is-common")).to_contain_text("look")

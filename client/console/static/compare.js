@@ -5,6 +5,7 @@ import { resource } from "./api.js";
 import { DASH, count, duration, money, time, took, words } from "./format.js";
 import { markdown } from "./markdown.js";
 import { stateMark } from "./marks.js";
+import { eventLine } from "./run/events.js";
 import { callLine } from "./run/record.js";
 import { setTitle, show } from "./shell.js";
 import { h } from "./ui.js";
@@ -16,6 +17,7 @@ import { asJson, button, chip, empty, labelled, pageOf, table, unfold, view } fr
 /** @typedef {"a"|"b"} Side */
 
 const ids = { a: address.get("a"), b: address.get("b") };
+const GUIDANCE = new Set(["steer", "add_context", "override_step"]);
 const SIDES = /** @type {const} */ (["a", "b"]);
 
 /** The choice of two runs, by id or from the newest ones. */
@@ -77,6 +79,16 @@ const totals = ({ a, b }) => table("Totals", [
   ["change", ([, read]) => change(read(a), read(b)), "num"],
 ], TOTALS.filter(([, read]) => typeof (read(a) ?? read(b)) === "number"), { class: "totals" });
 
+/**
+ * What people answered and sent.
+ * @param {import("orga-api").IterationRecord} record @param {(name: string) => string} marked
+ */
+const people = ({ events }, marked) => events.flatMap((event) => {
+  const name = event.event === "QuestionAnswered" ? "answers"
+    : event.event === "InterventionReceived" && GUIDANCE.has(event.data.kind) ? "guidance" : "";
+  return name ? [h("p.small", { class: marked(name) }, eventLine(event, events).text)] : [];
+});
+
 /** @param {import("orga-api").IterationRecord|null} record @param {readonly string[]} differences @param {Side} side */
 function cell(record, differences, side) {
   if (!record) return h(`div.cell.is-absent.side-${side}`, h("span.faint", "not reached"));
@@ -85,6 +97,7 @@ function cell(record, differences, side) {
     names.some((name) => differences.includes(name)) ? "differs" : "");
   const tokens = `${count((usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0))} tok`;
   return h(`div.cell.side-${side}`,
+    people(record, marked),
     reply?.head ? h("p.cell-reply", { class: marked("reply") }, reply.head.slice(0, 600)) : null,
     calls.length ? h("ul.calls", { class: marked("calls", "verdicts") }, calls.map(callLine)) : null,
     h("p.small.faint.row",
@@ -125,6 +138,24 @@ function results(data) {
   })));
 }
 
+/** @param {any} value @param {string} [path] @returns {[string, string][]} */
+const leaves = (value, path = "") => value && typeof value === "object" && !Array.isArray(value)
+  ? Object.entries(value).flatMap(([key, one]) => leaves(one, path ? `${path}.${key}` : key))
+  : [[path, typeof value === "string" ? value : JSON.stringify(value)]];
+
+/** The keys of the inputs that differ. */
+function inputs() {
+  const [a, b] = SIDES.map((side) => resource(/** @type {const} */ (`${runPath(ids[side])}/input`)).data);
+  return () => {
+    const [left, right] = [a?.value, b?.value].map((one) => one && new Map(leaves(one.input)));
+    if (!left || !right) return null;
+    const keys = [...new Set([...left.keys(), ...right.keys()])].filter((key) => left.get(key) !== right.get(key));
+    return keys.length ? table("Inputs", [
+      ["Input", (key) => words(key)], ["A", (key) => left.get(key)], ["B", (key) => right.get(key)],
+    ], keys) : h("p.soft", "Both runs have the same input.");
+  };
+}
+
 function comparison() {
   const source = resource(`/compare?a=${encodeURIComponent(ids.a)}&b=${encodeURIComponent(ids.b)}`);
   const isOnly = () => address.get("only") === "differences";
@@ -136,7 +167,10 @@ function comparison() {
                     "Swap"),
                   h("a.button", { href: "/compare" }, "Other runs")),
       h("div.pair.heads", SIDES.map((side) => head(first[side], side))),
-      totals(first),
+      first.fork
+        ? h("p", `${first.fork === "a" ? "A is a fork of B" : "B is a fork of A"} at iteration ${first.common}.`)
+        : null,
+      totals(first), inputs(),
       h("section.stack",
         h("div.page-head", h("h2", "Iterations"),
           chip("Only what differs", isOnly, () => address.set({ only: isOnly() ? "" : "differences" }))),
