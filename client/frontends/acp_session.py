@@ -315,9 +315,9 @@ class AcpSession:
             why = f"Not decided: {error}. "
         if any(prompt.is_cancelled for prompt in self._prompts):
             return
-        options = f" ({' / '.join(wait.options)})" if wait.options else ""
+        options = f" ({one_line(' / '.join(wait.options), 1_000)})" if wait.options else ""
         how = "Your next message answers it" if self._question is wait else "It waits in `orga inbox`"
-        await self._say(f"\n\n{one_line(wait.wait.question, 1_000)}{one_line(options, 1_000)}\n\n{why}{how}.\n")
+        await self._say(f"\n\n{one_line(wait.wait.question, 1_000)}{options}\n\n{why}{how}.\n")
         if all(task.done() or task is asyncio.current_task() for task in self._asked.values()):
             self._end_all("end_turn")
 
