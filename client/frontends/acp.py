@@ -21,7 +21,7 @@ from orga.client.errors import Refused, RunEnded, RunNotFound
 from orga.client.frontends.acp_session import REFUSED, AcpSession
 from orga.client.frontends.reach import Reach, converts_errors
 from orga.client.runs.agents import AgentHandle, run_id_of
-from orga.client.runs.listing import RunFilter, listed_runs, with_details
+from orga.client.runs.listing import RunFilter, listed_runs, read_first_message, with_details
 from orga.workflows.types.names import GOAL_WORKFLOW, SESSION_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import clean_text, one_line
@@ -199,13 +199,14 @@ class AcpAgent:
         if cwd is not None and not self._is_inside(cwd):
             return schema.ListSessionsResponse(sessions=[])
         rows = await with_details(self._reach.client, await listed_runs(self._reach.client, wanted, LISTED_SESSIONS))
+        firsts = await asyncio.gather(*(read_first_message(self._reach.client, row.id) for row in rows))
         folder = cwd or str(self._folder)
         return schema.ListSessionsResponse(
             sessions=[
                 schema.SessionInfo(
-                    session_id=row.id, cwd=folder, title=one_line(row.task), updated_at=row.started.isoformat()
+                    session_id=row.id, cwd=folder, title=first or one_line(row.task), updated_at=row.started.isoformat()
                 )
-                for row in rows
+                for row, first in zip(rows, firsts, strict=True)
             ]
         )
 

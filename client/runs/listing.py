@@ -252,6 +252,29 @@ async def read_input(client: Client, described: WorkflowExecutionDescription) ->
     return as_object(from_json(payloads[0].data)) if payloads else {}
 
 
+_FIRST_EVENTS = 40
+"""Events of a session's history among which its first message is looked for."""
+
+
+async def read_first_message(client: Client, workflow_id: str) -> str:
+    """Return the beginning of the first message of a session, or "" if it has none yet or its history is gone."""
+    own = RunValues(client.data_converter, client.namespace, workflow_id).own_converter
+    try:
+        described = await client.get_workflow_handle(workflow_id).describe()
+        first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
+        handle = client.get_workflow_handle(workflow_id, run_id=first)
+        async for event in handle.fetch_history_events(page_size=_FIRST_EVENTS):
+            sent = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+            if sent.name == "send":
+                [message] = await decode_payloads(own, sent.args.payloads)
+                return one_line(as_text(as_object(from_json(message.data)).get("text")), TASK_CHARS)
+            if event.event_id >= _FIRST_EVENTS:
+                break
+    except Exception:  # the server may no longer have the history, and a codec may raise anything
+        return ""
+    return ""
+
+
 async def _task_in_input(client: Client, described: WorkflowExecutionDescription) -> str:
     fields = await read_input(client, described)
     return one_line(as_text(fields.get("task") or fields.get("goal")), TASK_CHARS)
