@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from time import monotonic
 from typing import NamedTuple, Protocol, cast
@@ -54,6 +55,14 @@ def cookie_name(host: str) -> str:
     """Return the name of the session cookie. It has the port, since a browser sends cookies to all ports of a host."""
     port = host.rpartition(":")[2]
     return f"{_COOKIE}-{port}" if port.isdecimal() else _COOKIE
+
+
+def private_name(token: str) -> str:
+    """Return the host name of this machine that only those who know the token know. Browsers resolve it by themselves.
+
+    A browser sends the cookies of `127.0.0.1` to all its ports, so also to a server of another user of the machine.
+    """
+    return f"orga-{sha256(token.encode()).hexdigest()[:16]}.localhost"
 
 
 class Limits(NamedTuple):

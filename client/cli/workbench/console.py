@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
@@ -99,6 +99,14 @@ class _Options:
         names = {LOOPBACK, "localhost", "[::1]", self.host} if not self.is_exposed else {self.host}
         found = {f"{name}:{port}" for name in names} | (names if port in {80, 443} else set[str]())
         return frozenset(found | ({urlsplit(self.url).netloc.lower()} if self.url else set[str]()))
+
+
+class ConsoleAddress(NamedTuple):
+    """The addresses of a console, with the owner's token."""
+
+    page: str
+    """For browsers: a name that only its owner knows. Cookies of `127.0.0.1` also go to servers of other users."""
+    plain: str
 
 
 def _is_loopback(host: str) -> bool:
@@ -204,12 +212,14 @@ async def _serve(options: _Options, config: Path | None, *, opens: bool, with_wo
     try:
         async with cli_context(config) as here, _opened(here, options) as address:
             if as_json:
-                write_json({"url": address})
+                write_json({"url": address.plain, "page": address.page})
             else:
-                write_result(address)
+                write_result(address.page)
+            if address.page != address.plain:
+                write_note(f"for scripts, and for a browser that does not find this name: {address.plain}")
             write_note("Ctrl-C ends the console; runs go on")
             if opens:
-                _open_in_browser(address)
+                _open_in_browser(address.page)
             async with _worker(here, is_wanted=with_worker):
                 await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -231,7 +241,7 @@ async def _worker(here: CliContext, *, is_wanted: bool) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def console_of_dev(here: CliContext) -> AsyncGenerator[str]:
+async def console_of_dev(here: CliContext) -> AsyncGenerator[ConsoleAddress]:
     """Serve a console on loopback, on any port if the usual one is taken, and yield its address."""
     try:
         opened = _opened(here, _Options())
@@ -246,10 +256,10 @@ async def console_of_dev(here: CliContext) -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[str]:
+async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[ConsoleAddress]:
     """Serve the console, and yield the address to open."""
     from orga.client.console.app import console_app  # only these commands need the web server
-    from orga.client.console.doors import Doors, Proxy
+    from orga.client.console.doors import Doors, Proxy, private_name
     from orga.client.console.events import hub_of
     from orga.client.console.routes import Console
     from orga.client.console.serving import TlsFiles, bound_socket, served
@@ -258,10 +268,12 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[str]:
 
     at = bound_socket(options.host, options.port)
     port = at.getsockname()[1]
+    token = "" if options.is_exposed else owner_token(server_home().console_token)
+    private = f"{private_name(token)}:{port}" if token and not options.url else ""
     doors = Doors(
-        options.hosts(port),
+        options.hosts(port) | ({private} if private else set[str]()),
         getpass.getuser(),
-        token="" if options.is_exposed else owner_token(server_home().console_token),
+        token=token,
         read_only=options.read_only,
         scheme=options.scheme,
         tokens=TokenFile(options.tokens) if options.tokens else None,
@@ -283,7 +295,8 @@ async def _opened(here: CliContext, options: _Options) -> AsyncGenerator[str]:
         await stack.enter_async_context(served(app, at, tls))
         shown = "localhost" if options.host == "::1" else options.host
         base = options.url.rstrip("/") if options.url else f"{options.scheme}://{shown}:{port}"
-        yield f"{base}/?token={doors.token}" if doors.token else base
+        entry = f"/?token={token}" if token else ""
+        yield ConsoleAddress(f"{options.scheme}://{private}{entry}" if private else base + entry, base + entry)
 
 
 def _check_input(config: OrgaConfig, given: "AgentInput | GoalInput | SessionInput") -> None:

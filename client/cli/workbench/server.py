@@ -180,7 +180,8 @@ async def _run_server_and_worker(here: CliContext) -> int:
 
     try:
         async with console_of_dev(here) as address:
-            write_note(f"[console] {address}")
+            write_note(f"[console] {address.page}")
+            write_note(f"[console] for scripts: {address.plain}")
             return await _run_workers(here)
     finally:
         if log:

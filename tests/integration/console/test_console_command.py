@@ -8,6 +8,7 @@ from collections.abc import Generator
 import httpx2 as httpx
 import pytest
 
+from orga.client.console.doors import private_name
 from tests.support.programs.orga_command import Orga, Running, an_orga
 
 AT_ONCE_S = 10.0
@@ -49,6 +50,10 @@ def test_a_console_that_is_killed_comes_back_with_the_same_token(orga: Orga) -> 
         assert address.endswith(f"?token={token}")
         entered = httpx.get(f"{base}/?token={token}")
         assert entered.status_code == 303
+        private = {"Host": f"{private_name(token)}:{httpx.URL(base).port}"}
+        cookie = httpx.get(f"{base}/?token={token}", headers=private).cookies
+        assert httpx.get(base, headers=private, cookies=cookie).status_code == 200
+        assert again.line(rf"http://{private['Host']}/\?token={token}$")
         assert httpx.get(f"{base}/api/v1/me").status_code == 401
 
 
@@ -75,7 +80,7 @@ def test_a_token_is_made_once_and_a_public_console_without_names_does_not_start(
 
 def test_dev_prints_the_address_of_its_console(orga: Orga) -> None:
     with orga.started("dev") as running:
-        found = running.line(r"\[console\] (http://127\.0\.0\.1:\d+)/\?token=(\S+)")
+        found = running.line(r"\[console\] for scripts: (http://127\.0\.0\.1:\d+)/\?token=(\S+)")
         login = {"Authorization": f"Bearer {found[2]}"}
         assert httpx.get(f"{found[1]}/api/v1/me", headers=login).status_code == 200
         running.send(signal.SIGINT)
