@@ -239,8 +239,9 @@ def _entry_waits(entry: InboxEntry, task: str) -> list[Wait]:
         ]
     if entry.failing is not None:
         return [Wait(**common, id="", question=entry.failing.problem_line, reason=entry.failing.remedy)]
-    reason = f"no worker answers on task queue {entry.task_queue!r}; start one with: {entry.worker_command}"
-    return [Wait(**common, id="", question="a question that only a worker can show", reason=reason)]
+    question = "No worker answers for this run. The page of the run shows what it waits for."
+    reason = f"You can decide there now: it counts when a worker starts on task queue {entry.task_queue!r}."
+    return [Wait(**common, id="", question=question, reason=reason)]
 
 
 @ROUTES.get("/inbox", list_schema(Wait))

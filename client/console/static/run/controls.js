@@ -93,7 +93,7 @@ export const controlOf = ({ controls }, kind) =>
   controls.find((one) => one.kind === kind && (one.enabled || !POINTLESS.test(one.why)));
 
 /** @param {unknown} value */
-const quoted = (value) => {
+export const quoted = (value) => {
   const plain = String(value ?? "");
   return /^[\w@%+=:,./-]+$/.test(plain) ? plain : `'${plain.replaceAll("'", "'\\''")}'`;
 };

@@ -4,7 +4,7 @@ import { runPath } from "../address.js";
 import { count, duration, elapsed, money, time, words } from "../format.js";
 import { glyph, stateMark } from "../marks.js";
 import { actCourse, actLine } from "./events.js";
-import { controlOf } from "./controls.js";
+import { controlOf, quoted } from "./controls.js";
 import { computed, h, stable } from "../ui.js";
 import { button, copy } from "../widgets.js";
 
@@ -52,8 +52,11 @@ export function head(run, controls) {
 /** What keeps the run from going on, each with its remedy. @param {Run} run */
 export function troubles(run) {
   const found = stable(() => {
-    const { stuck, worker, ended } = run.now;
-    return ended ? null : { stuck, isAlone: !worker.present, command: worker.command };
+    const { stuck, worker, ended, folder } = run.now;
+    // The console leaves out its own folder, in which the reader need not be.
+    const needsFolder = folder && !/^cd /.test(worker.command);
+    const command = needsFolder ? `cd ${quoted(folder)} && ${worker.command}` : worker.command;
+    return ended ? null : { stuck, isAlone: !worker.present, command };
   });
   return () => {
     if (found.value?.stuck)
