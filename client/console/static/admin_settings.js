@@ -85,7 +85,8 @@ function groups(all) {
 
 /** What runs code or widens powers is edited in its file. @param {Settings["fixed"]} keys */
 const fixed = (keys) => keys.length ? h("details.card.settings",
-  h("summary", h("strong", "Never edited here"), " ", h("span.faint.small", `${keys.length} keys`)),
+  h("summary", h("strong", "Never edited here"), " ",
+    h("span.faint.small", keys.length === 1 ? "1 key" : `${keys.length} keys`)),
   table("Never edited here",
     [["Key", ({ key }) => h("code", key)], ["Edit it at", ({ place }) => h("code", place)]], keys)) : null;
 

@@ -16,6 +16,8 @@ import { chip, chips, suggestions } from "./widgets.js";
  * @property {any} schema
  * @property {import("./ui.js").Signal<any>} value
  * @property {() => import("./api.js").FieldError[]} [problems]
+ * @property {(where: string) => string|undefined} [standard] what counts if the field is empty, if that is not its
+ *   schema's default
  * @property {Record<string, () => string[]>} [choices] suggestions for a path, such as the names of agents
  * @property {Set<string>} [long] paths of long texts
  * @property {Set<string>} [skip] paths that are shown elsewhere
@@ -82,31 +84,34 @@ export function field(form, path) {
     h("label", { for: id }, schema.label ?? name),
     control({ ...schema, items: resolved(form.schema, schema.items) }, attributes,
       () => valueAt(form.value.value, path), (next) => (form.value.value = withValue(form.value.peek(), path, next)),
-      { isLong, choices: form.choices?.[where] }),
+      { isLong, choices: form.choices?.[where], standard: () => form.standard?.(where) }),
     h("div.small.soft", { id: `${id}-hint` }, hint(schema), () => problems().map((one) => h("p.error", one.detail))));
 }
 
-/** @param {any} schema */
-function hint({ description, minimum, maximum }) {
-  const range = [minimum > 1 && `at least ${minimum}`, maximum < 1e6 && `at most ${maximum}`].filter(Boolean).join(
-    ", ");
-  const text = [description, range].filter(Boolean).join(" ");
-  return text ? h("p", text) : null;
+/** @param {{description?: string, minimum?: any, maximum?: any}} schema */
+function hint({ description = "", minimum, maximum }) {
+  const range = [minimum > 1 && `at least ${minimum}`, maximum < 1e6 && `at most ${maximum}`].filter(Boolean)
+    .join(", ");
+  // An empty field is null. Names in the text keep their look without the marks of code.
+  const about = String(description).replace(/\bNull:? /g, "Empty: ").replace("Empty: for", "Empty:").split("`");
+  const text = about.map((part, at) => (at % 2 ? h("code", part) : part));
+  return description || range ? h("p", text, range ? `${description ? " " : ""}${capital(range)}.` : null) : null;
 }
 
 /**
  * The control of one value. `write(undefined)` takes the value away.
  * @param {any} schema @param {Attributes} common @param {() => any} read @param {(next: any) => void} write
- * @param {{isLong?: boolean, choices?: () => string[]}} [options] @returns {Child}
+ * @param {{isLong?: boolean, choices?: () => string[], standard?: () => string|undefined}} [options]
+ * @returns {Child}
  */
-export function control(schema, common, read, write, { isLong = false, choices } = {}) {
+export function control(schema, common, read, write, { isLong = false, choices, standard } = {}) {
   const { type } = schema;
   const isPlain = schema.default !== null && typeof schema.default !== "object";
-  const placeholder = schema.default === null ? "none" : isPlain ? String(schema.default ?? "") : "";
+  const placeholder = schema.default === null ? "not set" : isPlain ? String(schema.default ?? "") : "";
   /** @param {(input: any) => any} take @param {Attributes} [more] */
   const text = (take, more = {}) => ({
     ...common,
-    placeholder,
+    placeholder: () => standard?.() ?? placeholder,
     value: () => read() ?? "",
     oninput: (/** @type {any} */ event) => take(event.target),
     ...more,

@@ -60,6 +60,18 @@ const choices = {
   tools: () => agents.value?.items.find(({ name }) => name === (input().value.agent ?? "default"))?.tools ?? [],
 };
 
+/** What counts if a field is empty: often the agent decides. @param {string} where @returns {string|undefined} */
+function standard(where) {
+  const agent = agents.value?.items.find(({ name }) => name === (input().value.agent ?? "default"));
+  if (where === "model") return agent?.model ? `${agent.model}, the agent's own` : undefined;
+  if (where === "config.timeout_s" && kind.value === "goal") return "as long as its steps may take";
+  if (where === "tenant") return "none";
+  if (!where.startsWith("config.")) return undefined;
+  const own = kind.value === "goal" ? undefined : agent?.config?.[where.slice(7)];
+  if (own !== undefined && own !== null && typeof own !== "object") return `${own}`;
+  return /^config\.max_(cost_usd|model_calls|tool_calls)$/.test(where) ? "no limit" : undefined;
+}
+
 const again = address.get("again");
 if (again) {
   get(`${runPath(again)}/input`).then((found) => {
@@ -95,7 +107,7 @@ const problems = computed(() =>
 function form(root) {
   const shown = {
     schema: root, value: input(), problems: () => problems.value, long: new Set(["task", "goal", "instructions"]),
-    skip: new Set(COMMON), choices,
+    skip: new Set(COMMON), choices, standard,
   };
   const main = KINDS[kind.peek()]?.[2] ?? "";
   const rest = keysOf(shown).filter(([name = ""]) => name !== main && !COMMON.includes(name) && !HIDDEN.has(name));
