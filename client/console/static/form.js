@@ -93,7 +93,8 @@ function hint({ description = "", minimum, maximum }) {
   const range = [minimum > 1 && `at least ${minimum}`, maximum < 1e6 && `at most ${maximum}`].filter(Boolean)
     .join(", ");
   // An empty field is null. Names in the text keep their look without the marks of code.
-  const about = String(description).replace(/\bNull:? /g, "Empty: ").replace("Empty: for", "Empty:").split("`");
+  const about = String(description).replace(/\bNull(:| for) /g, "Empty: ").replace(/\bNull /g, "An empty field ")
+    .split("`");
   const text = about.map((part, at) => (at % 2 ? h("code", part) : part));
   return description || range ? h("p", text, range ? `${description ? " " : ""}${capital(range)}.` : null) : null;
 }
