@@ -238,13 +238,22 @@ class DoorKeeper:
         return None
 
     def _entry(self, request: Request, token: str) -> Response:
-        if self._doors.visitor_with(token) is None:
+        entering = self._doors.visitor_with(token)
+        if entering is None:
             raise Problem(401, "the token is not valid. Open the address that `orga console` printed last")
-        url = request.url.remove_query_params("token")
-        place = "/" + url.path.lstrip("/") + (f"?{url.query}" if url.query else "")
-        # a browser sends no strict cookie along a redirect that another page or a file has begun
-        is_foreign = request.headers.get("sec-fetch-site", "none") == "cross-site"
-        entered = HTMLResponse(_GO_ON.format(html.escape(place))) if is_foreign else RedirectResponse(place, 303)
+        site, path = request.headers.get("sec-fetch-site", "none"), "/" + request.url.path.lstrip("/")
+        if site == "cross-site":
+            # a browser sends no strict cookie with a request that another page or a file has begun, so it asks again
+            return HTMLResponse(_GO_ON.format(html.escape(f"{path}?{request.url.query}")))
+        present = self._doors.visitor(request)
+        if site != "none" and present is not None and present.name != entering.name:
+            raise Problem(
+                409,
+                f"a page has sent you here to enter as {entering.name}, and you are {present.name} in this browser. "
+                "If you want to, open the address yourself",
+            )
+        query = request.url.remove_query_params("token").query
+        entered = RedirectResponse(f"{path}?{query}" if query else path, 303)
         cookie = cookie_name(request.headers["host"])
         entered.set_cookie(cookie, token, httponly=True, samesite="strict", secure=self._doors.scheme == "https")
         return entered

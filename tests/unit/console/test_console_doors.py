@@ -1,5 +1,7 @@
 """The doors of the console: who gets in, and who may do what. No server is needed: each answer is given at the door."""
 
+import html
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -103,12 +105,26 @@ def test_the_token_of_the_address_becomes_a_cookie_and_leaves_the_address() -> N
 def test_a_page_of_this_user_leads_to_the_console_by_a_page_of_the_console() -> None:
     there = browser()
     entered = there.get("/", params={"token": TOKEN, "text": '"><b>'}, headers={"Sec-Fetch-Site": "cross-site"})
-    assert entered.status_code == 200
-    assert TOKEN not in entered.text
+    assert (entered.status_code, "set-cookie" in entered.headers) == (200, False)
     assert "<b>" not in entered.text
-    assert 'content="0; url=/?text=' in entered.text
     assert "default-src 'none'" in entered.headers["content-security-policy"]
+    again = re.findall(r'content="0; url=(.*?)"', entered.text)[0]
+    assert again.startswith("/?token=")
+    abroad = there.get(
+        f"http://{HOST}//evil.example/", params={"token": TOKEN}, headers={"Sec-Fetch-Site": "cross-site"}
+    )
+    assert "url=/evil.example/?token=" in abroad.text
+    there.get(html.unescape(again), headers={"Sec-Fetch-Site": "same-origin"})
     assert there.get("/api/v1/me").json()["name"] == "ann"
+
+
+def test_a_page_cannot_make_a_browser_somebody_else(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    theirs = {"token": tokens.add("mallory", "viewer", ())}
+    there = browser(tokens=tokens, cookies={cookie_name(HOST): TOKEN})
+    for site, status in (("cross-site", 200), ("same-origin", 409), ("none", 303)):
+        entered = there.get("/", params=theirs, headers={"Sec-Fetch-Site": site})
+        assert (entered.status_code, "set-cookie" in entered.headers) == (status, site == "none")
 
 
 def test_every_answer_has_the_security_headers() -> None:
