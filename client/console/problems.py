@@ -21,6 +21,7 @@ from orga.client.errors import (
     ServerLost,
     TooLong,
 )
+from orga.client.history.chain import NoSuchIteration
 from orga.client.journal.timelines import NoRecord, NoText
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
@@ -35,6 +36,7 @@ STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (TooLong, 422),
     (Refused, 409),
     (InvalidInput, 422),
+    (NoSuchIteration, 422),
     (NoRecord, 404),
     (NoText, 404),
     (NoAnswer, 503),

@@ -276,6 +276,15 @@ async def test_a_bad_action_is_refused_by_its_key(client: Client, body: Any, whe
         await run.terminate()
 
 
+@pytest.mark.parametrize("kind", ["fork", "rewind"])
+async def test_an_iteration_that_the_run_has_not_finished_is_refused(client: Client, kind: str) -> None:
+    async with a_loop(client, [answers("seen")], setup=FACTS) as loop, a_console(client, loop.task_queue) as console:
+        run = await loop.start({"task": "look"})
+        await run.result()
+        status, answer = await act(console, run, "a", kind, to_iteration=153)
+        assert (status, "there are 0 to" in answer["detail"]) == (422, True)
+
+
 async def test_a_request_to_start_counts_once_under_its_key(client: Client) -> None:
     async with a_loop(client, [answers("seen")], setup=FACTS) as loop, a_console(client, loop.task_queue) as console:
         body = {"kind": "agent", "input": {"task": "look", "config": {"max_iterations": 3}}}
