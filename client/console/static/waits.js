@@ -10,6 +10,7 @@ import { runPath } from "./address.js";
 import { get, may, me, sendAction } from "./api.js";
 import { bytes, capital, now, time, words } from "./format.js";
 import { glyph, kindLabel } from "./marks.js";
+import { eventLine } from "./run/events.js";
 import { ask, keys, moveFocus } from "./shell.js";
 import { computed, each, h, signal, stable, untracked } from "./ui.js";
 import { button, plain } from "./widgets.js";
@@ -64,10 +65,12 @@ function ending(wait, leave) {
     const calls = items.flatMap((record) => record.calls);
     const call = calls.findLast((one) => one.id === wait.place && one.tool === wait.tool);
     const events = items.flatMap((record) => record.events);
-    const closed = events.findLast(({ event, data }) =>
-      ["ApprovalResolved", "QuestionAnswered"].includes(event) && data.id === wait.id)?.data;
+    const closing = events.findLast(({ event, data }) =>
+      ["ApprovalResolved", "QuestionAnswered"].includes(event) && data.id === wait.id);
+    const closed = closing?.data;
     const ended = events.findLast(({ event }) => event === "Terminated")?.data;
     const decided = call?.approver ? decision(call.state === "denied" ? "deny" : "approve", call.approver)
+      : closing?.data.choice === "none" ? eventLine(closing, events).text
       : closed ? decision(closed.choice ?? (closed.approved ? "approve" : "deny"), closed.by || closed.approver,
                    closed.answer)
                : "";
@@ -84,12 +87,12 @@ function ending(wait, leave) {
 /** @type {Record<string, string>} */
 const DECIDED = {
   approve: "approved", deny: "denied", answer: "answered", result: "answered", extend: "extended",
-  requeue: "sent again", skip: "skipped", abort: "aborted", retry: "retried", none: "closed without an answer",
+  requeue: "sent again", skip: "skipped", abort: "aborted", retry: "retried",
 };
 
 /** A decision as a sentence. @param {string} choice @param {string} [by] @param {string} [text] */
 const decision = (choice, by, text) =>
-  `${DECIDED[choice] ?? words(choice)}${by ? ` by ${by}` : choice === "none" ? "" : ": nobody decided in time"}${
+  `${DECIDED[choice] ?? words(choice)}${by ? ` by ${by}` : ": nobody decided in time"}${
     text ? `: ${text}` : ""}`;
 
 let cardsMade = 0;

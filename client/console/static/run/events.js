@@ -113,9 +113,9 @@ const LINES = {
   ],
   ApprovalResolved: [
     "people", ({ approved, choice }) => (approved || choice ? "done" : "denied"),
-    (data) => joined(data.by || data.approver || "nobody in time",
-                words(data.choice || (data.approved ? "approved" : "denied")), data.tool) +
-      because(data.reason)
+    (data) => data.choice === "none" ? "closed without a decision"
+      : joined(data.by || data.approver || "nobody in time",
+          words(data.choice || (data.approved ? "approved" : "denied")), data.tool) + because(data.reason)
   ],
   QuestionAsked: ["people", "waiting", ({ question }) => `asked: ${question}`],
   QuestionAnswered:
@@ -254,7 +254,7 @@ function actState({ id, state, why, number, phase, iteration, at, appliedAt }) {
   if (state === "refused") return `refused: ${why}`;
   if (state === "received")
     return id.includes(":") ? `received in iteration ${number}` : "received: it takes effect at the run's next phase";
-  if (!phase) return `in iteration ${iteration}`;
+  if (!phase) return iteration ? `in iteration ${iteration}` : "before iteration 1";
   const waited = at && appliedAt ? ` after ${duration((Date.parse(appliedAt) - Date.parse(at)) / 1000)}` : "";
   return `applied in ${words(phase)} of iteration ${iteration}${waited}`;
 }
