@@ -123,9 +123,13 @@ function effectsAfter(run, after) {
   return list ? `Nothing undoes what these calls did outside: ${list}${more}.` : "No call was made after it.";
 }
 
-/** True if a goal waits for an answer: guidance closes its question. @param {Run} run */
-const asksGoal = ({ now: { kind, waits } }) =>
-  kind === "goal" && waits.some((wait) => wait.kind === "answer" && /^question-\d+$/.test(wait.id));
+/**
+ * Guidance closes the question of a goal, but one about its plan only if it changes the plan.
+ * @param {Run} run @param {string} act
+ */
+const closesQuestion = ({ now: { kind, waits } }, act) => kind === "goal" && waits.some((wait) =>
+  wait.kind === "answer" && /^question-\d+$/.test(wait.id) &&
+  (act === "override_step" || !wait.question.startsWith("Is this plan right")));
 
 /** Do it, or ask for what it needs first. @param {Run} run @param {string} kind @param {Record<string, any>} [given] */
 export function act(run, kind, given = {}) {
@@ -175,8 +179,9 @@ export function act(run, kind, given = {}) {
   const warnings = /** @type {Record<string, () => string>} */ ({
     abort: () => "What its calls did outside stays done, and a call that is under way may still take effect.",
     rewind: () => effectsAfter(run, values.value.to_iteration ?? 0),
-    ...(asksGoal(run) ? Object.fromEntries(["steer", "add_context", "override_step"].map((name) => [name,
-      () => "The open question is closed by it, without an answer. To answer it, use its card."])) : {}),
+    ...Object.fromEntries(["steer", "add_context", "override_step"].filter((name) => closesQuestion(run, name))
+      .map((name) => [name,
+        () => "The open question is closed by it, without an answer. To answer it, use its card."])),
   });
   dialog({
     title: known.title, action: kind === "abort" ? known.title : known.label, danger: known.isDanger, act: submit,
