@@ -146,8 +146,12 @@ const leaves = (value, path = "") => value && typeof value === "object" && !Arra
 /** The keys of the inputs that differ. */
 function inputs() {
   const [a, b] = SIDES.map((side) => resource(/** @type {const} */ (`${runPath(ids[side])}/input`)).data);
+  const begun = SIDES.map((side) => resource(/** @type {const} */ (`${runPath(ids[side])}/timeline?around=0&limit=1`)));
+  const version = (/** @type {number} */ at) => begun[at]?.data.value?.items.flatMap(({ events }) => events)
+    .find(({ event }) => event === "Prepared")?.data.settings_version;
   return () => {
-    const [left, right] = [a?.value, b?.value].map((one) => one && new Map(leaves(one.input)));
+    const [left, right] = [a?.value, b?.value].map((one, at) => one && new Map(
+      [...leaves(one.input), ["settings version", version(at) ? String(version(at)) : undefined]]));
     if (!left || !right) return null;
     const keys = [...new Set([...left.keys(), ...right.keys()])].filter((key) => left.get(key) !== right.get(key));
     return keys.length ? table("Inputs", [
