@@ -59,7 +59,7 @@ class Start(CheckedInput):
     input: dict[str, Any]
     """The input of the run. `GET /schema/{kind}` describes it."""
     id: str | None = Field(default=None, min_length=1, max_length=1_000)
-    """The run's id. Default: a new one, or one of the `Idempotency-Key`."""
+    """The run's id. Default: a new one, or one that follows from the `Idempotency-Key`."""
 
 
 class Started(Record):
@@ -76,7 +76,7 @@ class Started(Record):
     status=201,
     more_statuses=(409,),
     is_start=True,
-    headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run. It excludes `id`."},
+    headers={IDEMPOTENCY_KEY: "A request that is repeated with the same key starts one run."},
 )
 async def _start(call: Call[Start]) -> Any:
     """Start an agent run, a goal or a session."""
@@ -88,21 +88,19 @@ async def _start(call: Call[Start]) -> Any:
     except OrgaError as error:
         if type(error) is not OrgaError or (found := await _execution(client, run_id)) is None:
             raise
-        if not key:
-            raise refused("id", f"{run_id!r} is taken by another run. Choose another id", 409) from None
-        if not await _is_same(client, found, visitor, kind.workflow, checked):
+        if not key or not await _is_same(client, found, visitor, kind.workflow, checked):
+            if given.id is not None or not key:
+                raise refused("id", f"{run_id!r} is taken by another run. Choose another id", 409) from None
             text = "was used for another request. Take a new key for this one"
             raise refused(IDEMPOTENCY_KEY, text, 409) from None
     return _started(run_id, given.kind)
 
 
 def _run_id(call: Call[Start], key: str) -> str:
-    """Return the id of the run. A key has one run, which can only be found again if its id follows from the key."""
-    if not key:
-        return run_id_of(call.given.id, call.given.kind)
-    if call.given.id is not None:
-        raise refused(IDEMPOTENCY_KEY, "gives the run its id. Leave out the key or `id`")
-    return f"run-{derived_id(call.visitor.name, key)}"
+    """Return the id of the run: the given one, or one that follows from the key, so that it is found again."""
+    if key and call.given.id is None:
+        return f"run-{derived_id(call.visitor.name, key)}"
+    return run_id_of(call.given.id, call.given.kind)
 
 
 async def begin_run(console: Console, visitor: Visitor, kind: StartKind, checked: Input, run_id: str) -> None:

@@ -304,14 +304,15 @@ async def test_a_request_to_start_counts_once_under_its_key(client: Client) -> N
         assert (shown["task"], shown["started_by"]) == ("look", OWNER)
 
 
-async def test_an_id_of_your_own_starts_one_run_and_needs_no_key(client: Client) -> None:
+async def test_an_id_of_your_own_starts_one_run(client: Client) -> None:
     async with a_console(client) as console:
         body = {"kind": "session", "input": {"agent": "default"}, "id": f"s-{uuid4()}"}
-        with_key = await console.post("/runs", body, headers={"Idempotency-Key": str(uuid4())})
-        assert (with_key.status_code, named_in(with_key)) == (422, ["Idempotency-Key"])
-        assert (await console.post("/runs", body)).json()["id"] == body["id"]
-        for other in (body, {**body, "kind": "agent", "input": {"task": "look"}}):
-            answer = await console.post("/runs", other)
+        key, another = {"Idempotency-Key": str(uuid4())}, {**body, "kind": "agent", "input": {"task": "look"}}
+        for _ in range(2):
+            answer = await console.post("/runs", body, headers=key)
+            assert (answer.status_code, answer.json()["id"]) == (201, body["id"])
+        for other, headers in ((body, {}), (another, {}), (another, key)):
+            answer = await console.post("/runs", other, headers=headers)
             assert (answer.status_code, named_in(answer)) == (409, ["id"])
         assert answer.json()["detail"] == f"id: {body['id']!r} is taken by another run. Choose another id"
         await client.get_workflow_handle(str(body["id"])).terminate()
