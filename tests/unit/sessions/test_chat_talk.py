@@ -80,10 +80,10 @@ class Session:
             raise self.unknown
         return SimpleNamespace(output="A test.", termination=SimpleNamespace(reason=self.reason))
 
-    async def interrupt(self, why: str, *, turn: int | None = None) -> None:
+    async def interrupt(self, why: str, *, turn: int | None = None, by: str = "") -> None:
         self.interrupts.append((why, turn))
 
-    async def close(self) -> None:
+    async def close(self, *, by: str = "") -> None:
         self.closed.set()
 
 
