@@ -186,7 +186,9 @@ async def test_budgets_are_extended(stage: Stage, state: str, by: By) -> None:
         if state != "out of budget":
             await expect(page.get_by_role("meter", name="iterations")).to_have_attribute("aria-valuemax", "50")
         await page.reload()
-        await expect(page.locator(".acts > .act").first).to_contain_text(f"{OWNER} extend budget max_iterations 50")
+        await expect(page.locator(".acts > .act", has_text="extended").first).to_contain_text(
+            f"{OWNER} extended max_iterations 50"
+        )
         received = (await stage.journal(run.id, "InterventionReceived"))[-1]
     assert (received["kind"], received["by"], received["text"]) == ("extend_budget", OWNER, {"max_iterations": 50})
 
